@@ -73,9 +73,11 @@ slow: ## slow tests of the packages that the race detector does not run
 plain: ## the end-to-end tests of a local run, with every accelerator of the log off; all others have none
 	ACCELERATORS=off $(GOTEST) -count=1 -timeout 10m ./services/test/e2e
 
+# The first command compiles, with the compiler's garbage collection as for vet, and runs
+# nothing: the tests keep their own.
 .PHONY: race
 race: ## the packages that share memory between goroutines, with the race detector
-	@$(LAZYGC) go list -race -test -export $(RACE) $(CLUSTER) >/dev/null # compiles
+	@$(LAZYGC) go list -race -test -export $(RACE) $(CLUSTER) >/dev/null
 	$(GOTEST) -race -timeout 15m $(RACE)
 	go test -vet=off -race -timeout 10m $(CLUSTER) # a cluster of many processes: it runs alone
 

@@ -61,16 +61,9 @@ func Migrate(ctx context.Context, databaseURL, schemaName string) error {
 	if err := create(ctx, conn, schemaName); err != nil {
 		return fmt.Errorf("create schema %s: %w", schemaName, err)
 	}
-	if current, err := isCurrent(ctx, conn); err != nil {
-		return fmt.Errorf("migrate %s: %w", schemaName, err)
-	} else if current {
-		return nil
-	}
-	db := stdlib.OpenDB(*cfg)
-	defer db.Close()
-	provider, err := newProvider(db)
-	if err == nil {
-		_, err = provider.Up(ctx) // ignores versions that it does not know
+	old, err := isOld(ctx, conn)
+	if err == nil && old {
+		err = up(ctx, *cfg)
 	}
 	if err != nil {
 		return fmt.Errorf("migrate %s: %w", schemaName, mayNot(err))
@@ -100,15 +93,15 @@ func mayNot(err error) error {
 	return err
 }
 
-// isCurrent reports whether there is nothing to migrate. Most starts end here, and do not
-// have goose parse all migrations, with 4 MB for each.
-func isCurrent(ctx context.Context, conn *pgx.Conn) (bool, error) {
+// isOld reports whether there is something to migrate. Most starts find nothing, and do
+// not have goose parse all migrations, with 4 MB for each.
+func isOld(ctx context.Context, conn *pgx.Conn) (bool, error) {
 	var there bool
 	if err := conn.QueryRow(ctx, `SELECT to_regclass('goose_db_version') IS NOT NULL`).Scan(&there); err != nil || !there {
-		return false, err
+		return true, err
 	}
 	is, known, err := versions(ctx, conn)
-	return err == nil && is == known, err
+	return is < known, err
 }
 
 // Known returns ErrNewer if a newer build has migrated the tables.
@@ -139,6 +132,17 @@ var newest = sync.OnceValues(func() (int64, error) {
 	}
 	return goose.NumericComponent(files[len(files)-1].Name()) // sorted by name
 })
+
+// up runs the migrations that the tables lack.
+func up(ctx context.Context, cfg pgx.ConnConfig) error {
+	db := stdlib.OpenDB(cfg)
+	defer db.Close()
+	provider, err := newProvider(db)
+	if err == nil {
+		_, err = provider.Up(ctx)
+	}
+	return err
+}
 
 func newProvider(db *sql.DB) (*goose.Provider, error) {
 	files, err := fs.Sub(migrations, "migrations")

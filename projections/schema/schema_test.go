@@ -95,6 +95,11 @@ func TestARoleWithoutRightsFindsTheSchema(t *testing.T) {
 	if err := schema.Migrate(t.Context(), reader.String(), schema.Live); err != nil {
 		t.Errorf("with one: %v", err)
 	}
+	exec(`REVOKE SELECT ON ledger.goose_db_version FROM reader`)
+	if err := schema.Migrate(t.Context(), reader.String(), schema.Live); err == nil || !strings.Contains(err.Error(), "has to start first") {
+		t.Errorf("with one that it may not read: %v", err)
+	}
+	exec(`GRANT SELECT ON ledger.goose_db_version TO reader`)
 	exec(`DELETE FROM ledger.goose_db_version WHERE version_id >= 3`)
 	exec(`DROP TABLE ledger.body_pages`)
 	if err := schema.Migrate(t.Context(), reader.String(), schema.Live); err == nil || !strings.Contains(err.Error(), "has to start first") {
