@@ -53,6 +53,12 @@ type Made struct{ What, Now string }
 // stream gets three on a cluster and one elsewhere. If a stream has more than replicas,
 // Provision returns ErrFewer and changes nothing.
 //
+// No stream is compressed. A node that was killed cuts its replica back to its last snapshot
+// when it starts, and replays the rest. nats-server 2.15.3 cuts a compressed block as if it
+// were not: it destroys the block, and the replica stays away. If all nodes lose power at
+// once, acknowledged messages are lost. A log that an earlier build compressed is safe once
+// each node was stopped in an orderly way and started again after Provision.
+//
 // Provision never weakens a stream's protection: a stream that denies purges or deletes
 // keeps denying them. So a bucket of keys that was made before its file allowed deletes
 // can hide a key but can't erase it.

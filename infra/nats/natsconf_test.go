@@ -468,9 +468,9 @@ func TestMissingPasswordStopsTheServer(t *testing.T) {
 	}
 }
 
-// TestProvisionCompressesALogOfBefore: a log that was made without compression gets it, and
-// keeps its messages. (A server compresses the blocks that it fills from its next start on.)
-func TestProvisionCompressesALogOfBefore(t *testing.T) {
+// TestProvisionEndsCompression: a log that was made with compression keeps its messages, and
+// goes on without it.
+func TestProvisionEndsCompression(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	compression := func() jetstream.StoreCompression {
@@ -485,17 +485,17 @@ func TestProvisionCompressesALogOfBefore(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := stream.CachedInfo().Config
-	before.Compression = jetstream.NoCompression
+	before.Compression = jetstream.S2Compression
 	if _, err := w.admin.UpdateStream(t.Context(), before); err != nil {
 		t.Fatal(err)
 	}
-	if got := compression(); got != jetstream.NoCompression {
+	if got := compression(); got != jetstream.S2Compression {
 		t.Fatalf("compression %v before", got)
 	}
 	if _, err := natsconf.Provision(t.Context(), w.admin, 1); err != nil {
 		t.Fatal(err)
 	}
-	if got := compression(); got != jetstream.S2Compression {
+	if got := compression(); got != jetstream.NoCompression {
 		t.Errorf("compression %v after", got)
 	}
 	w.wantUnhurt()

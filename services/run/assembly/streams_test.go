@@ -15,10 +15,7 @@ import (
 
 // TestStreamsAreMadeAlike: the streams that a service creates on a single server have the
 // same configuration as the streams that `ledger provision` creates from the files of
-// infra/nats. The test compares what the server reports. There is one difference: only
-// the deployed log is compressed. The server of a local run doesn't sync each message,
-// and with compression, each block that it replaces with a compressed one would need a
-// sync too.
+// infra/nats. The test compares what the server reports.
 func TestStreamsAreMadeAlike(t *testing.T) {
 	t.Parallel()
 	made := func(create func(js jetstream.JetStream) error) map[string]jetstream.StreamConfig {
@@ -53,12 +50,6 @@ func TestStreamsAreMadeAlike(t *testing.T) {
 	if len(byFiles) != 3 || len(byServices) != len(byFiles) {
 		t.Errorf("%d streams by services, %d by files", len(byServices), len(byFiles))
 	}
-	local, deployed := byServices[natsconf.Stream], byFiles[natsconf.Stream]
-	if local.Compression != jetstream.NoCompression || deployed.Compression != jetstream.S2Compression {
-		t.Errorf("log compressed by services %v, by files %v", local.Compression, deployed.Compression)
-	}
-	deployed.Compression = local.Compression
-	byFiles[natsconf.Stream] = deployed
 	for name, want := range byFiles {
 		if got := byServices[name]; !reflect.DeepEqual(got, want) {
 			t.Errorf("%s\nby services %+v\nby files    %+v", name, got, want)

@@ -293,11 +293,11 @@ func restore(ctx context.Context, nc *nats.Conn, n note, path string, replicas i
 }
 
 // keptBy returns a stream's configuration with the given number of replicas. Other fields
-// stay as they were copied, including fields that this build does not know. The one
-// exception: a bucket with replicas is read only from the leader, as Provision configures
-// it.
+// stay as they were copied, including fields that this build does not know, but for two that
+// are as Provision configures them: no stream is compressed, and a bucket with replicas is
+// read only from the leader.
 func keptBy(stream string, config json.RawMessage, replicas int) (json.RawMessage, error) {
-	changes := map[string]any{"num_replicas": replicas}
+	changes := map[string]any{"num_replicas": replicas, "compression": "none"}
 	if replicas > 1 && stream != eventlog.StreamName {
 		changes["allow_direct"] = false
 	}

@@ -233,56 +233,23 @@ func (d *deployment) bytesInLog(ctx context.Context) error {
 		d.writeOurs(n, r)
 		r.SetBodyString(`{"content":"` + (sentence(n) + strings.Repeat(" and so on", 20))[:200] + `"}`)
 	}
-	// Write long enough to fill some blocks of 8 MB each.
-	if _, err := drive(ctx, 64, 20*time.Second, fasthttp.StatusCreated, write); err != nil {
+	if _, err := drive(ctx, 64, 5*time.Second, fasthttp.StatusCreated, write); err != nil {
 		return err
 	}
 	after, err := d.sizeOfLog(ctx)
 	if err != nil {
 		return err
 	}
-	if after.full == before.full {
-		return errors.New("no block of the log became full")
-	}
-	d.report.note(fmt.Sprintf("deployed: %d bytes in the log for a memory of 200 bytes; %d on a node's disk, once its block is full",
-		(after.bytes-before.bytes)/(after.messages-before.messages),
-		(after.disk-before.disk)*(after.bytes-before.bytes)/(after.full-before.full)/(after.messages-before.messages)))
+	d.report.note(fmt.Sprintf("deployed: %d bytes in the log for a memory of 200 bytes", (after.Bytes-before.Bytes)/(after.Msgs-before.Msgs)))
 	return nil
 }
 
-// sizeOfLog holds the log's number of messages and its size, the size of its full blocks,
-// and the size that these blocks take on a node's disk, where they are compressed. Sizes
-// are in bytes.
-type sizeOfLog struct{ messages, bytes, full, disk int64 }
-
-func (d *deployment) sizeOfLog(ctx context.Context) (size sizeOfLog, err error) {
+func (d *deployment) sizeOfLog(ctx context.Context) (jetstream.StreamState, error) {
 	stream, err := d.admin.Stream(ctx, eventlog.StreamName)
 	if err != nil {
-		return size, err
+		return jetstream.StreamState{}, err
 	}
-	held := stream.CachedInfo().State
-	size.messages, size.bytes = int64(held.Msgs), int64(held.Bytes)
-	blocks, err := filepath.Glob(filepath.Join(d.cluster.Stores[0], "jetstream", "*", "streams", eventlog.StreamName, "msgs", "*.blk"))
-	if err != nil {
-		return size, err
-	}
-	var highest int
-	var newest int64 // bytes of the block that is being written
-	for _, block := range blocks {
-		info, err := os.Stat(block)
-		if err != nil {
-			return size, err
-		}
-		var number int
-		if _, err := fmt.Sscanf(info.Name(), "%d.blk", &number); err != nil {
-			return size, err
-		}
-		if size.disk += info.Size(); number > highest {
-			highest, newest = number, info.Size()
-		}
-	}
-	size.full, size.disk = size.bytes-newest, size.disk-newest
-	return size, nil
+	return stream.CachedInfo().State, nil
 }
 
 // silence kills the node that leads the log while clients write and read, and reports the

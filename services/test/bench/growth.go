@@ -173,12 +173,12 @@ func (t *town) awaitProjector(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if int64(seq) >= head.messages {
+		if seq >= head.Msgs {
 			return nil
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("the projector is at %d of %d: %w", seq, head.messages, ctx.Err())
+			return fmt.Errorf("the projector is at %d of %d: %w", seq, head.Msgs, ctx.Err())
 		case <-time.After(time.Second):
 		}
 	}
