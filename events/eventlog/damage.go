@@ -72,11 +72,11 @@ func (d *damage) newest() (getRequest, error) {
 // could not return a message to a reader of this process and still can't. It reads only
 // that one message. An audit is needed to find damage that no reader has met.
 func (l *JetStream) Damaged(ctx context.Context) error {
-	state, err := l.state(ctx, everySubject)
+	info, err := l.info(ctx, everySubject)
 	if err != nil {
 		return err
 	}
-	if state.Msgs < state.LastSeq { // nothing is ever deleted
+	if state := info.State; state.Msgs < state.LastSeq { // nothing is ever deleted
 		return fmt.Errorf("%w: its server has %d of %d messages: %s", ErrDamaged, state.Msgs, state.LastSeq, cure)
 	}
 	ask, what := l.damage.newest()

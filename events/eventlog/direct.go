@@ -15,7 +15,9 @@ const (
 	// batchRecords and batchBytes bound one answer of the server.
 	batchRecords = 1000
 	batchBytes   = 4 << 20
-	// batchTimeout is how long a batch may take before it is requested again.
+	// batchTimeout is how long a batch may take before it is requested again. A server may
+	// search long for a filter's first message. Without a filter, each message has to follow
+	// within attemptTimeout: a server that dies sends no more.
 	batchTimeout = 10 * time.Second
 	// directPoll is how often a follower at the end of the log looks for more.
 	directPoll = 100 * time.Millisecond
@@ -192,9 +194,13 @@ func (d Direct) batch(ctx context.Context, from uint64, filter string, limit, ma
 	if err := d.nc.PublishRequest("$JS.API.DIRECT.GET."+StreamName, answers.Subject, request); err != nil {
 		return nil, false, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
+	patience := batchTimeout
+	if filter == "" {
+		patience = attemptTimeout
+	}
 	last := uint64(0) // sequence of the last message received
 	for next := from; ; {
-		record, after, pending, err := nextOfBatch(ctx, answers)
+		record, after, pending, err := nextOfBatch(ctx, answers, patience)
 		if (err == nil || errors.Is(err, errBatchEnds)) && after != last {
 			err = fmt.Errorf("%w: batch get: %w", ErrUnavailable, errLost)
 		}
@@ -222,7 +228,9 @@ var errBatchEnds = errors.New("end of batch")
 // nextOfBatch receives one message of a batch, or the end of the batch. after is the
 // sequence of the message that the server sent before it, 0 if none. pending is how many
 // messages the server has after it.
-func nextOfBatch(ctx context.Context, answers *nats.Subscription) (record Record, after, pending uint64, err error) {
+func nextOfBatch(ctx context.Context, answers *nats.Subscription, patience time.Duration) (record Record, after, pending uint64, err error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
 	msg, err := answers.NextMsgWithContext(ctx)
 	if err != nil {
 		return Record{}, 0, 0, fmt.Errorf("%w: batch get: %w", ErrUnavailable, err)

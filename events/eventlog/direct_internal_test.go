@@ -72,16 +72,22 @@ func TestOnAClusterTheLeaderIsAsked(t *testing.T) {
 	}
 }
 
-// answering returns a log whose server gives the same answer to each get and reports state
-// as the stream's state. It does not answer requests on the silent subjects. The NATS
-// server runs without JetStream, else it would answer too.
-func answering(t *testing.T, get *nats.Msg, state string, silent ...string) *JetStream {
+// withoutStreams returns the URL of a NATS server without JetStream, which would answer the
+// same requests as the test.
+func withoutStreams(t *testing.T) string {
 	t.Helper()
 	plain := filepath.Join(t.TempDir(), "plain.conf")
 	if err := os.WriteFile(plain, []byte(`listen: "127.0.0.1:-1"`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return scriptedAt(t, natstest.FromConfig(t, plain), "$JS.API.>", func(m *nats.Msg) {
+	return natstest.FromConfig(t, plain)
+}
+
+// answering returns a log whose server gives the same answer to each get and reports state
+// as the stream's state. It does not answer requests on the silent subjects.
+func answering(t *testing.T, get *nats.Msg, state string, silent ...string) *JetStream {
+	t.Helper()
+	return scriptedAt(t, withoutStreams(t), "$JS.API.>", func(m *nats.Msg) {
 		if slices.Contains(silent, m.Subject) {
 			return
 		}

@@ -5,13 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 )
 
 // durableLook is how often an idle follower checks the log's end, and looks for its
-// consumer if the consumer is away.
+// consumer if the consumer is away. Then, or if no leader answers, it checks the log's end as
+// often as [Direct] does.
 const durableLook = time.Second
 
 // Durable is the log for a reader that gets new messages from a consumer that an
@@ -32,7 +34,8 @@ var _ Log = Durable{}
 
 // Durable returns the log as followed through that consumer. If the consumer does not
 // deliver a message, the follower finds it within a second, and within a tenth of a second
-// while other messages arrive: the message is only late, not lost.
+// while other messages arrive, or while the consumer is known to be away: the message is only
+// late, not lost.
 func (l *JetStream) Durable(consumer string) Durable { return Durable{l, consumer} }
 
 // Follow implements Follower. It uses the consumer only if cfg has no subject. It can
@@ -59,6 +62,7 @@ func (d Durable) Follow(ctx context.Context, cfg FollowConfig, yield func(Slice)
 type durableFollower struct {
 	Durable
 	gatherer
+	away  atomic.Bool // the consumer missed its heartbeats, and has delivered nothing since
 	cfg   FollowConfig
 	yield func(Slice) error
 }
@@ -83,7 +87,7 @@ func (f *durableFollower) open(ctx context.Context) <-chan opened {
 			result <- opened{err: err}
 			return
 		}
-		incoming, consuming, err := prefetch(ctx, consumer, func(error) {}) // the client recovers if it can
+		incoming, consuming, err := prefetch(ctx, consumer, func(error) { f.away.Store(true) }) // the client recovers if it can
 		if err != nil {
 			result <- opened{err: err}
 			return
@@ -98,6 +102,7 @@ func (f *durableFollower) run(ctx context.Context, opening <-chan opened) error 
 	look := time.NewTimer(durableLook)
 	defer look.Stop()
 	var is opened
+	opens := time.Now()
 	for first := true; ; {
 		select {
 		case <-ctx.Done():
@@ -111,18 +116,23 @@ func (f *durableFollower) run(ctx context.Context, opening <-chan opened) error 
 		case <-is.closed:
 			is = opened{err: ErrUnavailable}
 		case msg := <-is.incoming:
+			f.away.Store(false)
 			if err := f.take(ctx, msg, is.incoming); err != nil {
 				return err
 			}
 		case <-look.C:
-			if is.err != nil && opening == nil {
-				opening = f.open(ctx)
+			if is.err != nil && opening == nil && time.Since(opens) >= durableLook {
+				opening, opens = f.open(ctx), time.Now()
 			}
 			wait := durableLook
-			if head, err := f.Head(ctx); err == nil && head >= f.next { // ignore an error: the server may be away
+			head, err := f.Head(ctx)
+			if err == nil && head >= f.next {
 				if err := f.fill(ctx, head); err != nil {
 					return err
 				}
+				wait = directPoll
+			}
+			if err != nil || is.err != nil || f.away.Load() {
 				wait = directPoll
 			}
 			look.Reset(wait)

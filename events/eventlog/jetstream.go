@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -30,6 +31,10 @@ const (
 	// attemptTimeout is how long one publish waits for its answer before the
 	// same bytes are sent again.
 	attemptTimeout = 2 * time.Second
+	// silentTimeout is attemptTimeout while the stream's leader is silent. A message that is
+	// sent while the nodes elect a leader is lost, so short attempts notice the new leader
+	// soon after its election.
+	silentTimeout = 250 * time.Millisecond
 	// retryPause is the wait between attempts while no server answers.
 	retryPause = 100 * time.Millisecond
 )
@@ -48,6 +53,8 @@ type JetStream struct {
 	damage *damage
 	// lease detects a leader that may no longer be the leader.
 	lease *lease
+	// silent: an attempt got no answer in time, and no other attempt has since got one.
+	silent atomic.Bool
 }
 
 var _ Log = (*JetStream)(nil)
@@ -135,10 +142,47 @@ func Open(ctx context.Context, nc *nats.Conn) (*JetStream, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open stream %s: %w: %w", StreamName, ErrUnavailable, err)
 	}
-	return &JetStream{
-		nc: nc, js: js, inboxes: newInboxes(nc), disk: &disk{}, damage: &damage{}, lease: newLease(js),
+	l := &JetStream{
+		nc: nc, js: js, inboxes: newInboxes(nc), disk: &disk{}, damage: &damage{},
 		clustered: stream.CachedInfo().Config.Replicas > 1 || nc.ConnectedClusterName() != "",
-	}, nil
+	}
+	l.lease = newLease(l)
+	return l, nil
+}
+
+// patience returns how long the next attempt waits for its answer.
+func (l *JetStream) patience() time.Duration {
+	if l.silent.Load() {
+		return silentTimeout
+	}
+	return attemptTimeout
+}
+
+// heard notes the result of an attempt that waited for patience, or got an answer.
+func (l *JetStream) heard(err error) {
+	silent := errors.Is(err, nats.ErrTimeout) || errors.Is(err, context.DeadlineExceeded)
+	if silent != l.silent.Load() {
+		l.silent.Store(silent)
+	}
+}
+
+// request puts a question to the server, again if it gets no answer while the leader is
+// silent, and for attemptTimeout in all.
+func (l *JetStream) request(ctx context.Context, subject string, body []byte) (*nats.Msg, error) {
+	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
+	defer cancel()
+	for {
+		asking, cancel := context.WithTimeout(ctx, l.patience())
+		reply, err := l.nc.RequestWithContext(asking, subject, body)
+		cancel()
+		l.heard(err)
+		if err == nil {
+			return reply, nil
+		}
+		if !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
+			return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
+		}
+	}
 }
 
 // Sync implements Syncer. The server syncs a message before it acknowledges it.
@@ -190,12 +234,14 @@ func (l *JetStream) publish(ctx context.Context, a Append) (uint64, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, fmt.Errorf("%w: %w", errNotSent, err)
 	}
-	patience := attemptTimeout
+	enough := l.patience()
+	patience := enough
 	if deadline, ok := ctx.Deadline(); ok {
 		patience = min(patience, time.Until(deadline))
 	}
 	seq, err := l.send(a, patience)
-	if patience == attemptTimeout || !errors.Is(err, nats.ErrTimeout) {
+	if patience == enough || !errors.Is(err, nats.ErrTimeout) {
+		l.heard(err)
 		l.disk.note(err, time.Now())
 	}
 	return seq, err
@@ -322,10 +368,11 @@ func (l *JetStream) again(ctx context.Context) bool {
 }
 
 // Ask puts a question to the server. If no answer comes in time, it asks again until ctx
-// ends: a cluster that is electing a leader loses the question.
+// ends: a cluster that is electing a leader loses the question. A server that is only slow
+// gets more time with each attempt.
 func Ask(ctx context.Context, question func(context.Context) error) error {
-	for {
-		asking, cancel := context.WithTimeout(ctx, attemptTimeout)
+	for patience := silentTimeout; ; patience = min(2*patience, time.Second) {
+		asking, cancel := context.WithTimeout(ctx, patience)
 		err := question(asking)
 		cancel()
 		if !errors.Is(err, context.DeadlineExceeded) || !Pause(ctx, retryPause) {

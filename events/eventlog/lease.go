@@ -33,13 +33,13 @@ type lease struct {
 	until   atomic.Pointer[time.Time]
 }
 
-func newLease(js jetstream.JetStream) *lease {
+func newLease(l *JetStream) *lease {
 	return &lease{asking: make(chan struct{}, 1), contact: func(ctx context.Context) (time.Duration, error) {
-		stream, err := js.Stream(ctx, StreamName)
+		info, err := l.info(ctx, everySubject)
 		if err != nil {
 			return 0, err
 		}
-		return majorityContact(stream.CachedInfo().Cluster)
+		return majorityContact(info.Cluster)
 	}}
 }
 

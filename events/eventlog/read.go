@@ -93,8 +93,6 @@ type getRequest struct {
 
 // get reads one message. If there is none, found is false.
 func (l *JetStream) get(ctx context.Context, request getRequest) (record Record, found bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
-	defer cancel()
 	body, err := json.Marshal(request)
 	if err != nil {
 		return Record{}, false, err
@@ -104,9 +102,9 @@ func (l *JetStream) get(ctx context.Context, request getRequest) (record Record,
 	if leader {
 		subject, decode = "$JS.API.STREAM.MSG.GET."+StreamName, decodeStored
 	}
-	reply, err := l.nc.RequestWithContext(ctx, subject, body)
+	reply, err := l.request(ctx, subject, body)
 	if err != nil {
-		return Record{}, false, fmt.Errorf("%w: %w", ErrUnavailable, err)
+		return Record{}, false, err
 	}
 	if leader {
 		if err := l.lease.check(ctx); err != nil {
@@ -222,18 +220,16 @@ const everySubject = ">"
 
 // holds reports whether the log has any message of a filter.
 func (l *JetStream) holds(ctx context.Context, filter string) (bool, error) {
-	state, err := l.state(ctx, filter)
+	info, err := l.info(ctx, filter)
 	if err != nil {
 		return false, err
 	}
-	return state.Msgs > 0 && (filter == everySubject || len(state.Subjects) > 0), nil
+	return info.State.Msgs > 0 && (filter == everySubject || len(info.State.Subjects) > 0), nil
 }
 
-// state asks for the stream's state, which the server has in memory, and for the
-// subjects of a filter.
-func (l *JetStream) state(ctx context.Context, filter string) (*jetstream.StreamState, error) {
-	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
-	defer cancel()
+// info asks for the stream's state, which the server has in memory, and for the subjects of
+// a filter.
+func (l *JetStream) info(ctx context.Context, filter string) (*jetstream.StreamInfo, error) {
 	var request struct {
 		Filter string `json:"subjects_filter,omitempty"`
 	}
@@ -244,13 +240,13 @@ func (l *JetStream) state(ctx context.Context, filter string) (*jetstream.Stream
 	if err != nil {
 		return nil, err
 	}
-	reply, err := l.nc.RequestWithContext(ctx, "$JS.API.STREAM.INFO."+StreamName, body)
+	reply, err := l.request(ctx, "$JS.API.STREAM.INFO."+StreamName, body)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
+		return nil, err
 	}
 	var answer struct {
-		State *jetstream.StreamState `json:"state"`
-		Error *jetstream.APIError    `json:"error"`
+		Error *jetstream.APIError `json:"error"`
+		*jetstream.StreamInfo
 	}
 	if err := json.Unmarshal(reply.Data, &answer); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
@@ -258,8 +254,8 @@ func (l *JetStream) state(ctx context.Context, filter string) (*jetstream.Stream
 	switch {
 	case answer.Error != nil:
 		return nil, fmt.Errorf("%w: %w", ErrUnavailable, answer.Error)
-	case answer.State == nil:
+	case answer.StreamInfo == nil:
 		return nil, fmt.Errorf("%w: answer without the stream's state", ErrUnavailable)
 	}
-	return answer.State, nil
+	return answer.StreamInfo, nil
 }

@@ -59,13 +59,10 @@ func (r Replication) Err() error {
 
 // Replication asks which nodes have the log. Every role may ask.
 func (l *JetStream) Replication(ctx context.Context) (Replication, error) {
-	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
-	defer cancel()
-	stream, err := l.js.Stream(ctx, StreamName)
+	info, err := l.info(ctx, everySubject)
 	if err != nil {
-		return Replication{}, fmt.Errorf("look at stream %s: %w: %w", StreamName, ErrUnavailable, err)
+		return Replication{}, fmt.Errorf("look at stream %s: %w", StreamName, err)
 	}
-	info := stream.CachedInfo()
 	return replicationOf(l.nc.ConnectedServerName(), info.Config.Replicas, info.Cluster), nil
 }
 

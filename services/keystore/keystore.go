@@ -237,7 +237,13 @@ func (s *Store) find(ctx context.Context, owner events.Owner) (*OwnerKey, error)
 		return key.OwnerKey, nil
 	}
 	forgets := s.forgets.Load()
-	stored, err := s.bucket.Get(ctx, string(owner))
+	var stored jetstream.KeyValueEntry
+	asking, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	err := eventlog.Ask(asking, func(ctx context.Context) (err error) {
+		stored, err = s.bucket.Get(ctx, string(owner))
+		return err
+	})
 	if errors.Is(err, jetstream.ErrKeyNotFound) {
 		s.cache.Remove(owner)
 		return nil, fmt.Errorf("%w: %s", ErrNoKey, owner)
@@ -284,6 +290,9 @@ func (s *Store) FindOrCreate(ctx context.Context, owner events.Owner, erasures i
 	}
 	return key, nil
 }
+
+// askTimeout is how long a lookup asks the bucket for a key.
+const askTimeout = 5 * time.Second
 
 // maxTries bounds how often making or destroying a key starts over because the entry has
 // changed.

@@ -252,14 +252,48 @@ func (d *deployment) sizeOfLog(ctx context.Context) (jetstream.StreamState, erro
 	return stream.CachedInfo().State, nil
 }
 
-// silence kills the node that leads the log while clients write and read, and reports the
-// longest times between two successful answers.
+// silence kills the node that leads the log while clients write and read, once in each
+// round, and reports the longest times between two successful answers.
 func (d *deployment) silence(ctx context.Context) error {
 	answer, err := d.post(ctx, "/memories", map[string]any{"content": "is read while a leader dies"}, d.tokens[0])
 	if err != nil {
 		return err
 	}
 	read := d.core + "/memories/" + answer["id"].(string)
+	waited := make(map[string][]time.Duration)
+	for range d.rounds {
+		loads := map[string]*gaps{
+			"writers": {status: fasthttp.StatusCreated, fill: func(n int, r *fasthttp.Request) {
+				d.writeOurs(n, r)
+				r.Header.Set("Idempotency-Key", uuid.NewString())
+			}},
+			"readers": {status: fasthttp.StatusOK, fill: func(_ int, r *fasthttp.Request) {
+				r.SetRequestURI(read)
+				r.Header.Set("Authorization", "Bearer "+d.tokens[0])
+			}},
+		}
+		if err := d.loseLeader(ctx, loads); err != nil {
+			return err
+		}
+		for name, load := range loads {
+			if other := load.other.Load(); other > 0 {
+				return fmt.Errorf("a leader was killed: %d answers to %s were neither a success nor 503", other, name)
+			}
+			waited[name] = append(waited[name], load.longest)
+		}
+	}
+	for _, name := range []string{"writers", "readers"} {
+		all := waited[name]
+		slices.Sort(all)
+		d.report.note(fmt.Sprintf("deployed: the leader killed under load, %d times: %s waited %v to %v at the longest, %v in the median",
+			len(all), name, short(all[0]), short(all[len(all)-1]), short(all[len(all)/2])))
+	}
+	return nil
+}
+
+// loseLeader runs the loads, kills the log's leader meanwhile, and starts the node again.
+// It returns when all nodes have the whole log.
+func (d *deployment) loseLeader(ctx context.Context, loads map[string]*gaps) error {
 	stream, err := d.admin.Stream(ctx, eventlog.StreamName)
 	if err != nil {
 		return err
@@ -268,18 +302,8 @@ func (d *deployment) silence(ctx context.Context) error {
 	if _, err := fmt.Sscanf(stream.CachedInfo().Cluster.Leader, "nats-%d", &leader); err != nil {
 		return err
 	}
-	loads := []*gaps{
-		{status: fasthttp.StatusCreated, fill: func(n int, r *fasthttp.Request) {
-			d.writeOurs(n, r)
-			r.Header.Set("Idempotency-Key", uuid.NewString())
-		}},
-		{status: fasthttp.StatusOK, fill: func(_ int, r *fasthttp.Request) {
-			r.SetRequestURI(read)
-			r.Header.Set("Authorization", "Bearer "+d.tokens[0])
-		}},
-	}
 	var group sync.WaitGroup
-	end := time.Now().Add(20 * time.Second)
+	end := time.Now().Add(15 * time.Second)
 	for _, load := range loads {
 		for range 8 {
 			group.Go(func() { load.run(end) })
@@ -289,23 +313,38 @@ func (d *deployment) silence(ctx context.Context) error {
 	case <-time.After(3 * time.Second):
 	case <-ctx.Done():
 	}
-	d.cluster.Nodes[leader-1].Kill()
+	node := d.cluster.Nodes[leader-1]
+	node.Kill()
 	group.Wait()
-	for i, name := range []string{"writers", "readers"} {
-		d.report.note(fmt.Sprintf("deployed: the leader killed under load: %s waited %v at the longest; %d answers, %d refusals, %d other",
-			name, short(loads[i].longest), loads[i].good.Load(), loads[i].refused.Load(), loads[i].other.Load()))
+	for _, load := range loads {
+		load.longest = max(load.longest, end.Sub(load.last))
 	}
-	return d.cluster.Nodes[leader-1].Start()
+	if err := node.Start(); err != nil {
+		return err
+	}
+	log, err := eventlog.Open(ctx, d.admin.Conn())
+	if err != nil {
+		return err
+	}
+	for deadline := time.Now().Add(time.Minute); ; {
+		is, err := log.Replication(ctx)
+		if err == nil && is.Err() == nil && len(is.Replicas) == len(d.cluster.Nodes) {
+			return nil
+		}
+		if time.Now().After(deadline) || !eventlog.Pause(ctx, 100*time.Millisecond) {
+			return fmt.Errorf("the node that was killed has not come back: %w", errors.Join(is.Err(), err))
+		}
+	}
 }
 
 // gaps is a load that goes on after any answer.
 type gaps struct {
-	status               int
-	fill                 request
-	good, refused, other atomic.Int64
-	mu                   sync.Mutex
-	last                 time.Time
-	longest              time.Duration
+	status  int
+	fill    request
+	other   atomic.Int64 // answers that are neither a success nor 503
+	mu      sync.Mutex
+	last    time.Time
+	longest time.Duration
 }
 
 func (g *gaps) run(end time.Time) {
@@ -317,7 +356,6 @@ func (g *gaps) run(end time.Time) {
 		g.fill(n, req)
 		switch err := client.Do(req, res); {
 		case err == nil && res.StatusCode() == g.status:
-			g.good.Add(1)
 			now := time.Now()
 			g.mu.Lock()
 			if !g.last.IsZero() {
@@ -326,7 +364,6 @@ func (g *gaps) run(end time.Time) {
 			g.last = now
 			g.mu.Unlock()
 		case err == nil && res.StatusCode() == fasthttp.StatusServiceUnavailable:
-			g.refused.Add(1)
 			time.Sleep(10 * time.Millisecond) // sooner than Retry-After says, to see the end of the refusals
 		default:
 			g.other.Add(1)
