@@ -179,6 +179,7 @@ func (b *Base) openLog(ctx context.Context, dial Connector) error {
 	}); err != nil {
 		return err
 	}
+	b.approachLeader(ctx)
 	// The rest of the log can still be served.
 	if err := b.Stream.Damaged(ctx); errors.Is(err, eventlog.ErrDamaged) {
 		b.Logger.Error("the log's server has lost messages", "err", err)

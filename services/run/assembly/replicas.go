@@ -6,9 +6,11 @@ import (
 	"sync"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/memory-ledger/ledger/events/eventlog"
+	natsconf "github.com/memory-ledger/ledger/infra/nats"
 )
 
 const (
@@ -64,4 +66,28 @@ func (b *Base) registerReplicas() {
 		}
 		return float64(is.Wanted - is.Current())
 	}))
+}
+
+// approachLeader moves the connection to the node that leads the log: elsewhere, each
+// message and its acknowledgement take a way through one node more. It tries each address
+// of NATS_URL once, and stays where it is if the leader is at none of them. It is for the
+// start: a connection stays where it is when another node takes the lead, because moving
+// it would interrupt what is under way.
+func (b *Base) approachLeader(ctx context.Context) {
+	if !natsconf.Clustered(b.NATS) {
+		return
+	}
+	connected := b.NATS.StatusChanged(nats.CONNECTED)
+	defer b.NATS.RemoveStatusListener(connected)
+	for range b.NATS.Servers() {
+		is, err := b.Stream.Replication(ctx)
+		if err != nil || is.Replicas[0].Node == b.NATS.ConnectedServerName() || b.NATS.ForceReconnect() != nil {
+			return
+		}
+		select {
+		case <-connected:
+		case <-ctx.Done():
+			return
+		}
+	}
 }

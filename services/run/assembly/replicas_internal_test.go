@@ -3,12 +3,19 @@ package assembly
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"math"
+	"strings"
 	"testing"
+	"time"
 
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/memory-ledger/ledger/events/eventlog"
+	"github.com/memory-ledger/ledger/infra/localnats/natstest"
+	natsconf "github.com/memory-ledger/ledger/infra/nats"
 )
 
 // TestReplicasAreAskedForSeldom: many probes and scrapes send one request. If the log
@@ -45,5 +52,65 @@ func TestReplicasAreAskedForSeldom(t *testing.T) {
 		if asked != 1 {
 			t.Errorf("%s: asked %d times", name, asked)
 		}
+	}
+}
+
+// TestAServiceApproachesTheLeader: a service that starts ends up at the node that leads
+// the log, though its addresses name this node last.
+func TestAServiceApproachesTheLeader(t *testing.T) {
+	t.Parallel()
+	nodes := natstest.Cluster(t)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	at, err := nats.Connect(nodes[0].ClientURL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer at.Close()
+	js, err := jetstream.New(at, jetstream.WithDefaultTimeout(2*time.Second))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for { // until the nodes have elected a leader
+		if _, err = natsconf.Provision(t.Context(), js, 3); err == nil {
+			break
+		}
+		if ctx.Err() != nil {
+			t.Fatal(err)
+		}
+	}
+	// start connects as a service does, with the given node's address last.
+	start := func(last string) (node, leader string) {
+		var urls []string
+		for _, n := range nodes {
+			if n.Name() == last {
+				urls = append(urls, n.ClientURL())
+			} else {
+				urls = append([]string{n.ClientURL()}, urls...)
+			}
+		}
+		b := &Base{Logger: slog.New(slog.DiscardHandler)}
+		defer b.Close()
+		if err := b.openLog(ctx, func(options ...nats.Option) (*nats.Conn, error) {
+			return nats.Connect(strings.Join(urls, ","), append(options, nats.DontRandomize())...)
+		}); err != nil {
+			t.Fatal(err)
+		}
+		is, err := b.Stream.Replication(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b.NATS.ConnectedServerName(), is.Replicas[0].Node
+	}
+	_, leader := start("")
+	for {
+		node, now := start(leader)
+		if node == now {
+			return
+		}
+		if now == leader { // else another node has taken the lead meanwhile
+			t.Fatalf("connected to %s; %s leads", node, leader)
+		}
+		leader = now
 	}
 }
