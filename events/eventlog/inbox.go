@@ -1,6 +1,7 @@
 package eventlog
 
 import (
+	"context"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -29,29 +30,51 @@ func newInboxes(nc *nats.Conn) *inboxes {
 	return &inboxes{nc: nc, free: make(chan *inbox, keptInboxes)}
 }
 
-// request sends a message and waits for its answer. Errors are those of
-// nats.Conn.RequestMsg: nats.ErrTimeout, nats.ErrNoResponders, and any error that
-// prevents the message from being sent.
-func (i *inboxes) request(msg *nats.Msg, patience time.Duration) (*nats.Msg, error) {
+// request sends a message and waits for its answer. Until that arrives, it sends the message
+// again and again, at the given interval, if that is shorter than patience; an answer to any
+// copy counts. It returns how many copies it sent. Errors are ctx's and those of
+// nats.Conn.RequestMsg: nats.ErrTimeout, nats.ErrNoResponders, and any error that prevents
+// the first copy from being sent.
+func (i *inboxes) request(ctx context.Context, msg *nats.Msg, patience, again time.Duration) (answer *nats.Msg, copies int, err error) {
 	box, err := i.take(patience)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
+	}
+	defer func() {
+		if err == nil && copies == 1 {
+			i.put(box)
+		} else {
+			box.discard() // an answer may still arrive, and must not reach another request
+		}
+	}()
+	var repeat <-chan time.Time
+	if again < patience {
+		ticker := time.NewTicker(again)
+		defer ticker.Stop()
+		repeat = ticker.C
 	}
 	msg.Reply = box.subject
 	if err := i.nc.PublishMsg(msg); err != nil {
-		box.discard()
-		return nil, err
+		return nil, 0, err
 	}
-	select {
-	case answer := <-box.answers:
-		i.put(box)
-		if len(answer.Data) == 0 && answer.Header.Get("Status") == "503" {
-			return nil, nats.ErrNoResponders
+	for copies = 1; ; {
+		select {
+		case answer := <-box.answers:
+			if len(answer.Data) > 0 || answer.Header.Get("Status") != "503" {
+				return answer, copies, nil
+			}
+			if copies == 1 { // else an earlier copy may still be answered
+				return nil, copies, nats.ErrNoResponders
+			}
+		case <-repeat:
+			if i.nc.PublishMsg(msg) == nil {
+				copies++
+			}
+		case <-box.patient.C:
+			return nil, copies, nats.ErrTimeout
+		case <-ctx.Done():
+			return nil, copies, ctx.Err()
 		}
-		return answer, nil
-	case <-box.patient.C:
-		box.discard() // its answer may still arrive, and must not reach another request
-		return nil, nats.ErrTimeout
 	}
 }
 

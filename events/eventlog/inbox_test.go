@@ -36,7 +36,7 @@ func TestInboxes(t *testing.T) {
 	}
 	boxes := newInboxes(nc)
 	ask := func(text string, patience time.Duration) (string, error) {
-		m, err := boxes.request(&nats.Msg{Subject: "echo", Data: []byte(text)}, patience)
+		m, _, err := boxes.request(t.Context(), &nats.Msg{Subject: "echo", Data: []byte(text)}, patience, patience)
 		if err != nil {
 			return "", err
 		}
@@ -86,7 +86,7 @@ func TestInboxes(t *testing.T) {
 	for len(boxes.free) > 0 { // else the next request would use another inbox
 		(<-boxes.free).discard()
 	}
-	if m, err := boxes.request(&nats.Msg{Subject: "twice"}, time.Minute); err != nil || string(m.Data) != "once" {
+	if m, _, err := boxes.request(t.Context(), &nats.Msg{Subject: "twice"}, time.Minute, time.Minute); err != nil || string(m.Data) != "once" {
 		t.Errorf("%v, %v", m, err)
 	}
 	if err := errors.Join(<-again, nc.Flush()); err != nil {
@@ -95,7 +95,7 @@ func TestInboxes(t *testing.T) {
 	if got, err := ask("another", time.Minute); err != nil || got != "another" {
 		t.Errorf("%q, %v", got, err)
 	}
-	if _, err := boxes.request(&nats.Msg{Subject: "nobody"}, time.Minute); !errors.Is(err, nats.ErrNoResponders) {
+	if _, _, err := boxes.request(t.Context(), &nats.Msg{Subject: "nobody"}, time.Minute, time.Minute); !errors.Is(err, nats.ErrNoResponders) {
 		t.Errorf("got %v", err)
 	}
 	nc.Close()

@@ -31,10 +31,9 @@ const (
 	// attemptTimeout is how long one publish waits for its answer before the
 	// same bytes are sent again.
 	attemptTimeout = 2 * time.Second
-	// silentTimeout is attemptTimeout while the stream's leader is silent. A message that is
-	// sent while the nodes elect a leader is lost, so short attempts notice the new leader
-	// soon after its election.
-	silentTimeout = 250 * time.Millisecond
+	// silentResend is how often an attempt sends its message while the stream's leader is
+	// silent. What is sent while the nodes elect a leader is lost.
+	silentResend = 250 * time.Millisecond
 	// retryPause is the wait between attempts while no server answers.
 	retryPause = 100 * time.Millisecond
 )
@@ -150,39 +149,33 @@ func Open(ctx context.Context, nc *nats.Conn) (*JetStream, error) {
 	return l, nil
 }
 
-// patience returns how long the next attempt waits for its answer.
-func (l *JetStream) patience() time.Duration {
+// resend returns how long an attempt waits before it sends its message again.
+func (l *JetStream) resend() time.Duration {
 	if l.silent.Load() {
-		return silentTimeout
+		return silentResend
 	}
 	return attemptTimeout
 }
 
-// heard notes the result of an attempt that waited for patience, or got an answer.
+// heard notes the result of an attempt at which only the leader answers, or that waited for
+// attemptTimeout. Other errors say nothing about the leader.
 func (l *JetStream) heard(err error) {
-	silent := errors.Is(err, nats.ErrTimeout) || errors.Is(err, context.DeadlineExceeded)
-	if silent != l.silent.Load() {
+	var api *jetstream.APIError
+	answered := err == nil || errors.As(err, &api)
+	silent := errors.Is(err, nats.ErrTimeout)
+	if (answered || silent) && silent != l.silent.Load() {
 		l.silent.Store(silent)
 	}
 }
 
-// request puts a question to the server, again if it gets no answer while the leader is
-// silent, and for attemptTimeout in all.
+// request puts a question to the server.
 func (l *JetStream) request(ctx context.Context, subject string, body []byte) (*nats.Msg, error) {
-	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
-	defer cancel()
-	for {
-		asking, cancel := context.WithTimeout(ctx, l.patience())
-		reply, err := l.nc.RequestWithContext(asking, subject, body)
-		cancel()
+	reply, _, err := l.inboxes.request(ctx, &nats.Msg{Subject: subject, Data: body}, attemptTimeout, l.resend())
+	if err != nil {
 		l.heard(err)
-		if err == nil {
-			return reply, nil
-		}
-		if !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
-			return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
-		}
+		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
+	return reply, nil
 }
 
 // Sync implements Syncer. The server syncs a message before it acknowledges it.
@@ -203,7 +196,8 @@ func (l *JetStream) Append(ctx context.Context, a Append) (Appended, error) {
 func (l *JetStream) store(ctx context.Context, a Append) (uint64, error) {
 	sent := false
 	for {
-		seq, err := l.publish(ctx, a)
+		seq, copies, err := l.publish(ctx, a)
+		sent = sent || copies > 1 // the answer may be to a later copy
 		switch {
 		case err == nil:
 			return seq, nil
@@ -230,27 +224,26 @@ func (l *JetStream) store(ctx context.Context, a Append) (uint64, error) {
 // If ctx is canceled meanwhile, publish still waits for the answer, until the deadline
 // of ctx or the timeout of the attempt. The message was sent, and to know whether it is
 // stored is worth more than to return sooner.
-func (l *JetStream) publish(ctx context.Context, a Append) (uint64, error) {
+func (l *JetStream) publish(ctx context.Context, a Append) (seq uint64, copies int, err error) {
 	if err := ctx.Err(); err != nil {
-		return 0, fmt.Errorf("%w: %w", errNotSent, err)
+		return 0, 0, fmt.Errorf("%w: %w", errNotSent, err)
 	}
-	enough := l.patience()
-	patience := enough
+	patience := attemptTimeout
 	if deadline, ok := ctx.Deadline(); ok {
 		patience = min(patience, time.Until(deadline))
 	}
-	seq, err := l.send(a, patience)
-	if patience == enough || !errors.Is(err, nats.ErrTimeout) {
+	seq, copies, err = l.send(a, patience)
+	if patience == attemptTimeout || !errors.Is(err, nats.ErrTimeout) {
 		l.heard(err)
 		l.disk.note(err, time.Now())
 	}
-	return seq, err
+	return seq, copies, err
 }
 
 // send makes one attempt to publish.
-func (l *JetStream) send(a Append, patience time.Duration) (uint64, error) {
+func (l *JetStream) send(a Append, patience time.Duration) (seq uint64, copies int, err error) {
 	subject := events.Subject{Family: a.Family, Owner: a.Owner, Kind: a.Kind}
-	reply, err := l.inboxes.request(&nats.Msg{
+	reply, copies, err := l.inboxes.request(context.Background(), &nats.Msg{
 		Subject: subject.String(),
 		Data:    a.Payload,
 		Header: nats.Header{
@@ -259,11 +252,12 @@ func (l *JetStream) send(a Append, patience time.Duration) (uint64, error) {
 			jetstream.ExpectedLastSubjSeqHeader:     {strconv.FormatUint(a.Expected, 10)},
 			jetstream.ExpectedLastSubjSeqSubjHeader: {events.OwnerFilter(a.Family, a.Owner)},
 		},
-	}, patience)
+	}, patience, l.resend())
 	if err != nil {
-		return 0, err
+		return 0, copies, err
 	}
-	return decodeAck(reply.Data)
+	seq, err = decodeAck(reply.Data)
+	return seq, copies, err
 }
 
 // decodeAck reads a publish acknowledgement (JetStream wire API, JSPubAckResponse).
@@ -371,7 +365,7 @@ func (l *JetStream) again(ctx context.Context) bool {
 // ends: a cluster that is electing a leader loses the question. A server that is only slow
 // gets more time with each attempt.
 func Ask(ctx context.Context, question func(context.Context) error) error {
-	for patience := silentTimeout; ; patience = min(2*patience, time.Second) {
+	for patience := silentResend; ; patience = min(2*patience, time.Second) {
 		asking, cancel := context.WithTimeout(ctx, patience)
 		err := question(asking)
 		cancel()

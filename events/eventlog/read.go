@@ -106,6 +106,7 @@ func (l *JetStream) get(ctx context.Context, request getRequest) (record Record,
 	if err != nil {
 		return Record{}, false, err
 	}
+	l.heard(nil)
 	if leader {
 		if err := l.lease.check(ctx); err != nil {
 			return Record{}, false, err

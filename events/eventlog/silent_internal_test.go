@@ -57,8 +57,8 @@ func TestASilentLeaderIsAskedMoreOften(t *testing.T) {
 				}
 			}
 			leads.Store(true)
-			if err := test.ask(log); err != nil || log.patience() != attemptTimeout {
-				t.Errorf("%v; the next answer may take %s", err, log.patience())
+			if err := test.ask(log); err != nil || log.resend() != attemptTimeout {
+				t.Errorf("%v; the next is sent again after %s", err, log.resend())
 			}
 		})
 	}
@@ -93,5 +93,25 @@ func TestABatchThatBreaksOff(t *testing.T) {
 	read := 0
 	if err := log.Direct().Read(ctx, ReadConfig{To: 2}, func(s Slice) error { read += len(s.Records); return nil }); err != nil || read != 2 {
 		t.Errorf("read %d: %v", read, err)
+	}
+}
+
+// TestARefusedCopySaysNothingOfTheFirst: an earlier copy of a message may be stored, whatever
+// the answer to a later one is.
+func TestARefusedCopySaysNothingOfTheFirst(t *testing.T) {
+	t.Parallel()
+	var copies atomic.Int64
+	log := scriptedAt(t, withoutStreams(t), "ledger.>", func(m *nats.Msg) {
+		if copies.Add(1) > 1 {
+			if err := m.Respond([]byte(`{"error":{"code":503,"err_code":10008}}`)); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	log.silent.Store(true)
+	ctx, cancel := context.WithTimeout(t.Context(), attemptTimeout)
+	defer cancel()
+	if _, err := log.Append(ctx, anAppend()); !errors.Is(err, ErrUncertain) || copies.Load() < 2 {
+		t.Errorf("sent %d times: %v", copies.Load(), err)
 	}
 }
