@@ -32,7 +32,7 @@ const (
 	// same bytes are sent again.
 	attemptTimeout = 2 * time.Second
 	// silentResend is how often an attempt sends its message while the stream's leader is
-	// silent. What is sent while the nodes elect a leader is lost.
+	// silent. A message that is sent while the nodes elect a leader is lost.
 	silentResend = 250 * time.Millisecond
 	// retryPause is the wait between attempts while no server answers.
 	retryPause = 100 * time.Millisecond
