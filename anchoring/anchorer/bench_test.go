@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"os"
 	"strconv"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -51,20 +50,20 @@ func (w *world) reportBytes(b *testing.B, batches int) {
 	w.must(err)
 	chain, err := js.OrderedConsumer(b.Context(), eventlog.StreamName, jetstream.OrderedConsumerConfig{FilterSubjects: []string{"chain.>"}})
 	w.must(err)
-	var size bytes.Buffer
+	size := 0
 	for left := uint64(1); left > 0; {
 		msg, err := chain.Next()
 		w.must(err)
 		meta, err := msg.Metadata()
 		w.must(err)
-		// The server's own form of a message: lengths, sequence and time in 34 bytes,
+		// The server's own form of a message: lengths, sequence and time in 26 bytes,
 		// subject, header, payload, and a checksum of 8 bytes.
-		size.WriteString(strings.Repeat(" ", 34+8) + msg.Subject() + "NATS/1.0\r\n")
-		w.must(http.Header(msg.Headers()).Write(&size))
-		size.Write(msg.Data())
+		header := bytes.NewBufferString("NATS/1.0\r\n")
+		w.must(http.Header(msg.Headers()).Write(header))
+		size += 26 + len(msg.Subject()) + header.Len() + len(msg.Data()) + 8
 		left = meta.NumPending
 	}
-	b.ReportMetric(float64(size.Len())/float64(batches), "log-B/batch")
+	b.ReportMetric(float64(size)/float64(batches), "log-B/batch")
 }
 
 func (w *world) writeAll(keys []events.Owner) {
