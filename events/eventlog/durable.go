@@ -124,16 +124,14 @@ func (f *durableFollower) run(ctx context.Context, opening <-chan opened) error 
 			if is.err != nil && opening == nil && time.Since(opens) >= durableLook {
 				opening, opens = f.open(ctx), time.Now()
 			}
-			wait := durableLook
-			head, err := f.Head(ctx)
-			if err == nil && head >= f.next {
+			wait := directPoll
+			switch head, err := f.Head(ctx); {
+			case err == nil && head >= f.next:
 				if err := f.fill(ctx, head); err != nil {
 					return err
 				}
-				wait = directPoll
-			}
-			if err != nil || is.err != nil || f.away.Load() {
-				wait = directPoll
+			case err == nil && is.err == nil && !f.away.Load():
+				wait = durableLook
 			}
 			look.Reset(wait)
 		}

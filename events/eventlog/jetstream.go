@@ -168,7 +168,7 @@ func (l *JetStream) heard(err error) {
 	}
 }
 
-// request puts a question to the server.
+// request puts a question to the server, which has attemptTimeout to answer.
 func (l *JetStream) request(ctx context.Context, subject string, body []byte) (*nats.Msg, error) {
 	reply, _, err := l.inboxes.request(ctx, &nats.Msg{Subject: subject, Data: body}, attemptTimeout, l.resend())
 	if err != nil {
@@ -363,7 +363,7 @@ func (l *JetStream) again(ctx context.Context) bool {
 
 // Ask puts a question to the server. If no answer comes in time, it asks again until ctx
 // ends: a cluster that is electing a leader loses the question. A server that is only slow
-// gets more time with each attempt.
+// gets more time with each attempt, up to a second.
 func Ask(ctx context.Context, question func(context.Context) error) error {
 	for patience := silentResend; ; patience = min(2*patience, time.Second) {
 		asking, cancel := context.WithTimeout(ctx, patience)

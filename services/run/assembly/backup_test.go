@@ -44,7 +44,8 @@ func TestARestoreLeavesTheConsumers(t *testing.T) {
 	if _, err := js.Publish(t.Context(), "ledger.aa.owner.memory", []byte("[]")); err != nil {
 		t.Fatal(err)
 	}
-	// The copied note names three replicas. A single server would refuse three.
+	// The copied note names three replicas, which a single server would refuse, and a
+	// compression that no stream may have.
 	dir := filepath.Join(t.TempDir(), "copies")
 	said := func(backup.Done) {}
 	both := []backup.Part{backup.Log, backup.Keystore}
@@ -57,7 +58,8 @@ func TestARestoreLeavesTheConsumers(t *testing.T) {
 		t.Fatal(err)
 	}
 	three := strings.Replace(string(text), `"num_replicas": 1`, `"num_replicas": 3`, 1)
-	if err := os.WriteFile(note, []byte(three), 0o600); err != nil || three == string(text) {
+	compressed := strings.Replace(three, `"compression": "none"`, `"compression": "s2"`, 1)
+	if err := os.WriteFile(note, []byte(compressed), 0o600); err != nil || three == string(text) || compressed == three {
 		t.Fatal(err, string(text))
 	}
 	fresh := provisioned(t, to.URL())
@@ -72,6 +74,9 @@ func TestARestoreLeavesTheConsumers(t *testing.T) {
 	slices.Sort(log.Consumers)
 	if log.Messages != 1 || log.Replicas != 1 || !slices.Equal(log.Consumers, []string{"anchorer", "projector"}) {
 		t.Errorf("restored %+v", log)
+	}
+	if s, err := fresh.Stream(t.Context(), natsconf.Stream); err != nil || s.CachedInfo().Config.Compression != jetstream.NoCompression {
+		t.Errorf("%+v, %v", s, err)
 	}
 	for _, name := range log.Consumers {
 		consumer, err := fresh.Consumer(t.Context(), natsconf.Stream, name)

@@ -326,15 +326,9 @@ func (d *deployment) loseLeader(ctx context.Context, loads map[string]*gaps) err
 	if err != nil {
 		return err
 	}
-	for deadline := time.Now().Add(time.Minute); ; {
-		is, err := log.Replication(ctx)
-		if err == nil && is.Err() == nil && len(is.Replicas) == len(d.cluster.Nodes) {
-			return nil
-		}
-		if time.Now().After(deadline) || !eventlog.Pause(ctx, 100*time.Millisecond) {
-			return fmt.Errorf("the node that was killed has not come back: %w", errors.Join(is.Err(), err))
-		}
-	}
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	return d.cluster.AwaitReplicas(ctx, log)
 }
 
 // gaps is a load that goes on after any answer.

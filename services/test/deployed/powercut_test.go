@@ -40,6 +40,8 @@ func TestAPowerCutLeavesEveryReplicaWhole(t *testing.T) {
 			case <-ack.Ok():
 			case err := <-ack.Err():
 				t.Fatal(err)
+			case <-ctx.Done():
+				t.Fatal(ctx.Err())
 			}
 		}
 	}
@@ -79,14 +81,8 @@ func TestAPowerCutLeavesEveryReplicaWhole(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for {
-		is, err := log.Replication(ctx)
-		if err == nil && is.Err() == nil && len(is.Replicas) == len(d.Nodes) {
-			break
-		}
-		if ctx.Err() != nil || !eventlog.Pause(ctx, 100*time.Millisecond) {
-			t.Fatalf("%+v, %v", is, err)
-		}
+	if err := d.AwaitReplicas(ctx, log); err != nil {
+		t.Fatal(err)
 	}
 	for n := range d.Nodes {
 		read := 0
