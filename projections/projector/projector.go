@@ -185,10 +185,12 @@ func (r *Runner) Run(ctx context.Context) error {
 			r.fail(err)
 			return err
 		}
+		status := r.Status()
 		r.fail(err)
-		if r.Status().Position > before {
+		switch {
+		case status.Position > before:
 			backoff, limit = r.cfg.MinBackoff, r.cfg.SliceRecords
-		} else {
+		case status.Works():
 			// With shorter slices, the messages before a bad message can be applied, and
 			// the error then names the bad message alone.
 			limit = max(1, limit/8)

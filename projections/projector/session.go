@@ -21,6 +21,7 @@ type session struct {
 	projections []Projection // of this session
 	decoder     decoder
 	unproven    proofs
+	shortUntil  uint64 // slices are short up to this sequence; 0 means that they are not short
 	end         context.CancelCauseFunc
 
 	mu       sync.Mutex // guards the fields below
@@ -58,7 +59,13 @@ func (r *Runner) session(ctx context.Context, maxRecords int) error {
 	return r.project(ctx, conn, maxRecords)
 }
 
-// project projects from the checkpoint on, with the locks held.
+// errPassed ends a session with short slices once it is past the messages that the failed
+// slice can have held.
+var errPassed = errors.New("past the trouble")
+
+// project projects from the checkpoint on, with the locks held. Slices shorter than
+// usual find a bad message; long ones cost the database far less, so project soon returns
+// to them.
 func (r *Runner) project(ctx context.Context, conn *pgx.Conn, maxRecords int) error {
 	at, err := r.takeRows(ctx, conn)
 	if err != nil {
@@ -77,9 +84,15 @@ func (r *Runner) project(ctx context.Context, conn *pgx.Conn, maxRecords int) er
 		decoder: decoder{only: r.cfg.Only}, unproven: proofsOf(at.Vector),
 		head: head, caughtUp: make(chan struct{}), replanAt: nextReplan(lowest),
 	}
+	if maxRecords < r.cfg.SliceRecords {
+		s.shortUntil = lowest + uint64(r.cfg.SliceRecords)
+	}
 	r.begin(lowest, highest, head, time.Now())
 	r.cfg.Logger.Info(r.cfg.Name+" is active", "partitions", r.cfg.Partitions.String(), "position", at.String(), "head", head)
-	return s.run(ctx, maxRecords)
+	if err = s.run(ctx, maxRecords); errors.Is(err, errPassed) {
+		return r.project(ctx, conn, r.cfg.SliceRecords)
+	}
+	return err
 }
 
 // renew runs the given steps, which empty the tables of these partitions, and sets their
@@ -262,6 +275,9 @@ func (s *session) apply(ctx context.Context, slice Slice) error {
 	s.catchUp()
 	if s.runner.cfg.Applied != nil {
 		s.runner.cfg.Applied(lowest)
+	}
+	if s.shortUntil > 0 && s.read >= s.shortUntil {
+		s.end(errPassed)
 	}
 	return nil
 }

@@ -140,6 +140,65 @@ func TestTroubleThatPassesIsWaitedOut(t *testing.T) {
 	sameFromTheStart(t, url, pool, log)
 }
 
+// unreachable are tables that can't be looked at a few times.
+type unreachable struct{ times atomic.Int64 }
+
+func (u *unreachable) Have(context.Context, *pgx.Conn) (bool, error) {
+	if u.times.Add(-1) >= 0 {
+		return false, errors.New("a bad day")
+	}
+	return true, nil
+}
+
+func (*unreachable) Check(context.Context, schema.Querier) error { return nil }
+
+// TestSlicesAreLongAgainAfterTrouble: a projector that applies message by message falls
+// behind. It does that only after a slice failed, and only for the messages of that slice.
+func TestSlicesAreLongAgainAfterTrouble(t *testing.T) {
+	t.Parallel()
+	const failures, short, messages = 5, 100, 1000
+	for name, is := range map[string]struct {
+		trouble func(*projector.Config)
+		alone   bool // the first slice holds one message
+		most    int  // slices
+	}{
+		"the database was away": {func(c *projector.Config) {
+			u := &unreachable{}
+			u.times.Store(failures)
+			c.Tables = u
+		}, false, 100},
+		"a slice failed": {func(c *projector.Config) {
+			var left atomic.Int64
+			left.Store(failures)
+			with(troubled{func(context.Context, *projector.Writer, projector.Slice) error {
+				if left.Add(-1) >= 0 {
+					return errors.New("a bad day")
+				}
+				return nil
+			}})(c)
+		}, true, short + 100},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, pool, log := empty(t)
+			log.Publish(t, fixture.NewHistory(52, 5).Messages(messages)...)
+			applied := make(chan uint64, messages)
+			r, _ := project(t, pool, log, is.trouble, func(c *projector.Config) {
+				c.MinBackoff, c.MaxBackoff, c.SliceRecords = time.Millisecond, time.Millisecond, short
+				c.Applied = func(position uint64) { applied <- position }
+			})
+			caughtUp(t, pool, log)
+			ready(t, r)
+			if slices := len(applied); slices > is.most {
+				t.Errorf("%d slices for %d messages", slices, messages)
+			}
+			if first := <-applied; (first == 1) != is.alone {
+				t.Errorf("the first slice ends at %d", first)
+			}
+		})
+	}
+}
+
 // TestTroubleThatStaysIsSaid: after an error or a panic the projector is not ready, and
 // the reason names the messages.
 func TestTroubleThatStaysIsSaid(t *testing.T) {
