@@ -7,6 +7,7 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"testing"
+	"time"
 )
 
 // Proxy returns a handler that passes requests on to the API at target and checks every
@@ -19,8 +20,9 @@ func Proxy(t testing.TB, api API, target string) http.Handler {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// With compression on, the transport would request gzip even if the client did not.
-	base := &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 16}
+	// With compression on, the transport would request gzip even if the client did not. For
+	// the timeout see stacktest.NewClient.
+	base := &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 16, IdleConnTimeout: 10 * time.Second}
 	t.Cleanup(base.CloseIdleConnections)
 	proxy := &httputil.ReverseProxy{
 		Transport: Transport(t, api, base),

@@ -30,7 +30,9 @@ const requestTimeout = 30 * time.Second
 // API's OpenAPI document.
 func NewClient(t testing.TB, api contracttest.API, url string) *Client {
 	t.Helper()
-	transport := &http.Transport{MaxIdleConnsPerHost: 256}
+	// The APIs answer 408 on a connection whose first request has not arrived after 30 s. A
+	// transport opens connections ahead, and could use one just then.
+	transport := &http.Transport{MaxIdleConnsPerHost: 256, IdleConnTimeout: 10 * time.Second}
 	t.Cleanup(transport.CloseIdleConnections)
 	checked := contracttest.Transport(t, api, transport)
 	return &Client{URL: url, HTTP: &http.Client{Transport: checked, Timeout: requestTimeout}, t: t}
