@@ -31,8 +31,11 @@ type Forgotten struct {
 // Forget needs the right to delete messages of the bucket's stream, which only an
 // administrator has on a cluster with permissions. It needs no master key. After a crash
 // the key may or may not be destroyed; run it again.
-func Forget(ctx context.Context, js jetstream.JetStream, owner events.Owner) (Forgotten, error) {
-	done, err := forget(ctx, js, owner, AnyKey)
+//
+// had says that the owner once had a key, as every registered owner: then Forget leaves a
+// mark even if there is no key.
+func Forget(ctx context.Context, js jetstream.JetStream, owner events.Owner, had bool) (Forgotten, error) {
+	done, err := forget(ctx, js, owner, AnyKey, had)
 	if err != nil {
 		err = fmt.Errorf("forget %s: %w", owner, err)
 	}
@@ -40,7 +43,10 @@ func Forget(ctx context.Context, js jetstream.JetStream, owner events.Owner) (Fo
 }
 
 // forget destroys the key if it was made before that many erasures, and spares a later one.
-func forget(ctx context.Context, js jetstream.JetStream, owner events.Owner, before int) (done Forgotten, err error) {
+// If the owner had a key, forget leaves a mark although it finds none: an earlier attempt
+// may have ended before its mark, and without a mark other processes go on sealing with
+// the destroyed key.
+func forget(ctx context.Context, js jetstream.JetStream, owner events.Owner, before int, had bool) (done Forgotten, err error) {
 	stream, err := js.Stream(ctx, Stream)
 	if err != nil {
 		return done, fmt.Errorf("open the keystore: %w: %w", ErrUnavailable, err)
@@ -55,7 +61,7 @@ func forget(ctx context.Context, js jetstream.JetStream, owner events.Owner, bef
 		stored, err := bucket.Get(ctx, string(owner))
 		if errors.Is(err, jetstream.ErrKeyNotFound) {
 			mark, err := Marked(stream)(ctx, owner)
-			if err == nil && mark == 0 && done.Existed {
+			if err == nil && mark == 0 && (had || done.Existed) {
 				err = putMark(ctx, js, owner, 0)
 			}
 			if eventlog.IsWrongSequence(err) || errors.Is(err, errFound) {
@@ -99,7 +105,8 @@ func forget(ctx context.Context, js jetstream.JetStream, owner events.Owner, bef
 // entry. A server that syncs before it acknowledges has then also synced the erasure before
 // it.
 //
-// A crash before putMark leaves an owner with neither a key nor a mark.
+// A crash before putMark leaves an owner with neither a key nor a mark; the next forget
+// makes the mark.
 func putMark(ctx context.Context, js jetstream.JetStream, owner events.Owner, revision uint64) error {
 	mark := nats.NewMsg(subjectPrefix + string(owner))
 	mark.Header.Set(operationHeader, "DEL")
@@ -114,7 +121,7 @@ const AnyKey = math.MaxInt
 // erasures, drops it from this process at once, and returns when the change is on stable
 // storage. It is an error if the bucket can only hide a key.
 func (s *Store) Destroy(ctx context.Context, js jetstream.JetStream, owner events.Owner, before int) error {
-	done, err := forget(ctx, js, owner, before)
+	done, err := forget(ctx, js, owner, before, true)
 	s.forgets.Add(1)
 	s.cache.Remove(owner)
 	s.told(owner)

@@ -38,11 +38,11 @@ func TestForgettingErases(t *testing.T) {
 	}
 	gone := map[int]bool{0: true, 7: true, 19: true}
 	for i := range gone {
-		done, err := keystore.Forget(t.Context(), js, owners[i])
+		done, err := keystore.Forget(t.Context(), js, owners[i], false)
 		if err != nil || done != (keystore.Forgotten{Existed: true, Erased: true}) {
 			t.Errorf("forget %d: %+v, %v", i, done, err)
 		}
-		if done, err := keystore.Forget(t.Context(), js, owners[i]); err != nil || done != (keystore.Forgotten{}) {
+		if done, err := keystore.Forget(t.Context(), js, owners[i], false); err != nil || done != (keystore.Forgotten{}) {
 			t.Errorf("forget %d again: %+v, %v", i, done, err)
 		}
 	}
@@ -168,7 +168,7 @@ func TestForgettingWhereNothingMayBeErased(t *testing.T) {
 	if _, err := openStore(t, bucket, keystore.MasterKey{1}).FindOrCreate(t.Context(), owner, 0); err != nil {
 		t.Fatal(err)
 	}
-	if done, err := keystore.Forget(t.Context(), js, owner); err != nil || done != (keystore.Forgotten{Existed: true}) {
+	if done, err := keystore.Forget(t.Context(), js, owner, false); err != nil || done != (keystore.Forgotten{Existed: true}) {
 		t.Errorf("%+v, %v", done, err)
 	}
 	if _, err := openStore(t, bucket, keystore.MasterKey{1}).Find(t.Context(), owner); !errors.Is(err, keystore.ErrNoKey) {
@@ -187,7 +187,7 @@ func TestAKeyThatIsGoneIsNotAKeyThatIsMissing(t *testing.T) {
 	if _, err := openStore(t, bucket, keystore.MasterKey{1}).FindOrCreate(t.Context(), forgotten, 0); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := keystore.Forget(t.Context(), js, forgotten); err != nil {
+	if _, err := keystore.Forget(t.Context(), js, forgotten, false); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.Find(t.Context(), forgotten); !errors.Is(err, keystore.ErrForgotten) || !errors.Is(err, keystore.ErrNoKey) {

@@ -34,7 +34,7 @@ func TestNewestMaster(t *testing.T) {
 		t.Fatal(err)
 	}
 	want(fresh.ID())
-	if _, err := keystore.Forget(t.Context(), js, owners[0]); err != nil {
+	if _, err := keystore.Forget(t.Context(), js, owners[0], false); err != nil {
 		t.Fatal(err)
 	}
 	want("")

@@ -58,7 +58,7 @@ func TestAKeyThatCantBeReadIsThere(t *testing.T) {
 	if _, err := s.Find(t.Context(), holder); !errors.Is(err, keystore.ErrUnavailable) || errors.Is(err, keystore.ErrNoKey) {
 		t.Errorf("find: %v", err)
 	}
-	if done, err := keystore.Forget(t.Context(), js, holder); !errors.Is(err, keystore.ErrUnavailable) {
+	if done, err := keystore.Forget(t.Context(), js, holder, false); !errors.Is(err, keystore.ErrUnavailable) {
 		t.Errorf("forget: %+v, %v", done, err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond) // a server that can't write either does not answer
@@ -66,7 +66,7 @@ func TestAKeyThatCantBeReadIsThere(t *testing.T) {
 	if _, err := s.FindOrCreate(ctx, holder, 0); err == nil {
 		t.Error("another key was made")
 	}
-	if done, err := keystore.Forget(t.Context(), js, stranger); err != nil || done.Existed {
+	if done, err := keystore.Forget(t.Context(), js, stranger, false); err != nil || done.Existed {
 		t.Errorf("forget who has none: %+v, %v", done, err)
 	}
 	if _, err := s.Find(t.Context(), stranger); !errors.Is(err, keystore.ErrNoKey) || errors.Is(err, keystore.ErrForgotten) {

@@ -7,8 +7,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/infra/localnats/natstest"
 	"github.com/memory-ledger/ledger/services/keystore"
 )
@@ -76,7 +78,7 @@ func TestAForgottenKeyIsDropped(t *testing.T) {
 	if _, misses := w.Hits.Counts(); misses > 4 { // two for each creation
 		t.Errorf("%d lookups of two keys that nobody forgot went to the bucket", misses)
 	}
-	if _, err := keystore.Forget(t.Context(), w.js, gone); err != nil {
+	if _, err := keystore.Forget(t.Context(), w.js, gone, false); err != nil {
 		t.Fatal(err)
 	}
 	w.look()
@@ -101,7 +103,7 @@ func TestAnUnwatchedKeyIsReadAgain(t *testing.T) {
 	if _, err := w.FindOrCreate(t.Context(), owner, 0); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := keystore.Forget(t.Context(), w.js, owner); err != nil {
+	if _, err := keystore.Forget(t.Context(), w.js, owner, false); err != nil {
 		t.Fatal(err)
 	}
 	w.pass(4 * time.Second)
@@ -111,5 +113,65 @@ func TestAnUnwatchedKeyIsReadAgain(t *testing.T) {
 	w.pass(2 * time.Second)
 	if _, err := w.Find(t.Context(), owner); !errors.Is(err, keystore.ErrForgotten) {
 		t.Errorf("six seconds ago: %v", err)
+	}
+}
+
+// unmarking is a JetStream that publishes nothing.
+type unmarking struct{ jetstream.JetStream }
+
+func (unmarking) PublishMsg(context.Context, *nats.Msg, ...jetstream.PublishOpt) (*jetstream.PubAck, error) {
+	return nil, context.DeadlineExceeded
+}
+
+// TestAKeyThatWasDestroyedWithoutItsMark: the publish of the mark fails, or the process
+// ends before it. The next attempt finds no key and must leave the mark: other processes
+// learn by the mark alone that nothing may be sealed with the key.
+func TestAKeyThatWasDestroyedWithoutItsMark(t *testing.T) {
+	t.Parallel()
+	for name, destroy := range map[string]func(*keystore.Store, jetstream.JetStream, events.Owner) error{
+		"by its owner": func(s *keystore.Store, js jetstream.JetStream, owner events.Owner) error {
+			return s.Destroy(t.Context(), js, owner, keystore.AnyKey)
+		},
+		"by an operator": func(_ *keystore.Store, js jetstream.JetStream, owner events.Owner) error {
+			_, err := keystore.Forget(t.Context(), js, owner, true)
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			other := startWatched(t, natstest.Start(t))
+			other.look()
+			owner := newOwners(1)[0]
+			if _, err := other.FindOrCreate(t.Context(), owner, 0); err != nil {
+				t.Fatal(err)
+			}
+			other.look()
+			mine := openPausing(t, other.js, func(_ context.Context, d time.Duration) bool {
+				other.pass(d)
+				other.look()
+				return true
+			})
+			if err := destroy(mine, unmarking{other.js}, owner); !errors.Is(err, keystore.ErrUnavailable) {
+				t.Fatalf("without a mark: %v", err)
+			}
+			if err := destroy(mine, other.js, owner); err != nil {
+				t.Fatal(err)
+			}
+			fresh, err := mine.FindOrCreate(t.Context(), owner, 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			key, err := other.Find(t.Context(), owner)
+			if err != nil {
+				t.Fatal(err)
+			}
+			sealed, err := key.Seal("id", "text")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if text, err := fresh.Open("id", sealed); err != nil || text != "text" {
+				t.Errorf("the other process sealed with the destroyed key: %q, %v", text, err)
+			}
+		})
 	}
 }

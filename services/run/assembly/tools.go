@@ -83,10 +83,10 @@ func Forget(ctx context.Context, cfg config.Config, owner events.Owner) (done ke
 		if err != nil {
 			return err
 		}
-		if err := endAccess(ctx, nc, owner); err != nil {
-			return err
+		registered, err := endAccess(ctx, nc, owner)
+		if err == nil {
+			done, err = keystore.Forget(ctx, js, owner, registered)
 		}
-		done, err = keystore.Forget(ctx, js, owner)
 		return err
 	})
 	if err != nil {
@@ -104,17 +104,21 @@ func Forget(ctx context.Context, cfg config.Config, owner events.Owner) (done ke
 }
 
 // endAccess appends the events that end all grants, API keys and sessions of an
-// owner.
-func endAccess(ctx context.Context, nc *nats.Conn, owner events.Owner) error {
+// owner, and reports whether the owner has ever signed in.
+func endAccess(ctx context.Context, nc *nats.Conn, owner events.Owner) (registered bool, err error) {
 	log, err := eventlog.Open(ctx, nc)
 	if err != nil {
-		return err
+		return false, err
 	}
 	commands, err := command.NewExecutor(command.Config{
 		Log: log, Loader: command.NoReadModel{}, Source: "/ledger", NewID: NewID, CachedOwners: 1, Timeout: forgetTimeout,
 	})
 	if err != nil {
-		return err
+		return false, err
 	}
-	return commands.EndAllAccess(ctx, owner)
+	standing, err := commands.Standing(ctx, owner)
+	if err != nil {
+		return false, err
+	}
+	return standing.Registered, commands.EndAllAccess(ctx, owner)
 }
