@@ -87,12 +87,15 @@ func (q *Quotas) Take(kind Kind, owner events.Owner, n int) error {
 		return nil
 	}
 	now, limit := q.now(), q.limits[kind]
-	taken := q.limiter(kind, owner).ReserveN(now, min(n, limit))
-	if wait := taken.DelayFrom(now); wait > 0 {
-		taken.CancelAt(now)
-		return &ExceededError{kind, limit, wait}
+	n = min(n, limit)
+	l := q.limiter(kind, owner)
+	// A reservation that is canceled would not give back all that it took, if another came
+	// after it.
+	if l.AllowN(now, n) {
+		return nil
 	}
-	return nil
+	missing := (float64(n) - l.TokensAt(now)) / float64(l.Limit())
+	return &ExceededError{kind, limit, max(1, time.Duration(missing*float64(time.Second)))}
 }
 
 func (q *Quotas) limiter(kind Kind, owner events.Owner) *rate.Limiter {

@@ -50,15 +50,16 @@ func TestQuotas(t *testing.T) {
 }
 
 // TestQuotasAtOnce: of many concurrent calls, exactly as many pass as the limit allows.
+// Those that are refused take nothing.
 func TestQuotasAtOnce(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
-	q := quota.New(quota.Limits{quota.Mints: 100}, func() time.Time { return now })
+	q := quota.New(quota.Limits{quota.Mints: 60}, func() time.Time { return now })
 	var group sync.WaitGroup
 	var passed atomic.Int64
 	for range 16 {
 		group.Go(func() {
-			for range 20 {
+			for range 500 {
 				if q.Take(quota.Mints, "owner", 1) == nil {
 					passed.Add(1)
 				}
@@ -66,7 +67,11 @@ func TestQuotasAtOnce(t *testing.T) {
 		})
 	}
 	group.Wait()
-	if passed.Load() != 100 {
+	if passed.Load() != 60 {
 		t.Errorf("%d passed", passed.Load())
+	}
+	var exceeded *quota.ExceededError
+	if err := q.Take(quota.Mints, "owner", 1); !errors.As(err, &exceeded) || exceeded.Wait != time.Second {
+		t.Errorf("after all were refused: %v, want a wait of a second", err)
 	}
 }
