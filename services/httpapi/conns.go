@@ -112,6 +112,15 @@ func (l *listener) longestIdle() (found *conn) {
 	return found
 }
 
+// hasIdle wakes admit, which may wait for a connection that it can end.
+func (l *listener) hasIdle() {
+	if l.full.Load() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.changed.Broadcast()
+	}
+}
+
 // sleep returns after d, or when the listener ends.
 func (l *listener) sleep(d time.Duration) {
 	l.until(d, func() bool { return l.ending })
@@ -250,6 +259,7 @@ func follow(inner net.Conn, state fasthttp.ConnState) {
 	case state == fasthttp.StateIdle:
 		c.served = true
 		c.idle.Store(time.Now().UnixNano())
+		c.of.hasIdle()
 	case state == fasthttp.StateActive && c.served: // before the first request, active does not mean that bytes arrived
 		c.idle.Store(0)
 	}

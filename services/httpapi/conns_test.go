@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -117,6 +118,46 @@ func TestBusyConnectionsMakeRoom(t *testing.T) {
 		t.Errorf("after the answer: %v", err)
 	}
 	_ = busy.Close()
+	if status, _ := read(t, bufio.NewReader(waits)); status != http.StatusOK {
+		t.Errorf("the one that waited: %d", status)
+	}
+}
+
+// slowBody is the body of an answer that has begun, and goes on when the test says so.
+type slowBody struct {
+	io.Reader
+	begun chan<- struct{}
+	goOn  <-chan struct{}
+}
+
+func (b slowBody) Read(p []byte) (int, error) {
+	b.begun <- struct{}{}
+	<-b.goOn
+	return b.Reader.Read(p)
+}
+
+// TestStreamsMakeRoom: an answer had begun before another connection waited for its place,
+// so its connection stays open. That is ended once it is idle.
+func TestStreamsMakeRoom(t *testing.T) {
+	t.Parallel()
+	app := bounded(1)
+	begun, goOn := make(chan struct{}, 10), make(chan struct{})
+	app.Get("/list", func(c *fiber.Ctx) error {
+		return httpapi.Stream(c, slowBody{strings.NewReader("a list"), begun, goOn})
+	})
+	listener := &accepting{Listener: listen(t), accepted: make(chan struct{}, 2)}
+	serve(t, app, listener)
+	busy := dial(t, listener)
+	send(t, busy, "GET /list HTTP/1.1\r\nHost: x\r\n\r\n")
+	<-begun
+	waits := dial(t, listener)
+	send(t, waits, "GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
+	<-listener.accepted
+	<-listener.accepted
+	close(goOn)
+	if status, body := read(t, bufio.NewReader(busy)); status != http.StatusOK || body != "a list" {
+		t.Errorf("%d %s", status, body)
+	}
 	if status, _ := read(t, bufio.NewReader(waits)); status != http.StatusOK {
 		t.Errorf("the one that waited: %d", status)
 	}
