@@ -37,6 +37,7 @@ type finder struct {
 
 // lookup is one reader's request.
 type lookup struct {
+	reader context.Context // after its end no one waits for the answer
 	wanted memories.Wanted
 	done   chan struct{} // closed once found and err are set
 	found  *memories.Memory
@@ -49,7 +50,7 @@ func newFinder(ask func(context.Context, []memories.Wanted) ([]*memories.Memory,
 
 // find returns a memory, or nil if the owner has none with that id.
 func (f *finder) find(ctx context.Context, wanted memories.Wanted) (*memories.Memory, error) {
-	l := &lookup{wanted: wanted, done: make(chan struct{})}
+	l := &lookup{reader: ctx, wanted: wanted, done: make(chan struct{})}
 	f.mu.Lock()
 	f.waiting = append(f.waiting, l)
 	if f.asking < maxQuestions {
@@ -65,12 +66,17 @@ func (f *finder) find(ctx context.Context, wanted memories.Wanted) (*memories.Me
 	}
 }
 
-// run runs queries as long as readers wait.
+// run runs queries as long as readers wait. It skips readers who have left: while a
+// database hangs, many come and leave, and those who come later must not wait for them.
 func (f *finder) run() {
 	for {
 		f.mu.Lock()
-		now := f.waiting[:min(len(f.waiting), maxWanted)]
-		f.waiting = f.waiting[len(now):]
+		var now []*lookup
+		for ; len(f.waiting) > 0 && len(now) < maxWanted; f.waiting = f.waiting[1:] {
+			if l := f.waiting[0]; l.reader.Err() == nil {
+				now = append(now, l)
+			}
+		}
 		if len(now) == 0 {
 			f.waiting = nil
 			f.asking--

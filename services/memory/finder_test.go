@@ -124,6 +124,9 @@ func TestAQuestionThatFailsFailsThoseWhoSharedIt(t *testing.T) {
 		broken := errors.New("the database is on fire")
 		qa.answer <- nil
 		shared := <-questions
+		if got := ids(shared); !slices.Equal(got, []string{"d", "e"}) {
+			t.Errorf("the question of those who stayed asks for %q", got)
+		}
 		shared.answer <- broken
 		qb.answer <- nil
 		for name, got := range map[string]struct {
