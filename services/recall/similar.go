@@ -44,6 +44,7 @@ type Similarity struct {
 	texts   Texts
 	all     search.Range // it ends at From
 	never   []uint64     // leaves whose texts must not be sent, ascending
+	asked   string       // the query's text
 	query   vector
 	norm    float32
 	drops   uint64
@@ -65,9 +66,10 @@ type batch struct {
 // The leaves in never, in ascending order, are not embedded.
 func (v *Vectors) Similar(ctx context.Context, texts Texts, all search.Range, never []uint64, q *Query) (*Similarity, error) {
 	s := &Similarity{vectors: v, texts: texts, all: all, never: never, next: all.To, drops: v.kept.generation()}
-	key := queryKey{all.Owner, q.asked()}
+	s.asked = q.asked()
+	key := queryKey{all.Owner, s.asked}
 	if s.query = v.kept.query(key); s.query == nil {
-		found, err := v.embedder.embed(ctx, []string{key.query})
+		found, err := v.embedder.embed(ctx, []string{s.asked})
 		if err != nil {
 			return nil, err
 		}
@@ -197,6 +199,13 @@ func (s *Similarity) fill(ctx context.Context, m *batch) (*vectorPage, error) {
 	vectors, err := s.vectors.embedder.embedEach(ctx, m.texts)
 	if err != nil {
 		return nil, err
+	}
+	// A refused text is never sent again. The endpoint has embedded the query before: if it
+	// now refuses that too, it refuses everything, and nothing is wrong with the texts.
+	if slices.ContainsFunc(vectors, func(v vector) bool { return v == nil }) {
+		if _, err := s.vectors.embedder.embed(ctx, []string{s.asked}); err != nil {
+			return nil, err
+		}
 	}
 	page := m.page.with(m.leaves, vectors)
 	s.vectors.kept.put(vectorKey{s.all.Owner, m.number}, page, s.drops)

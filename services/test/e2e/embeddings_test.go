@@ -301,6 +301,32 @@ func TestBadEndpoints(t *testing.T) {
 	})
 }
 
+// TestAnEndpointThatRefusedEverything for a while, as with a model that is not loaded:
+// memories that were written meanwhile are found once it works again.
+func TestAnEndpointThatRefusedEverything(t *testing.T) {
+	t.Parallel()
+	m := startModel(t)
+	s := withModel(t, m, stacktest.Options{})
+	session := s.Core[0].SignIn(stacktest.NewWallet())
+	write := func() {
+		s.Core[0].Expect(201, "POST", "/memories", map[string]any{"content": "Oatmeal in the morning"}, session)
+	}
+	finds := func(want []uint64, how string) {
+		t.Helper()
+		found, by, _ := searchRanked(t, s.Core[0], session, map[string]any{"query": "breakfast"})
+		if got := indexes(found); !slices.Equal(got, want) || by != how {
+			t.Errorf("finds %v by %s, want %v by %s", got, by, want, how)
+		}
+	}
+	write()
+	finds([]uint64{0}, "words, vectors")
+	m.does(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no such model", http.StatusBadRequest) })
+	write()
+	finds(nil, "words")
+	m.behave.Store(nil)
+	finds([]uint64{1, 0}, "words, vectors")
+}
+
 // TestForgottenVectors: the vectors are lost with the data key, and no text is sent.
 func TestForgottenVectors(t *testing.T) {
 	t.Parallel()
