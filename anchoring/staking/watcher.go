@@ -78,6 +78,8 @@ type Watcher struct {
 	cfg  WatcherConfig
 	wake chan struct{}
 
+	swept events.Owner // the owner up to whom the present sweep came; only Run uses it
+
 	mu  sync.Mutex
 	hot map[events.Owner]time.Time // value: end of the close watch
 }
@@ -145,16 +147,19 @@ func (w *Watcher) noticed() []events.Owner {
 }
 
 // sweep looks at the vaults of all owners who have one. It finds deposits for which
-// Notice was not called, or was called before a restart.
+// Notice was not called, or was called before a restart. After a failure the next sweep
+// goes on at the same owners.
 func (w *Watcher) sweep(ctx context.Context) {
-	var after events.Owner
 	for ctx.Err() == nil {
-		owners, err := w.cfg.Store.Owners(ctx, after, chain.MaxAccounts)
-		if err != nil || len(owners) == 0 {
+		owners, err := w.cfg.Store.Owners(ctx, w.swept, chain.MaxAccounts)
+		if err != nil {
 			w.complain(ctx, "list owners", err)
 			return
 		}
-		after = owners[len(owners)-1]
+		if len(owners) == 0 {
+			w.swept = ""
+			return
+		}
 		there, err := w.cfg.Chain.Vaults(ctx, owners)
 		if err != nil {
 			w.complain(ctx, "look for vaults", err)
@@ -167,6 +172,7 @@ func (w *Watcher) sweep(ctx context.Context) {
 			}
 		}
 		w.each(ctx, staking, w.lookThrough)
+		w.swept = owners[len(owners)-1]
 	}
 }
 
