@@ -75,7 +75,7 @@ func (d *driver) poll(ctx context.Context, height chain.Height) error {
 	var recent, old []*flight
 	for _, f := range d.flights {
 		f.polled, f.searched, f.status = false, false, nil
-		if f.resumed || height.Block > f.lastValid {
+		if f.resumed || f.past(height) {
 			old = append(old, f)
 		} else {
 			recent = append(recent, f)
@@ -197,7 +197,7 @@ func (d *driver) settle(ctx context.Context, f *flight, succeeded bool, held map
 		return err
 	}
 	if confirmed > 0 {
-		d.streak = 0
+		d.streak, d.resting = 0, time.Time{}
 		d.status.setFunds(d.unpaid) // the authority could pay for these; the next batch checks again
 		d.metrics.spent.Add(float64(lamports))
 	} else if len(f.owners) == 0 {
@@ -265,10 +265,14 @@ func isAhead(reason error) bool {
 }
 
 // cameToNothing slows down when flight after flight fails: filling the log with attempts
-// does not fix the cause.
+// does not fix the cause. Flights that fail during a rest were on their way before it, and
+// failed of the same cause.
 func (d *driver) cameToNothing(why error) {
+	d.cfg.Logger.Warn("a transaction came to nothing", "err", why, "in a row", d.streak+1)
+	if d.cfg.Now().Before(d.resting) {
+		return
+	}
 	d.streak++
-	d.cfg.Logger.Warn("a transaction came to nothing", "err", why, "in a row", d.streak)
 	const patience = 4
 	if d.streak > patience {
 		d.resting = d.cfg.Now().Add(min(5*time.Minute, time.Second<<min(d.streak-patience, 16)))

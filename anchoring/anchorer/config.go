@@ -123,9 +123,13 @@ func (c *Config) Validate() error {
 type readModels struct{ pool *pgxpool.Pool }
 
 func (r readModels) Root(ctx context.Context, owner events.Owner, size uint64) (events.Hash, error) {
+	ctx, cancel := context.WithTimeout(ctx, tablesTimeout)
+	defer cancel()
 	return tree.Root(ctx, r.pool, owner, size)
 }
 
 func (r readModels) Consistency(ctx context.Context, owner events.Owner, from, to uint64) ([]events.Hash, error) {
+	ctx, cancel := context.WithTimeout(ctx, tablesTimeout)
+	defer cancel()
 	return tree.Consistency(ctx, r.pool, owner, from, to)
 }

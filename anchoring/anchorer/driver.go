@@ -147,13 +147,29 @@ func (d *driver) find(ctx context.Context) ([]*owner, error) {
 		// The lists are complete: a lagging owner who is in neither was anchored by
 		// another process.
 		for _, key := range again {
-			is := func(o *owner) bool { return o.key == key }
-			if !slices.ContainsFunc(anchored, is) && !slices.ContainsFunc(fresh, is) {
+			if !lists(key, anchored, fresh) {
 				d.lag.forget(key)
+			}
+		}
+		// So was an owner whose hold is over and who is in no list, if no list leaves
+		// such owners out.
+		for key, h := range d.held {
+			if !h.until.After(now) && len(s.behind) == 0 && d.lag.all[key] == nil && d.busy[key] == 0 && !lists(key, recorded, anchored, fresh) {
+				d.clear(key)
 			}
 		}
 	}
 	return append(recorded, share(anchored, fresh, room)...), nil
+}
+
+// lists reports whether an owner is in any of the lists.
+func lists(key events.Owner, all ...[]*owner) bool {
+	for _, list := range all {
+		if slices.ContainsFunc(list, func(o *owner) bool { return o.key == key }) {
+			return true
+		}
+	}
+	return false
 }
 
 // share fills the room with the owners who have waited longest. Owners who were anchored

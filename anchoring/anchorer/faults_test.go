@@ -160,21 +160,31 @@ func TestSpendingBound(t *testing.T) {
 	}
 	first := w.start(nil, bound(5_000_000)) // rent alone is 1.8 million for each
 	w.turns(first, errBound)
-	all := w.await("as many as the bound allows", func(all map[events.Owner]*history) bool {
-		n := 0
-		for _, h := range all {
-			n += len(h.confirmed)
-		}
-		return n == 2
-	})
-	if len(all) != 2 {
-		t.Errorf("%d owners have batches", len(all))
-	}
 	first.stop()
-	// The next anchorer knows how much was spent today.
-	second := w.start(nil, bound(5_000_000))
-	w.turns(second, errBound)
-	second.stop()
+	// The next anchorer knows how much was spent today, even if the tables were lost.
+	for _, database := range []string{w.database, pgtest.Database(t)} {
+		w.database = database
+		next := w.start(nil, bound(5_000_000))
+		w.turns(next, errBound)
+		all := w.await("as many as the bound allows", func(all map[events.Owner]*history) bool {
+			n := 0
+			for _, h := range all {
+				n += len(h.confirmed)
+			}
+			return n >= 2
+		})
+		if len(all) != 2 {
+			t.Errorf("%d owners have batches", len(all))
+		}
+		next.stop()
+	}
+	var known uint64
+	w.must(w.pool().QueryRow(t.Context(), `SELECT lamports FROM ledger_anchor.spending`).Scan(&known))
+	balance, err := w.client.Balance(t.Context(), w.authority.PublicKey())
+	w.must(err)
+	if spent := 100*solana.LAMPORTS_PER_SOL - balance; known < spent {
+		t.Errorf("%d lamports are known of %d", known, spent)
+	}
 	w.start(nil, bound(0))
 	if all := w.allAnchored(); len(all) != len(keys) {
 		t.Errorf("%d owners are anchored", len(all))
@@ -283,6 +293,22 @@ func TestChainReset(t *testing.T) {
 			t.Errorf("%s: the new chain holds %+v", key, held)
 		}
 	}
+}
+
+// TestALowerChain: the chain is exchanged before anything was anchored, by one that is
+// far from the last block at which a transaction in flight could land.
+func TestALowerChain(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, true)
+	w.fault(localchain.Advance(2 * tooHigh))
+	w.fault(localchain.Drop(1_000_000))
+	key := w.owners(1)[0]
+	w.start(nil, nil)
+	w.await("in flight", func(all map[events.Owner]*history) bool { return all[key] != nil && len(all[key].submitted) == 1 })
+	w.fault(localchain.Reset())
+	w.fault(localchain.Drop(0))
+	w.must(w.chain.Fund(t.Context(), w.authority.PublicKey().String(), solana.LAMPORTS_PER_SOL))
+	w.await("anchored on the new chain", func(all map[events.Owner]*history) bool { return len(all[key].confirmed) == 1 })
 }
 
 // elsewhere is an endpoint that answers once from a different chain. It switches over

@@ -49,7 +49,7 @@ func (f *flight) verdict(height chain.Height, want chain.Commitment) verdict {
 	switch {
 	case !f.polled:
 		return wait
-	case s == nil && f.searched && height.Block > f.lastValid:
+	case s == nil && f.searched && f.past(height):
 		return gone
 	case s == nil && f.refused != nil:
 		return refused
@@ -61,6 +61,15 @@ func (f *flight) verdict(height chain.Height, want chain.Commitment) verdict {
 		return landed
 	}
 	return wait
+}
+
+// tooHigh is more blocks than a blockhash lives, and than finality lags.
+const tooHigh = 10_000
+
+// past reports whether the transaction can no longer land: its last block has passed, or
+// is so far ahead that the chain was exchanged, or put back to an earlier state.
+func (f *flight) past(height chain.Height) bool {
+	return height.Block > f.lastValid || f.lastValid > height.Block+tooHigh
 }
 
 // reason returns why a flight failed.

@@ -1,6 +1,7 @@
 package anchorer
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -13,6 +14,10 @@ import (
 
 // dayLayout formats the key of spending: the UTC day.
 const dayLayout = time.DateOnly
+
+// mostRent is the rent of a commitment account that counts before it was read from the
+// chain, in lamports: two years of 3480 lamports for each byte, as on every cluster.
+const mostRent = (128 + accountLen) * 2 * 3480
 
 // relevant selects the leaves and the events of the chain family.
 func relevant(s events.Subject) bool {
@@ -119,7 +124,7 @@ func (f *fold) record(o *owner, r *projector.Record, spent map[string]uint64, cl
 			o.came(data.LeafIndex, e.TraceParent)
 			continue
 		case *events.BatchSubmitted:
-			spent[at.Format(dayLayout)] += shareOf(data.Transaction, o.confirmedSize == 0, f.anchorer.rent.Load())
+			spent[at.Format(dayLayout)] += shareOf(data.Transaction, o.confirmedSize == 0, cmp.Or(f.anchorer.rent.Load(), mostRent))
 		case *events.BatchConfirmed:
 			clusters[events.PartitionOf(o.key)] = cluster{r.Seq, data.Cluster}
 		}

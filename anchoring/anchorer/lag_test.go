@@ -228,6 +228,32 @@ func TestLaggardsAreForgotten(t *testing.T) {
 	}
 }
 
+// New owners lagged for a moment. Then the authority can't pay for them. The other owners
+// of their partition are still anchored.
+func TestLaggardsWhoCantBePaidForStopNobody(t *testing.T) {
+	t.Parallel()
+	l := newLone(t)
+	one := events.Partitions{First: 0, End: 1}
+	slow := l.owners(maxLagging, one, 0)
+	for _, o := range slow {
+		l.cache.sizes[o.key] = 0
+	}
+	l.now = l.now.Add(l.cfg.MaxWait)
+	if l.turn(); len(l.lag.behind()) != 1 {
+		t.Fatalf("%d are kept back", len(l.lag.all))
+	}
+	for _, o := range slow {
+		l.cache.sizes[o.key] = o.size()
+	}
+	l.cfg.Chain = fundedChain{balance: l.dear - 1}
+	cheap := l.owners(5, one, 1)
+	l.now = l.now.Add(l.cfg.MaxWait)
+	l.turn()
+	if signed := l.turn(); len(signed) != len(cheap) || len(l.lag.all) != 0 {
+		t.Errorf("%d are signed for, %d are kept back", len(signed), len(l.lag.all))
+	}
+}
+
 // More owners wait for a first commit than a step has room for, and they have waited
 // longest. Some of them have a cut batch. The authority can't pay for a first commit.
 // Later commits are cheap, and are still made.

@@ -183,6 +183,13 @@ func (d *driver) affordable(ctx context.Context, owners []*owner) ([]*owner, err
 		cost := d.costOf(o)
 		if cost > left {
 			out++
+			// Even if it can't be paid for: while it counts as lagging, its partition may be
+			// closed to others, who can.
+			if d.lag.all[o.key] != nil {
+				if _, err := d.verified(ctx, o); err != nil {
+					return nil, err
+				}
+			}
 			continue
 		}
 		ok, err := d.verified(ctx, o)

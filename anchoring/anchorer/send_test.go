@@ -249,8 +249,8 @@ func TestAttemptsThatComeToNothingSlowDown(t *testing.T) {
 		case n == 4 && rest != 2*time.Second, n > 13 && rest != 5*time.Minute:
 			t.Errorf("%d in a row: resting for %s", n+1, rest)
 		}
-		d.cfg.Now = func() time.Time { return d.resting }
+		now = d.resting
 		must(t, d.launch(t.Context(), []*owner{cutOwner(1)}))
-		d.cfg.Now = func() time.Time { return now }
+		now = now.Add(1)
 	}
 }

@@ -185,6 +185,51 @@ func TestHeldBackLongerEachTime(t *testing.T) {
 	}
 }
 
+// Another anchorer, with tables of its own, has anchored an owner who was held with an
+// alarm. The alarm ends with the hold.
+func TestAnAlarmEndsWithItsCause(t *testing.T) {
+	t.Parallel()
+	l := newLone(t)
+	l.withLog()
+	l.metrics.alarms = prometheus.NewCounter(prometheus.CounterOpts{})
+	o := l.owners(1, l.store.partitions, 1)[0]
+	l.keepBack(o.key, hold{alarm: errFork, repeat: true}, 10*time.Second, time.Minute)
+	l.now = l.now.Add(l.cfg.MaxWait)
+	if l.turn(); l.status.alarm == nil {
+		t.Error("the alarm has ended while the owner is not anchored")
+	}
+	o.confirmedSize, o.waiting = o.size(), time.Time{}
+	l.save(o)
+	if l.turn(); l.status.alarm != nil || len(l.held) != 0 {
+		t.Errorf("the owner is anchored: %v", l.status.alarm)
+	}
+}
+
+// Transactions that were in flight together fail of one cause: the rest is short. It ends
+// at once when another one lands.
+func TestOneCauseMakesOneRest(t *testing.T) {
+	t.Parallel()
+	l := newLone(t)
+	l.withLog()
+	for range 20 {
+		l.takeOff(l.owner(0, 2))
+	}
+	landing := l.takeOff(l.owner(0, 2))
+	for _, f := range l.flights {
+		if f != landing {
+			must(t, l.settle(t.Context(), f, false, map[events.Owner]*commitment.Account{f.owners[0].key: nil}))
+		}
+	}
+	if rest := l.resting.Sub(l.now); rest != 2*time.Second {
+		t.Errorf("it rests for %s", rest)
+	}
+	b, key := landing.owners[0].batch, landing.owners[0].key
+	must(t, l.settle(t.Context(), landing, true, map[events.Owner]*commitment.Account{key: {Size: b.size, Root: [32]byte(b.root)}}))
+	if l.resting.After(l.now) {
+		t.Error("it rests although a transaction has landed")
+	}
+}
+
 // A transaction is refused because of one of its owners. The log says whose fault it was,
 // and that owner's next commit goes alone in a transaction.
 func TestWhoseFaultItWas(t *testing.T) {

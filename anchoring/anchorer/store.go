@@ -18,8 +18,8 @@ import (
 	"github.com/memory-ledger/ledger/projections/tree"
 )
 
-// tablesTimeout bounds the statements that create the tables. Without it, a database that
-// went silent would hold the anchorer until the kernel gives up the connection.
+// tablesTimeout bounds the statements on the tables. Without it, a database that went
+// silent would hold the anchorer until the kernel gives up the connection.
 const tablesTimeout = time.Minute
 
 // tablesVersion is raised when the tables change. Older tables are dropped and filled
@@ -288,6 +288,8 @@ func (s *store) unsignedOwners(ctx context.Context, w search, first bool) ([]*ow
 
 // spentOn returns the maximum cost of a day's transactions, in lamports.
 func (s *store) spentOn(ctx context.Context, day string) (uint64, error) {
+	ctx, cancel := context.WithTimeout(ctx, tablesTimeout)
+	defer cancel()
 	var lamports uint64
 	err := s.pool.QueryRow(ctx, `SELECT coalesce((SELECT lamports FROM ledger_anchor.spending WHERE day = $1::text::date), 0)`, day).Scan(&lamports)
 	if err != nil {
@@ -303,6 +305,8 @@ type counts struct {
 }
 
 func (s *store) count(ctx context.Context) (counts, error) {
+	ctx, cancel := context.WithTimeout(ctx, tablesTimeout)
+	defer cancel()
 	var c counts
 	var oldest *time.Time
 	const mine = ` AND partition >= $1 AND partition < $2`
@@ -324,6 +328,8 @@ func (s *store) count(ctx context.Context) (counts, error) {
 }
 
 func (s *store) list(ctx context.Context, sql string, args ...any) ([]*owner, error) {
+	ctx, cancel := context.WithTimeout(ctx, tablesTimeout)
+	defer cancel()
 	rows, err := s.pool.Query(ctx, sql, args...)
 	if err != nil {
 		return nil, fmt.Errorf("read owners: %w", err)
