@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"time"
 
 	"github.com/nats-io/nats.go"
 )
@@ -65,17 +66,18 @@ func (r *refusals) during(ctx context.Context, ask func(context.Context) error) 
 }
 
 // telling returns a handler that logs the errors of a connection. Without a handler, the
-// client would print them. An error that repeats is logged once.
+// client would print them. An error that repeats is logged once a minute.
 func telling(logger *slog.Logger) nats.ErrHandler {
 	var mu sync.Mutex
 	var said string
+	var at time.Time
 	return func(_ *nats.Conn, _ *nats.Subscription, err error) {
 		mu.Lock()
 		defer mu.Unlock()
-		if err == nil || err.Error() == said {
+		if err == nil || err.Error() == said && time.Since(at) < time.Minute {
 			return
 		}
-		said = err.Error()
+		said, at = err.Error(), time.Now()
 		logger.Warn("log connection", "err", err)
 	}
 }
