@@ -45,27 +45,30 @@ type damage struct {
 	mu   sync.Mutex
 	what error
 	ask  getRequest // finds the message once it can be read again
+	// is reports whether the log still has the message: a restored log may be shorter. nil
+	// means that it has, if the log reaches ask.Seq.
+	is func(context.Context) (bool, error)
 }
 
 // note remembers the error of a read if it is a gap, and returns the error.
 func (d *damage) note(err error) error {
 	var gap *GapError
 	if errors.As(err, &gap) {
-		d.set(gap, getRequest{Seq: gap.Expected})
+		d.set(gap, getRequest{Seq: gap.Expected}, nil)
 	}
 	return err
 }
 
-func (d *damage) set(what error, ask getRequest) {
+func (d *damage) set(what error, ask getRequest, is func(context.Context) (bool, error)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.what, d.ask = what, ask
+	d.what, d.ask, d.is = what, ask, is
 }
 
-func (d *damage) newest() (getRequest, error) {
+func (d *damage) newest() (getRequest, func(context.Context) (bool, error), error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.ask, d.what
+	return d.ask, d.is, d.what
 }
 
 // Damaged returns an ErrDamaged if the server itself reports missing messages, or if it
@@ -79,15 +82,25 @@ func (l *JetStream) Damaged(ctx context.Context) error {
 	if state := info.State; state.Msgs < state.LastSeq { // nothing is ever deleted
 		return fmt.Errorf("%w: its server has %d of %d messages: %s", ErrDamaged, state.Msgs, state.LastSeq, cure)
 	}
-	ask, what := l.damage.newest()
+	ask, is, what := l.damage.newest()
 	if what == nil {
 		return nil
 	}
-	if _, found, err := l.get(ctx, ask); err == nil && found {
-		l.damage.set(nil, getRequest{}) // a node was refilled, or its disk is back
-		return nil
+	_, found, err := l.get(ctx, ask)
+	if err != nil {
+		return what
 	}
-	return what
+	if !found {
+		has := ask.Seq <= info.State.LastSeq
+		if is != nil {
+			has, err = is(ctx)
+		}
+		if err != nil || has {
+			return what
+		}
+	}
+	l.damage.set(nil, getRequest{}, nil) // a node was refilled, its disk is back, or the log was restored
+	return nil
 }
 
 // diskMemory is how long a failure to store is reported, if nothing was stored since.

@@ -95,6 +95,57 @@ func TestDamageThatWasMetIsSaid(t *testing.T) {
 	}
 }
 
+// The log is restored from a backup that ends before the damaged message.
+func TestDamageEndsWithARestoredLog(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	server := natstest.StartProcess(t, natstest.Dir(dir))
+	const messages, restored = 50, 30
+	owners := make([]events.Owner, messages)
+	for i := range owners {
+		owners[i] = logtest.Owner()
+	}
+	fill := func(n int) {
+		t.Helper()
+		log, _ := open(t, server.URL())
+		for i := range n {
+			if _, err := eventlog.AppendAndWait(t.Context(), log, eventlog.Append{
+				Family: events.FamilyLedger, Owner: owners[i], Kind: events.KindMemory,
+				CommandID: strconv.Itoa(i), Payload: fmt.Appendf(nil, "payload %03d", i+1),
+			}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	fill(messages)
+	server.Stop()
+	flip(t, dir, "payload 040")
+	server.Start()
+	bySequence, _ := open(t, server.URL())
+	if err := bySequence.Direct().Read(t.Context(), eventlog.ReadConfig{To: messages}, func(eventlog.Slice) error { return nil }); !errors.Is(err, eventlog.ErrGap) {
+		t.Fatal(err)
+	}
+	byOwner, _ := open(t, server.URL())
+	if _, err := byOwner.OwnerHead(t.Context(), events.FamilyAny, owners[39]); err == nil {
+		t.Fatal("nothing was met")
+	}
+	server.Stop()
+	if err := os.RemoveAll(filepath.Join(dir, "jetstream")); err != nil {
+		t.Fatal(err)
+	}
+	server.Start()
+	fill(restored)
+	for name, log := range map[string]*eventlog.JetStream{"by sequence": bySequence, "by owner": byOwner} {
+		err := log.Damaged(t.Context())
+		for ; errors.Is(err, eventlog.ErrUnavailable) && t.Context().Err() == nil; err = log.Damaged(t.Context()) {
+			time.Sleep(10 * time.Millisecond) // until the connection is restored
+		}
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 // A server that lost messages when it started reports that before the first read.
 func TestALogThatLacksMessagesSaysSo(t *testing.T) {
 	t.Parallel()

@@ -116,8 +116,12 @@ func (d Direct) Follow(ctx context.Context, cfg FollowConfig, yield func(Slice) 
 		if !Pause(ctx, directPoll) {
 			return nil
 		}
-		if head, err = d.Head(ctx); err != nil && d.nc.IsClosed() {
+		head, err = HeadHolding(ctx, d.Head, next-1, d.Lag())
+		switch {
+		case err != nil && d.nc.IsClosed():
 			return ended(ctx, fmt.Errorf("follow: %w", err))
+		case err == nil && head < next-1:
+			return ended(ctx, fmt.Errorf("follow from %d, log ends at %d: %w", next, head, ErrTruncated))
 		}
 	}
 }

@@ -2,6 +2,9 @@ package eventlog_test
 
 import (
 	"context"
+	"errors"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -66,5 +69,39 @@ func TestAFollowerEndsWithoutItsServer(t *testing.T) {
 	server.Thaw()
 	if late := time.Since(ends); err != nil || late < 0 || late > time.Second {
 		t.Errorf("ended %s after its context, %v", late, err)
+	}
+}
+
+// The log is replaced by a shorter one, as by a restore from a backup, while it is
+// followed.
+func TestAFollowerOfALogThatGotShorter(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	server := natstest.StartProcess(t, natstest.Dir(dir))
+	log, _ := open(t, server.URL())
+	for range 3 {
+		if _, err := eventlog.AppendAndWait(t.Context(), log, eventlog.Append{
+			Family: events.FamilyLedger, Owner: logtest.Owner(), Kind: events.KindMemory, CommandID: logtest.CommandID(), Payload: []byte("x"),
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	came, ended := make(chan uint64, 3), make(chan error, 1)
+	go func() {
+		ended <- log.Direct().Follow(t.Context(), eventlog.FollowConfig{}, func(s eventlog.Slice) error {
+			came <- s.Last
+			return nil
+		})
+	}()
+	for <-came != 3 {
+	}
+	server.Stop()
+	if err := os.RemoveAll(filepath.Join(dir, "jetstream")); err != nil {
+		t.Fatal(err)
+	}
+	server.Start()
+	_, _ = open(t, server.URL())
+	if err := <-ended; !errors.Is(err, eventlog.ErrTruncated) {
+		t.Errorf("it ended with %v", err)
 	}
 }

@@ -202,7 +202,11 @@ func (l *JetStream) store(ctx context.Context, a Append) (uint64, error) {
 		case err == nil:
 			return seq, nil
 		case IsWrongSequence(err):
-			return l.landed(ctx, a, sent)
+			seq, looked := l.landed(ctx, a, sent)
+			if !errors.Is(looked, errInFlight) {
+				return seq, looked
+			}
+			err = looked // that message may be lost with its leader: only another attempt can tell
 		case isRefusal(err) && !sent:
 			return 0, fmt.Errorf("append: %w: %w", ErrUnavailable, err)
 		case !isNeverSent(err):
@@ -300,7 +304,7 @@ func (l *JetStream) landed(ctx context.Context, a Append, sent bool) (uint64, er
 		case err == nil && (found || !sent):
 			return 0, fmt.Errorf("append: %w", ErrConflict)
 		case err == nil:
-			err = errInFlight
+			return 0, errInFlight
 		}
 		if !l.again(ctx) {
 			return 0, fmt.Errorf("append: look whether an earlier attempt was stored: %w: %w", ErrUncertain, err)

@@ -74,7 +74,7 @@ func (l *JetStream) OwnerNewest(ctx context.Context, f events.Family, o events.O
 
 // At implements Reader.
 func (l *JetStream) At(ctx context.Context, seq uint64) (Record, bool, error) {
-	record, found, err := l.find(ctx, getRequest{Seq: seq}, func() (bool, error) {
+	record, found, err := l.find(ctx, getRequest{Seq: seq}, func(ctx context.Context) (bool, error) {
 		head, err := l.Head(ctx)
 		return head >= seq, err
 	})
@@ -187,7 +187,7 @@ func decodeStored(reply *nats.Msg) (Record, bool, error) {
 
 // next returns the first message of a filter from a sequence on.
 func (l *JetStream) next(ctx context.Context, seq uint64, filter string) (Record, bool, error) {
-	return l.find(ctx, getRequest{Seq: seq, NextBySubject: filter}, func() (bool, error) {
+	return l.find(ctx, getRequest{Seq: seq, NextBySubject: filter}, func(ctx context.Context) (bool, error) {
 		newest, _, err := l.newest(ctx, filter)
 		return newest.Seq >= seq, err
 	})
@@ -195,24 +195,24 @@ func (l *JetStream) next(ctx context.Context, seq uint64, filter string) (Record
 
 // newest returns the last message of a filter.
 func (l *JetStream) newest(ctx context.Context, filter string) (Record, bool, error) {
-	return l.find(ctx, getRequest{LastBySubject: filter}, func() (bool, error) { return l.holds(ctx, filter) })
+	return l.find(ctx, getRequest{LastBySubject: filter}, func(ctx context.Context) (bool, error) { return l.holds(ctx, filter) })
 }
 
 // find is get, but it does not trust the first answer that there is no message. A server
 // gives that answer also if it could not read the message: its disk fails, or it can open
 // no more files. So find asks in another way, by calling is. If a message arrived between
 // these two questions, the next get finds it.
-func (l *JetStream) find(ctx context.Context, request getRequest, is func() (bool, error)) (Record, bool, error) {
+func (l *JetStream) find(ctx context.Context, request getRequest, is func(context.Context) (bool, error)) (Record, bool, error) {
 	for range 2 {
 		record, found, err := l.get(ctx, request)
 		if err != nil || found {
 			return record, found, err
 		}
-		if there, err := is(); err != nil || !there {
+		if there, err := is(ctx); err != nil || !there {
 			return Record{}, false, err
 		}
 	}
-	l.damage.set(fmt.Errorf("%w: its server does not find a message that it has: %s", ErrDamaged, cure), request)
+	l.damage.set(fmt.Errorf("%w: its server does not find a message that it has: %s", ErrDamaged, cure), request, is)
 	return Record{}, false, fmt.Errorf("%w: the server does not find a message that it has", ErrUnavailable)
 }
 

@@ -130,6 +130,40 @@ func TestTheLookForAnEarlierAttemptIsRepeated(t *testing.T) {
 	}
 }
 
+// An append was refused because of another message in flight, and that message was lost
+// with its leader. The append is sent again.
+func TestTheMessageInFlightMayBeLost(t *testing.T) {
+	t.Parallel()
+	server := natstest.Start(t)
+	scriptedAt(t, server.URL(), "$JS.API.DIRECT.GET."+StreamName, func(m *nats.Msg) {
+		if err := m.RespondMsg(&nats.Msg{Header: nats.Header{"Status": {"404"}}}); err != nil {
+			t.Error(err)
+		}
+	})
+	scriptedAt(t, server.URL(), "$JS.API.STREAM.INFO."+StreamName, func(m *nats.Msg) {
+		if err := m.Respond([]byte(`{"config":{"name":"LEDGER"},"state":{"messages":0}}`)); err != nil {
+			t.Error(err)
+		}
+	})
+	answers := []string{
+		`{"error":{"code":503,"err_code":10077,"description":"write failed"}}`,
+		`{"error":{"code":400,"err_code":10164,"description":"wrong last sequence"}}`,
+		`{"stream":"LEDGER","seq":7}`,
+	}
+	log := scriptedAt(t, server.URL(), "ledger.>", func(m *nats.Msg) {
+		answer := answers[0]
+		answers = answers[1:]
+		if err := m.Respond([]byte(answer)); err != nil {
+			t.Error(err)
+		}
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	if seq, err := AppendAndWait(ctx, log, anAppend()); err != nil || seq != 7 {
+		t.Errorf("%d, %v", seq, err)
+	}
+}
+
 // A question to a cluster without a leader is lost. Open asks again.
 func TestOpenAsksAgain(t *testing.T) {
 	t.Parallel()
