@@ -116,6 +116,9 @@ func (r *Runner) begin(position, highest, head uint64, now time.Time) {
 	defer r.mu.Unlock()
 	p := &r.state
 	p.position, p.highest, p.head = position, highest, head
+	if p.mark > head {
+		p.mark = 0 // of a log that was replaced
+	}
 	p.see(head, now)
 	// After a failure, keep the error until a slice is applied or nothing is left to do.
 	if p.state = Replaying; position >= head {
