@@ -49,7 +49,7 @@ func New(cfg Config) (*Anchorer, error) {
 		return nil, err
 	}
 	a.folding, err = projector.New(projector.Config{
-		Name: "anchorer", Pool: cfg.Pool, Schema: schemaName, Tables: tables{}, Log: cfg.Log, Partitions: cfg.Partitions,
+		Name: "anchorer", Pool: cfg.Pool, Schema: schemaName, Tables: tables{}, Log: cfg.Log, Lag: cfg.Lag, Partitions: cfg.Partitions,
 		Projections: []projector.Projection{&fold{anchorer: a}}, Only: relevant,
 		Work: a.drive, Renew: a.renewal, Applied: a.folded,
 		Logger: cfg.Logger, MinBackoff: minBackoff, MaxBackoff: maxBackoff,

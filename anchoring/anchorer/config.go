@@ -42,6 +42,7 @@ type Tree interface {
 type Config struct {
 	Pool  *pgxpool.Pool
 	Log   eventlog.Log
+	Lag   time.Duration // see projector.Config
 	Chain Chain
 	Tree  Tree // default: the read models in Pool
 

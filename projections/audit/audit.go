@@ -66,7 +66,8 @@ type Chain interface {
 // incomplete.
 type Config struct {
 	Log   Log
-	Owner events.Owner // audit only this owner; empty means all owners
+	Lag   time.Duration // how long the log may report a head below the tables' position; see eventlog.HeadHolding
+	Owner events.Owner  // audit only this owner; empty means all owners
 
 	Keys  func(context.Context, events.Owner) (Key, error) // nil: leaves are not recomputed
 	Pool  *pgxpool.Pool                                    // nil: the log alone
@@ -158,7 +159,8 @@ func (a *auditor) run(ctx context.Context) error {
 // align decides how far the log is read: each partition up to the database's position,
 // so that the log and the database are compared at the same moment.
 func (a *auditor) align(ctx context.Context, db *snapshot, head uint64) error {
-	newest, err := a.cfg.Log.Head(ctx) // the snapshot can be newer than head
+	// The snapshot can be newer than head.
+	newest, err := eventlog.HeadHolding(ctx, a.cfg.Log.Head, db.at.Highest(), a.cfg.Lag)
 	if err != nil {
 		return err
 	}

@@ -202,6 +202,53 @@ func (l *shrinking) Head(ctx context.Context) (uint64, error) {
 	return head - l.lost.Load(), err
 }
 
+// behind is a log whose leader lacks the newest message for a few answers: a replica has
+// delivered that already.
+type behind struct {
+	*fixture.Log
+	answers atomic.Int64
+}
+
+func (l *behind) Head(ctx context.Context) (uint64, error) {
+	head, err := l.Log.Head(ctx)
+	if l.answers.Add(-1) >= 0 {
+		head--
+	}
+	return head, err
+}
+
+// TestALeaderThatIsBehindIsNoShorterLog: such an error would make the anchorer drop its
+// tables.
+func TestALeaderThatIsBehindIsNoShorterLog(t *testing.T) {
+	t.Parallel()
+	_, pool := fixture.Database(t)
+	log := &behind{Log: fixture.NewLog(t)}
+	log.Publish(t, fixture.NewHistory(53, 4).Messages(50)...)
+	var failed atomic.Pointer[error]
+	r, stop := project(t, pool, log, func(c *projector.Config) {
+		c.Lag = time.Minute
+		c.Renew = func(err error) []projector.Step { failed.CompareAndSwap(nil, &err); return nil }
+	})
+	caughtUp(t, pool, log)
+	for range 2 { // while it works, and when it starts
+		log.answers.Store(3)
+		fixture.Eventually(t, 30*time.Second, func() error {
+			if n := log.answers.Load(); n > 0 {
+				return fmt.Errorf("%d more answers", n)
+			}
+			return nil
+		})
+		ready(t, r)
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+		r, stop = project(t, pool, log, func(c *projector.Config) { c.Lag = time.Minute })
+	}
+	if err := failed.Load(); err != nil {
+		t.Error(*err)
+	}
+}
+
 func TestALogThatShrinksUnderTheProjector(t *testing.T) {
 	t.Parallel()
 	_, pool := fixture.Database(t)

@@ -36,12 +36,17 @@ func (s *session) newRouter() (*message.Router, error) {
 	return router, nil
 }
 
+// sliceError says that a slice could not be applied.
+type sliceError struct{ error }
+
+func (e sliceError) Unwrap() error { return e.error }
+
 // endAtError ends the session if a slice could not be applied.
 func (s *session) endAtError(next message.HandlerFunc) message.HandlerFunc {
 	return func(msg *message.Message) ([]*message.Message, error) {
 		out, err := next(msg)
 		if err != nil {
-			err = fmt.Errorf("apply sequences %s: %w", msg.UUID, err)
+			err = sliceError{fmt.Errorf("apply sequences %s: %w", msg.UUID, err)}
 			s.end(err)
 		}
 		return out, err

@@ -57,6 +57,9 @@ type Config struct {
 	// the pool.
 	Pool *pgxpool.Pool
 	Log  Log
+	// Lag is how long the log may report a head below the position; see
+	// eventlog.HeadHolding.
+	Lag time.Duration
 
 	// Name names the projector in log lines. Empty means "projector".
 	Name string
@@ -175,7 +178,7 @@ func (r *Runner) Await(seq uint64) { r.awaited.Await(seq) }
 func (r *Runner) Run(ctx context.Context) error {
 	backoff, limit := r.cfg.MinBackoff, r.cfg.SliceRecords
 	for {
-		before := r.Status().Position
+		before, begun := r.Status().Position, time.Now()
 		err := r.session(ctx, limit)
 		switch {
 		case ctx.Err() != nil:
@@ -185,12 +188,15 @@ func (r *Runner) Run(ctx context.Context) error {
 			r.fail(err)
 			return err
 		}
-		status := r.Status()
+		position := r.Status().Position
 		r.fail(err)
+		if position > before || time.Since(begun) > r.cfg.MaxBackoff {
+			backoff = r.cfg.MinBackoff // earlier trouble has passed
+		}
 		switch {
-		case status.Position > before:
-			backoff, limit = r.cfg.MinBackoff, r.cfg.SliceRecords
-		case status.Works():
+		case position > before:
+			limit = r.cfg.SliceRecords
+		case errors.As(err, new(sliceError)):
 			// With shorter slices, the messages before a bad message can be applied, and
 			// the error then names the bad message alone.
 			limit = max(1, limit/8)

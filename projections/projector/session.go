@@ -71,11 +71,11 @@ func (r *Runner) project(ctx context.Context, conn *pgx.Conn, maxRecords int) er
 	if err != nil {
 		return err
 	}
-	head, err := r.cfg.Log.Head(ctx)
+	lowest, highest := at.Lowest(), at.Highest()
+	head, err := eventlog.HeadHolding(ctx, r.cfg.Log.Head, highest, r.cfg.Lag)
 	if err != nil {
 		return err
 	}
-	lowest, highest := at.Lowest(), at.Highest()
 	if highest > head {
 		return r.aheadOfLog(highest, head)
 	}
@@ -360,7 +360,7 @@ func (s *session) watch(ctx context.Context) {
 		case <-ticker.C:
 		}
 		highest := s.runner.highest() // read before the log's head
-		head, err := s.runner.cfg.Log.Head(ctx)
+		head, err := eventlog.HeadHolding(ctx, s.runner.cfg.Log.Head, highest, s.runner.cfg.Lag)
 		if ctx.Err() != nil {
 			return
 		}

@@ -199,6 +199,32 @@ func TestSlicesAreLongAgainAfterTrouble(t *testing.T) {
 	}
 }
 
+// TestAQuietOneForgetsItsTroubles: a projector lost its connection again and again while
+// nothing was written. It applies the next messages in long slices.
+func TestAQuietOneForgetsItsTroubles(t *testing.T) {
+	t.Parallel()
+	_, pool, log := empty(t)
+	history := fixture.NewHistory(54, 5)
+	log.Publish(t, history.Messages(5)...)
+	var slices atomic.Int64
+	r, _ := project(t, pool, log, func(c *projector.Config) {
+		c.MinBackoff, c.MaxBackoff = 200*time.Millisecond, 200*time.Millisecond
+		c.Applied = func(uint64) { slices.Add(1) }
+	})
+	caughtUp(t, pool, log)
+	for range 4 {
+		inState(t, r, projector.Live)
+		cutOff(t, pool)
+		inState(t, r, projector.Broken)
+	}
+	slices.Store(0)
+	log.Publish(t, history.Messages(1000)...)
+	caughtUp(t, pool, log)
+	if n := slices.Load(); n > 100 {
+		t.Errorf("%d slices", n)
+	}
+}
+
 // TestTroubleThatStaysIsSaid: after an error or a panic the projector is not ready, and
 // the reason names the messages.
 func TestTroubleThatStaysIsSaid(t *testing.T) {

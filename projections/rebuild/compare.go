@@ -62,7 +62,7 @@ func (r *rebuild) compare(ctx context.Context) error {
 	if err != nil && !unusable(err) {
 		return err
 	}
-	newest, headErr := r.cfg.Log.Head(ctx)
+	newest, headErr := r.head(ctx, at)
 	if headErr != nil {
 		return headErr
 	}

@@ -44,6 +44,9 @@ type Log interface {
 type Config struct {
 	Pool *pgxpool.Pool // its schema is the live one
 	Log  Log
+	// Lag is how long the log may report a head below the live tables' position; see
+	// eventlog.HeadHolding.
+	Lag time.Duration
 
 	Projection string // rebuild only this one; empty means all
 	Rows       bool   // compare row by row even if checksums agree
@@ -407,6 +410,12 @@ func (r *rebuild) bulk(ctx context.Context, target projector.Vector) error {
 	return err
 }
 
+// head returns the log's end, which was reached after the live tables were read. The log's
+// leader may need a moment to hold what they hold.
+func (r *rebuild) head(ctx context.Context, live projector.Checkpoint) (uint64, error) {
+	return eventlog.HeadHolding(ctx, r.cfg.Log.Head, live.Highest(), r.cfg.Lag)
+}
+
 // target returns the position of the live tables. If their checkpoint can't be used, it
 // returns the end of the log.
 func (r *rebuild) target(ctx context.Context) (projector.Vector, error) {
@@ -416,7 +425,7 @@ func (r *rebuild) target(ctx context.Context) (projector.Vector, error) {
 	}
 	// Read the head after the checkpoint: by then the log had everything that the tables
 	// hold.
-	head, headErr := r.cfg.Log.Head(ctx)
+	head, headErr := r.head(ctx, live)
 	if headErr != nil {
 		return nil, headErr
 	}

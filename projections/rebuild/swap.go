@@ -161,7 +161,7 @@ func (r *rebuild) hold(ctx context.Context, tx pgx.Tx) (live projector.Checkpoin
 	}
 	// Read the head after stopping the projectors: by then the log had everything that
 	// they applied.
-	head, headErr := r.cfg.Log.Head(ctx)
+	head, headErr := r.head(ctx, live)
 	if headErr != nil {
 		return live, headErr
 	}

@@ -25,7 +25,7 @@ func NewAnchorer(b *Base, f *fence.Fence) (*anchorer.Anchorer, error) {
 		return nil, err
 	}
 	return anchorer.New(anchorer.Config{
-		Pool: b.Pool, Log: fitting{b.follower("ANCHORER_CONSUMER", cfg.AnchorerConsumer), f.CheckLog}, Chain: client, Authority: key, Program: id,
+		Pool: b.Pool, Log: fitting{b.follower("ANCHORER_CONSUMER", cfg.AnchorerConsumer), f.CheckLog}, Lag: b.Stream.Lag(), Chain: client, Authority: key, Program: id,
 		Partitions: partitions, MaxWait: cfg.AnchorMaxWait, MaxLeaves: cfg.AnchorMaxLeaves,
 		PriorityFee: cfg.AnchorPriorityFee, MaxLamportsPerDay: cfg.AnchorMaxLamportsPerDay,
 		Commitment: chain.Commitment(cfg.AnchorCommitment),

@@ -38,7 +38,7 @@ func Rebuild(ctx context.Context, cfg config.Config, o rebuild.Config) (rebuild.
 		return rebuild.Result{}, err
 	}
 	defer o.Pool.Close()
-	o.Log = partReader(cfg, log)
+	o.Log, o.Lag = partReader(cfg, log), log.Lag()
 	return rebuild.Run(ctx, o)
 }
 
