@@ -206,6 +206,7 @@ func refuseLooking(c *fiber.Ctx) error {
 }
 
 func (a *API) readCase(c *fiber.Ctx) error {
+	httpapi.Allow(c, grant.ReadTimeout)
 	document, size, err := a.Grants.Read(httpapi.Context(c), httpapi.Param(c, "token"), httpapi.Gone(c))
 	if err != nil {
 		if isDead(err) {

@@ -24,6 +24,8 @@ const (
 	heldBytes = 1 << 20
 	// documentTimeout bounds the rendering of a document before its answer begins.
 	documentTimeout = time.Minute
+	// ReadTimeout bounds a Read: waiting for its turn, the rendering and the append.
+	ReadTimeout = documentTimeout + 30*time.Second
 	// pieceTimeout bounds one read of a piece. After the answer has begun, a failed read
 	// is retried up to pieceRetries times, with piecePause between.
 	pieceTimeout = 10 * time.Second

@@ -222,6 +222,14 @@ func (a *App) cut(ctx context.Context, conn net.Conn) *time.Timer {
 	})
 }
 
+// Allow lets a request take this long, from now on, before its connection is cut. It is for
+// handlers that do not keep to the request's deadline.
+func Allow(c *fiber.Ctx, longest time.Duration) {
+	if cut, ok := c.Locals(localCut).(*time.Timer); ok && cut.Stop() {
+		cut.Reset(longest)
+	}
+}
+
 // next runs the route. A panic in one request must not end the other requests.
 func (a *App) next(ctx context.Context, c *fiber.Ctx) (err error) {
 	defer a.survive(ctx, &err)

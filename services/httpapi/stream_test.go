@@ -166,6 +166,11 @@ func TestWhoIsNotAnsweredIsCutOff(t *testing.T) {
 		defer close(over)
 		return c.SendString("too late")
 	})
+	app.Get("/long", func(c *fiber.Ctx) error {
+		Allow(c, time.Minute)
+		<-stuck
+		return c.SendString("as allowed")
+	})
 	app.Get("/quick", func(c *fiber.Ctx) error { return c.SendString("in time") })
 	addr := serve(t, app)
 	const quick = "GET /quick HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -186,6 +191,7 @@ func TestWhoIsNotAnsweredIsCutOff(t *testing.T) {
 	if body, err := io.ReadAll(res.Body); err != nil || string(body) != "in time" {
 		t.Errorf("%q, %v", body, err)
 	}
+	long := ask(t, addr, "GET /long HTTP/1.1\r\nHost: x\r\n\r\n")
 	send("GET /stuck HTTP/1.1\r\nHost: x\r\n\r\n")
 	if res, err := http.ReadResponse(answers, nil); err == nil {
 		t.Errorf("a handler that is stuck answered %d", res.StatusCode)
@@ -195,6 +201,9 @@ func TestWhoIsNotAnsweredIsCutOff(t *testing.T) {
 	}
 	close(stuck)
 	<-over
+	if body, err := io.ReadAll(read(t, long, http.MethodGet).Body); err != nil || string(body) != "as allowed" {
+		t.Errorf("%q, %v", body, err)
+	}
 }
 
 // failing fails when now receives.
