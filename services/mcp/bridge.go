@@ -17,6 +17,7 @@ import (
 
 const (
 	bridgeTimeout = 30 * time.Second
+	pingTimeout   = 5 * time.Second
 	// bridged bounds the messages in flight.
 	bridged = 16
 
@@ -39,11 +40,15 @@ var ErrUnauthorized = errors.New("the service refuses the API key (401): it is w
 // NewBridge returns a Bridge to the core API at a base URL, with a credential.
 func NewBridge(baseURL, token string) *Bridge {
 	b := &Bridge{}
+	// Without pings, an HTTP/2 connection that the network has forgotten, as while the
+	// computer slept, stays in use.
+	base := http.DefaultTransport.(*http.Transport).Clone()
+	base.HTTP2 = &http.HTTP2Config{SendPingTimeout: pingTimeout, PingTimeout: pingTimeout}
 	b.transport = &sdk.StreamableClientTransport{
 		Endpoint: baseURL + "/mcp", MaxRetries: -1, DisableStandaloneSSE: true,
 		HTTPClient: &http.Client{
 			Timeout:   bridgeTimeout,
-			Transport: bearer{token: token, version: &b.version},
+			Transport: bearer{base: base, token: token, version: &b.version},
 			// Follow no redirect: another server must not get the credential.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
@@ -57,6 +62,7 @@ func (b *Bridge) Transport() sdk.Transport { return b.transport }
 // bearer sends the credential with each request. If the server refuses the credential,
 // bearer returns ErrUnauthorized.
 type bearer struct {
+	base    http.RoundTripper
 	token   string
 	version *atomic.Pointer[string]
 }
@@ -68,7 +74,7 @@ func (t bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 	if version := t.version.Load(); version != nil && r.Header.Get(versionHeader) == "" {
 		r.Header.Set(versionHeader, *version)
 	}
-	answer, err := http.DefaultTransport.RoundTrip(r)
+	answer, err := t.base.RoundTrip(r)
 	if err == nil && answer.StatusCode == http.StatusUnauthorized {
 		_ = answer.Body.Close()
 		return nil, ErrUnauthorized

@@ -20,6 +20,7 @@ import (
 // Bounds of a call to the endpoint.
 const (
 	connectTimeout  = 2 * time.Second
+	pingTimeout     = 5 * time.Second
 	callTimeout     = 10 * time.Second
 	batchTexts      = 64
 	maxTextBytes    = 8000 // models take some 8,000 tokens; only the beginning of a longer text is embedded
@@ -58,6 +59,8 @@ type Embedder struct {
 func NewEmbedder(cfg EmbedderConfig) *Embedder {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.DialContext = (&net.Dialer{Timeout: connectTimeout}).DialContext
+	// Without pings, an HTTP/2 connection that the other end has forgotten stays in use.
+	transport.HTTP2 = &http.HTTP2Config{SendPingTimeout: pingTimeout, PingTimeout: pingTimeout}
 	transport.MaxConnsPerHost, transport.MaxIdleConnsPerHost = maxCalls, maxCalls
 	e := &Embedder{
 		cfg: cfg,
