@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"path/filepath"
 )
@@ -26,6 +27,13 @@ type Run struct {
 	AuthorityKeypair    string `json:"AUTHORITY_KEYPAIR,omitempty"`
 	CoreURL             string `json:"CORE_URL,omitempty"`
 	ExtensionURL        string `json:"EXTENSION_URL,omitempty"`
+}
+
+// Serves reports whether a NATS_URL is of this run's log server, for whichever user.
+func (r *Run) Serves(natsURL string) bool {
+	mine, err := url.Parse(r.NATSURL)
+	theirs, otherErr := url.Parse(natsURL)
+	return err == nil && otherErr == nil && theirs.Host == mine.Host
 }
 
 // WriteRun notes that the run is up. Call it after everything has started. It fills in

@@ -25,6 +25,10 @@ import (
 // picked, or an orphan of a killed server may hold its memory a moment longer.
 const attempts = 3
 
+// mostSaid is how many of the server's last lines an error quotes: after the cause it says
+// up to four lines about its end.
+const mostSaid = 8
+
 // defaultStop bounds a Stop whose context has no deadline.
 const defaultStop = 5 * time.Second
 
@@ -148,7 +152,16 @@ func (s *Server) launch(ctx context.Context, cfg Config, p place, inst installat
 	cmd.Dir = p.home
 	cmd.Env = environment()
 	cmd.SysProcAttr = p.who.attr()
-	lines := child.NewLines(5, logLines(cfg.Logger))
+	logged := logLines(cfg.Logger)
+	var said []string // read only once the server has ended
+	lines := child.NewLines(0, func(line string) {
+		logged(line)
+		// The server says this to each try of ready to connect. It would push the cause out.
+		if !strings.Contains(line, "FATAL:  the database system is ") {
+			said = append(said, line)
+			said = said[max(0, len(said)-mostSaid):]
+		}
+	})
 	cmd.Stdout, cmd.Stderr = lines, lines
 	var err error
 	if s.proc, err = child.Start(cmd, syscall.SIGQUIT); err != nil {
@@ -160,7 +173,8 @@ func (s *Server) launch(ctx context.Context, cfg Config, p place, inst installat
 	}
 	select {
 	case <-s.proc.Done():
-		return fmt.Errorf("%w: %s", errEndedEarly, lines.Last())
+		lines.Last() // the end of its output, if that has no line end
+		return fmt.Errorf("%w: %s", errEndedEarly, strings.Join(said, " | "))
 	default:
 		return errors.Join(err, s.proc.Stop(closed(), syscall.SIGINT, syscall.SIGQUIT))
 	}

@@ -67,6 +67,9 @@ func loadBeside() (config.Config, *datadir.Run, error) {
 		cfg.NATSURL = local.NATSURL
 		fill(&cfg.LogRead, local.LogRead)
 	}
+	if !local.Serves(cfg.NATSURL) { // the run's read models and chain are of another log
+		return cfg, &local, nil
+	}
 	fill(&cfg.DatabaseURL, local.DatabaseURL)
 	if cfg.SolanaRPCURL == "" {
 		cfg.SolanaRPCURL = local.SolanaRPCURL

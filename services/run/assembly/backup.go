@@ -58,6 +58,9 @@ func Backup(ctx context.Context, cfg config.Config, dir string, parts []backup.P
 	}); err != nil {
 		return err
 	}
+	if !besideLog(cfg) {
+		parts = streamsOf(parts)
+	}
 	// A deployment keeps its secrets elsewhere and has no local chain. The chain is
 	// copied after the log, so it holds everything that the copied log calls confirmed.
 	if from := filepath.Join(cfg.DataDir, secretsFolder); exists(from) && slices.Contains(parts, backup.Secrets) {
@@ -75,10 +78,22 @@ func Backup(ctx context.Context, cfg config.Config, dir string, parts []backup.P
 		}
 		made, copied = append(made, to), append(copied, done)
 	}
+	if len(copied) == 0 {
+		return fmt.Errorf("back up: nothing was copied: a local run with this log keeps none of these parts in %s", cfg.DataDir)
+	}
 	for _, done := range copied {
 		say(done)
 	}
 	return nil
+}
+
+// besideLog reports whether the data folder is of the local run that uses the log of
+// cfg.NATSURL. Another log's secrets and chain must not get into a backup of this one.
+func besideLog(cfg config.Config) bool {
+	if run, err := datadir.LoadRun(cfg.DataDir); err == nil {
+		return run.Serves(cfg.NATSURL)
+	}
+	return !exists(filepath.Join(cfg.DataDir, natsFolder)) // its own log does not run
 }
 
 // Restore puts back the requested parts of dir: into the servers of cfg.NATSURL or, if it
@@ -97,6 +112,9 @@ func Restore(ctx context.Context, cfg config.Config, dir string, wanted []backup
 	}
 	if cfg.NATSURL == "" {
 		return restoreFolder(ctx, cfg, dir, parts, say, progress)
+	}
+	if len(streamsOf(parts)) == 0 {
+		return errors.New("restore: secrets and chain go only into a data folder: unset NATS_URL")
 	}
 	return restoreStreams(ctx, cfg, Dial(cfg), dir, parts, say, progress)
 }

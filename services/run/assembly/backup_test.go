@@ -86,6 +86,33 @@ func TestARestoreLeavesTheConsumers(t *testing.T) {
 	}
 }
 
+// TestABackupOfAnotherLog: a data folder has a local run's secrets and log, and NATS_URL
+// names another log. The secrets stay out of its backup, and go to no other log.
+func TestABackupOfAnotherLog(t *testing.T) {
+	t.Parallel()
+	cfg := config.Config{NATSURL: natstest.Start(t).URL(), DataDir: t.TempDir()}
+	for _, folder := range []string{"nats", "secrets"} {
+		if err := os.Mkdir(filepath.Join(cfg.DataDir, folder), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	to := filepath.Join(t.TempDir(), "copy")
+	err := assembly.Backup(t.Context(), cfg, to, []backup.Part{backup.Secrets}, func(backup.Done) {}, quiet)
+	if err == nil || !strings.Contains(err.Error(), "nothing was copied") {
+		t.Errorf("backup: %v", err)
+	}
+	if _, err := os.Stat(to); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("what it leaves: %v", err)
+	}
+	if err := os.MkdirAll(filepath.Join(to, string(backup.Secrets)), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	err = assembly.Restore(t.Context(), cfg, to, []backup.Part{backup.Secrets}, func(backup.Done) {}, quiet)
+	if err == nil || !strings.Contains(err.Error(), "go only into a data folder") {
+		t.Errorf("restore: %v", err)
+	}
+}
+
 // TestAFailedBackupIsRemoved: a failed backup leaves no files that would make the next
 // backup fail.
 func TestAFailedBackupIsRemoved(t *testing.T) {

@@ -66,7 +66,22 @@ func Rewrap(ctx context.Context, cfg config.Config, progress func(done keystore.
 		done, err = keys.Rewrap(ctx, func(done keystore.Rewrapped) { progress(done, max(total, done.Entries)) })
 		return err
 	})
+	if err == nil { // the previous key may be destroyed now
+		err = syncLocal(cfg, keystore.Stream)
+	}
 	return done, err
+}
+
+// syncLocal makes durable what a tool wrote to a local run's log: that server does not sync
+// its own writes. If the data folder has no such server, there is nothing to sync.
+func syncLocal(cfg config.Config, streams ...string) error {
+	for _, stream := range streams {
+		err := localnats.SyncStream(filepath.Join(cfg.DataDir, natsFolder), stream)
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
 }
 
 // forgetTimeout bounds a Forget, which reads the owner's whole history.
@@ -92,15 +107,7 @@ func Forget(ctx context.Context, cfg config.Config, owner events.Owner) (done ke
 	if err != nil {
 		return done, err
 	}
-	// A local run's server does not sync its own writes. If this folder has no such
-	// server, there is nothing to sync.
-	for _, stream := range []string{eventlog.StreamName, keystore.Stream} {
-		err := localnats.SyncStream(filepath.Join(cfg.DataDir, natsFolder), stream)
-		if err != nil && !errors.Is(err, os.ErrNotExist) {
-			return done, err
-		}
-	}
-	return done, nil
+	return done, syncLocal(cfg, eventlog.StreamName, keystore.Stream)
 }
 
 // endAccess appends the events that end all grants, API keys and sessions of an
