@@ -31,6 +31,9 @@ func (c *WriteBatch) decide(s *State, now time.Time) (Decision, error) {
 	}
 	d := Decision{Kind: events.KindMemory}
 	for i, memory := range c.Memories {
+		if err := memory.checkKey(s); err != nil {
+			return Decision{}, err
+		}
 		d.Events = append(d.Events, memory.event(s.Leaves+uint64(i), now, c.Credential.via()))
 	}
 	d.Events = append(d.Events, c.Credential.use(s, now)...)

@@ -181,6 +181,10 @@ type WriteMemory struct {
 	Sealed         []byte
 	IdempotencyKey *events.Hash // SHA-256 of the header's value
 	Credential     Credential
+	// KeyErasures is how often the owner had erased everything when the data key was made
+	// that the memory is sealed with. A later erasure has destroyed that key, and the memory
+	// is refused with ErrKeyErased.
+	KeyErasures int
 
 	// Written is the answer.
 	Written Written
@@ -193,6 +197,9 @@ func (c *WriteMemory) decide(s *State, now time.Time) (Decision, error) {
 		return Decision{}, err
 	}
 	if replayed, err := c.replay(s); replayed || err != nil {
+		return Decision{}, err
+	}
+	if err := c.checkKey(s); err != nil {
 		return Decision{}, err
 	}
 	memory := c.event(s.Leaves, now, c.Credential.via())
@@ -223,8 +230,19 @@ func (w Written) isOf(c *WriteMemory, s *State) error {
 	switch {
 	case w.LeafIndex < s.Erased.Leaves:
 		return ErrIdempotencyErased
+	case c.checkKey(s) != nil: // the hashes depend on the key
+		return ErrKeyErased
 	case w.LeafHash != c.LeafHash:
 		return ErrIdempotencyMismatch
+	}
+	return nil
+}
+
+// checkKey refuses a memory sealed with a key that an erasure has destroyed: a replica may
+// still have it in memory, or be told of it by a node that is behind.
+func (c *WriteMemory) checkKey(s *State) error {
+	if c.KeyErasures < s.Erased.Times {
+		return ErrKeyErased
 	}
 	return nil
 }
@@ -255,12 +273,15 @@ func (c *MintGrant) decide(s *State, now time.Time) (Decision, error) {
 		return Decision{}, err
 	}
 	var superseded []events.Data
+	c.RevokedPrevious = 0
 	for _, id := range slices.Sorted(maps.Keys(s.Grants)) {
-		if g := s.Grants[id]; g.Kind == c.Kind && g.live(now) {
+		if g := s.Grants[id]; g.Kind == c.Kind && !g.over(now) {
 			superseded = append(superseded, &events.GrantRevoked{GrantID: id, Kind: g.Kind, Reason: events.Superseded})
+			if g.live(now) {
+				c.RevokedPrevious++
+			}
 		}
 	}
-	c.RevokedPrevious = len(superseded)
 	return Decision{events.KindGrant, append(superseded, &events.GrantMinted{
 		GrantID: c.GrantID, Kind: c.Kind, TokenHash: c.TokenHash, ExpiresAt: c.ExpiresAt, MaxUses: c.MaxUses,
 	})}, nil
@@ -325,6 +346,9 @@ func (c *ConsumeDrop) decide(s *State, now time.Time) (Decision, error) {
 	}
 	consumed, err := consume(s, c.GrantID, events.GrantDrop, now)
 	if err != nil {
+		return Decision{}, err
+	}
+	if err := c.Memory.checkKey(s); err != nil {
 		return Decision{}, err
 	}
 	return Decision{events.KindMemory, []events.Data{consumed, c.Memory.event(s.Leaves, now, events.Via{Kind: events.ViaDrop, ID: c.GrantID})}}, nil

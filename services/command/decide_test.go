@@ -387,7 +387,7 @@ func TestTooManySessions(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	s := NewState(testOwner)
 	s.Registered = true
-	s.Sessions["expired"] = now
+	s.Sessions["expired"] = now.Add(-clockSpread)
 	const more = 150 // above the bound, as from before there was one
 	for i := range MaxSessions + more {
 		s.Sessions[fmt.Sprintf("session-%04d", i)] = now.Add(time.Hour + time.Duration(i)*time.Second)
@@ -472,13 +472,13 @@ func TestExpiredKeys(t *testing.T) {
 	for i := range MaxKeys {
 		create(fmt.Sprint(i), events.At(now.Add(time.Minute)))
 	}
-	now = now.Add(time.Minute)
+	now = now.Add(time.Minute + clockSpread)
 	create("more", events.At(now.Add(time.Minute)))
 	if len(s.Keys) != 1 {
 		t.Fatalf("%d keys are kept", len(s.Keys))
 	}
 	s.Apply(2, []events.Event{{Time: events.At(now.Add(-time.Second)), Data: &events.ApiKeyUsed{KeyID: "0"}}})
-	now = now.Add(time.Minute)
+	now = now.Add(time.Minute + clockSpread)
 	for _, id := range []string{"0", "more"} {
 		if err := (Credential{CredentialKey, id}).check(s, now); !errors.Is(err, ErrCredentialDead) {
 			t.Errorf("key %s: %v", id, err)
@@ -501,7 +501,7 @@ func TestExpiredGrantsAreForgotten(t *testing.T) {
 		s.Apply(uint64(i+1), []events.Event{{Time: events.At(now), Data: &events.GrantMinted{
 			GrantID: fmt.Sprint(i), Kind: events.GrantDrop, ExpiresAt: events.At(now.Add(time.Minute)), MaxUses: 1,
 		}}})
-		now = now.Add(time.Minute)
+		now = now.Add(time.Minute + clockSpread)
 	}
 	if len(s.Grants) != 1 {
 		t.Fatalf("%d grants are kept", len(s.Grants))

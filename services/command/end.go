@@ -28,13 +28,14 @@ func (c *EndSession) decide(s *State, now time.Time) (Decision, error) {
 	return Decision{}, ErrSessionUnknown
 }
 
-// EndAccess ends all grants, all API keys, or the sessions of both APIs.
+// EndAccess ends all grants, all API keys, or the sessions of both APIs, also those that
+// have expired here and may be alive for a replica whose clock is behind.
 type EndAccess struct {
 	Kind       events.SubjectKind // KindGrant, KindKey or KindSession
 	Except     string             // a session to keep
 	Credential Credential
 
-	// Ended is the answer: how many ended.
+	// Ended is the answer: how many ended that were alive here.
 	Ended int
 }
 
@@ -43,29 +44,37 @@ func (c *EndAccess) decide(s *State, now time.Time) (Decision, error) {
 		return Decision{}, err
 	}
 	d := Decision{Kind: c.Kind}
+	c.Ended = 0
+	ended := func(live bool) {
+		if live {
+			c.Ended++
+		}
+	}
 	switch c.Kind {
 	case events.KindGrant:
 		for _, id := range slices.Sorted(maps.Keys(s.Grants)) {
-			if g := s.Grants[id]; g.live(now) {
+			if g := s.Grants[id]; !g.over(now) {
 				d.Events = append(d.Events, &events.GrantRevoked{GrantID: id, Kind: g.Kind, Reason: events.RevokedByOwner})
+				ended(g.live(now))
 			}
 		}
 	case events.KindKey:
 		for _, id := range slices.Sorted(maps.Keys(s.Keys)) {
-			if s.Keys[id].live(now) {
+			if k := s.Keys[id]; !k.over(now) {
 				d.Events = append(d.Events, &events.ApiKeyRevoked{KeyID: id})
+				ended(k.live(now))
 			}
 		}
 	case events.KindSession:
 		for _, sessions := range []map[string]time.Time{s.CoreSessions, s.Sessions} {
 			for _, id := range slices.Sorted(maps.Keys(sessions)) {
-				if now.Before(sessions[id]) && id != c.Except {
+				if !over(sessions[id], now) && id != c.Except {
 					d.Events = append(d.Events, &events.SessionRevoked{SessionID: id})
+					ended(now.Before(sessions[id]))
 				}
 			}
 		}
 	}
-	c.Ended = len(d.Events)
 	return d, nil
 }
 

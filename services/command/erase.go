@@ -14,9 +14,14 @@ var ErrAccessAlive = errors.New("the owner's access has not ended")
 // ErrErased: the owner erased everything during a sign-in.
 var ErrErased = errors.New("the owner had all erased meanwhile")
 
+// ErrKeyErased: the memory is sealed with a data key that an erasure has destroyed. Seal it
+// again with the present key.
+var ErrKeyErased = errors.New("the data key was erased meanwhile")
+
 // EraseOwner records that the texts of all leaves so far are unreadable. Before it, the
 // data key was destroyed and all access was ended. No memory sealed with that key can
-// follow the event, because every credential that could write one has ended.
+// follow the event: every credential that could write one has ended, and decisions refuse a
+// memory that is sealed with an earlier key.
 type EraseOwner struct {
 	// Erased is the answer: how many leaves the log has.
 	Erased uint64

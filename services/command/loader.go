@@ -46,7 +46,7 @@ func (r ReadModel) Load(ctx context.Context, owner events.Owner) (*State, error)
 }
 
 func (r ReadModel) loadCredentials(ctx context.Context, tx pgx.Tx, state *State) error {
-	now := r.Now()
+	now := r.Now().Add(-clockSpread)
 	retracted, err := retractions.Leaves(ctx, tx, state.Owner, state.Leaves)
 	if err != nil {
 		return err

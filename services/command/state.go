@@ -24,6 +24,19 @@ func (g Grant) live(now time.Time) bool {
 	return g.Used < g.MaxUses && now.Before(g.ExpiresAt.Time())
 }
 
+// clockSpread is how far the clocks of two replicas may differ: twice what a replica's clock
+// may be off. An end that has passed here may be that far ahead for another replica.
+const clockSpread = time.Minute
+
+// over reports whether an end has passed on the clocks of all replicas.
+func over(end, now time.Time) bool { return !now.Add(-clockSpread).Before(end) }
+
+// over reports whether a grant can't be used on any replica.
+func (g Grant) over(now time.Time) bool { return g.Used >= g.MaxUses || over(g.ExpiresAt.Time(), now) }
+
+// over reports whether a key has expired on all replicas.
+func (k Key) over(now time.Time) bool { return !k.Expires.IsZero() && over(k.Expires, now) }
+
 // Key is the part of an API key that decisions need. It is not revoked.
 type Key struct {
 	LastUsed time.Time // zero if never recorded
@@ -105,7 +118,7 @@ func (s *State) apply(seq uint64, e *events.Event) {
 	case *events.SessionIssued:
 		// Drop expired sessions, or an owner who signs in every day grows without bound.
 		sessions := s.sessionsOf(data.Audience)
-		maps.DeleteFunc(sessions, func(_ string, expires time.Time) bool { return !e.Time.Time().Before(expires) })
+		maps.DeleteFunc(sessions, func(_ string, expires time.Time) bool { return over(expires, e.Time.Time()) })
 		sessions[data.SessionID] = data.ExpiresAt.Time()
 	case *events.SessionRevoked:
 		delete(s.Sessions, data.SessionID)
@@ -125,14 +138,14 @@ func (s *State) apply(seq uint64, e *events.Event) {
 	case *events.OwnerErased:
 		s.Erased = erasures.Erased{Times: s.Erased.Times + 1, Leaves: data.Leaves}
 	case *events.GrantMinted:
-		maps.DeleteFunc(s.Grants, func(_ string, g Grant) bool { return !g.live(e.Time.Time()) })
+		maps.DeleteFunc(s.Grants, func(_ string, g Grant) bool { return g.over(e.Time.Time()) })
 		s.Grants[data.GrantID] = Grant{ID: data.GrantID, Kind: data.Kind, ExpiresAt: data.ExpiresAt, MaxUses: data.MaxUses}
 	case *events.GrantConsumed:
 		s.spend(data)
 	case *events.GrantRevoked:
 		delete(s.Grants, data.GrantID)
 	case *events.ApiKeyCreated:
-		maps.DeleteFunc(s.Keys, func(_ string, k Key) bool { return !k.live(e.Time.Time()) })
+		maps.DeleteFunc(s.Keys, func(_ string, k Key) bool { return k.over(e.Time.Time()) })
 		s.Keys[data.KeyID] = Key{Expires: data.ExpiresAt.TimeOrZero()}
 	case *events.ApiKeyUsed:
 		if key, ok := s.Keys[data.KeyID]; ok { // otherwise it has expired and was dropped

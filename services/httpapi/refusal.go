@@ -111,7 +111,8 @@ var table = []row{
 	{eventlog.ErrContradiction, http.StatusServiceUnavailable, messageBusy},
 	{fence.ErrBehind, http.StatusServiceUnavailable, messageBusy},
 	{fence.ErrLogShort, http.StatusServiceUnavailable, messageOlder},
-	{keystore.ErrErased, http.StatusServiceUnavailable, messageBusy}, // a sign-in at the core API destroys the key
+	{command.ErrKeyErased, http.StatusServiceUnavailable, messageBusy}, // Watch drops the key within a second
+	{keystore.ErrErased, http.StatusServiceUnavailable, messageBusy},   // a sign-in at the core API destroys the key
 	{keystore.ErrUnavailable, http.StatusServiceUnavailable, messageBusy},
 	{signin.ErrUnavailable, http.StatusServiceUnavailable, messageBusy},
 	{context.DeadlineExceeded, http.StatusServiceUnavailable, messageBusy},

@@ -120,8 +120,8 @@ type Store struct {
 	marked  func(context.Context, events.Owner) (uint64, error)
 	told    func(events.Owner)
 	pause   func(context.Context, time.Duration) bool
-	watched atomic.Int64  // start of the last look that Watch finished, in Unix nanoseconds
-	forgets atomic.Uint64 // how many destroyed keys Watch has seen
+	watched atomic.Pointer[time.Time] // start of the last look that Watch finished
+	forgets atomic.Uint64             // how many destroyed keys Watch has seen
 	// Hits counts the lookups that found the key unwrapped in memory.
 	Hits cachestats.Counter
 }
@@ -269,9 +269,16 @@ func (s *Store) find(ctx context.Context, owner events.Owner) (*OwnerKey, error)
 // is how often the owner has erased everything. ErrErased: the key is from before the last
 // erasure.
 func (s *Store) FindOrCreate(ctx context.Context, owner events.Owner, erasures int) (*OwnerKey, error) {
+	return s.FindOrCreateWhile(ctx, owner, erasures, func(context.Context) error { return nil })
+}
+
+// FindOrCreateWhile is FindOrCreate, and makes a key only if valid returns nil after the
+// pause: meanwhile the owner may have erased everything again. Only a service that destroys
+// keys could get rid of a key that was made for an earlier erasure.
+func (s *Store) FindOrCreateWhile(ctx context.Context, owner events.Owner, erasures int, valid func(context.Context) error) (*OwnerKey, error) {
 	key, err := s.find(ctx, owner)
 	for tries := 0; errors.Is(err, ErrNoKey) && tries < maxTries; tries++ {
-		if err = s.create(ctx, owner, erasures); err == nil || eventlog.IsWrongSequence(err) || errors.Is(err, errFound) {
+		if err = s.create(ctx, owner, erasures, valid); err == nil || eventlog.IsWrongSequence(err) || errors.Is(err, errFound) {
 			key, err = s.find(ctx, owner)
 		}
 	}
@@ -307,13 +314,16 @@ const maxTries = 20
 // with the old one. If another key is made and destroyed during the wait, the mark has
 // another revision, the update fails, and the caller starts over. An owner who has erased
 // had a key even if a crash prevented its mark.
-func (s *Store) create(ctx context.Context, owner events.Owner, erasures int) error {
+func (s *Store) create(ctx context.Context, owner events.Owner, erasures int, valid func(context.Context) error) error {
 	mark, err := s.marked(ctx, owner)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	if (mark > 0 || erasures > 0) && !s.pause(ctx, maxUnwatched) {
 		return fmt.Errorf("%w: %w", ErrUnavailable, ctx.Err())
+	}
+	if err := valid(ctx); err != nil {
+		return err
 	}
 	var fresh [KeySize]byte
 	if _, err := io.ReadFull(s.rand, fresh[:]); err != nil {

@@ -69,7 +69,7 @@ func (s *Store) look(ctx context.Context, stream jetstream.Stream, after uint64)
 		after = entry.Sequence
 		s.changed(events.Owner(strings.TrimPrefix(entry.Subject, subjectPrefix)), entry)
 	}
-	s.watched.Store(began.UnixNano())
+	s.watched.Store(&began) // with its monotonic reading: the wall clock may be set back
 	return after, nil
 }
 
@@ -109,5 +109,9 @@ func (s *Store) trusted(seen, now time.Time) bool {
 	if age >= s.maxAge {
 		return false
 	}
-	return age < maxUnwatched || now.Sub(time.Unix(0, s.watched.Load())) < maxUnwatched
+	if age < maxUnwatched {
+		return true
+	}
+	watched := s.watched.Load()
+	return watched != nil && now.Sub(*watched) < maxUnwatched
 }

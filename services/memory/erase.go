@@ -42,10 +42,16 @@ func (s *Service) Erase(ctx context.Context, owner events.Owner) (uint64, error)
 
 // EnsureDataKey implements signin.DataKeys. It destroys a key from before the last erasure,
 // but no later key: another sign-in may have made that one meanwhile, and memories may be
-// sealed with it.
+// sealed with it. command.ErrErased: the owner erased everything meanwhile; start over.
 func (s *Service) EnsureDataKey(ctx context.Context, owner events.Owner, erasures int) error {
 	for {
-		_, err := s.Keys.FindOrCreate(ctx, owner, erasures)
+		_, err := s.Keys.FindOrCreateWhile(ctx, owner, erasures, func(ctx context.Context) error {
+			standing, err := s.Commands.Standing(ctx, owner)
+			if err == nil && standing.Erasures != erasures {
+				err = command.ErrErased
+			}
+			return err
+		})
 		if !errors.Is(err, keystore.ErrErased) || s.DestroyKey == nil {
 			return err
 		}

@@ -195,7 +195,7 @@ func (s *Service) Prepare(ctx context.Context, d Draft) (*command.WriteMemory, e
 	}
 	return &command.WriteMemory{
 		MemoryID: id, LeafHash: hash, Metadata: d.Metadata, Sealed: sealed,
-		IdempotencyKey: d.IdempotencyKey, Credential: d.Credential,
+		IdempotencyKey: d.IdempotencyKey, Credential: d.Credential, KeyErasures: key.Erasures(),
 	}, nil
 }
 

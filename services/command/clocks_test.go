@@ -1,0 +1,109 @@
+package command_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/events/eventlog/logtest"
+	"github.com/memory-ledger/ledger/services/command"
+)
+
+// TestEndedThoughClocksDiffer: of two replicas, one is 30 s fast and one 30 s slow, as
+// signin.clockSkew allows. If the owner ends a session at the first, the second refuses it.
+func TestEndedThoughClocksDiffer(t *testing.T) {
+	t.Parallel()
+	log, base := openLog(t), time.Now()
+	at := func(off time.Duration) *command.Executor {
+		x, err := command.NewExecutor(command.Config{Log: log, Loader: emptyModel{}, Source: "/test", NewID: newID,
+			Now: func() time.Time { return base.Add(off) }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return x
+	}
+	// start is long before, so that the session is old when the clocks differ.
+	start, fast, slow := at(-time.Hour), at(30*time.Second), at(-30*time.Second)
+	run := func(x *command.Executor, o events.Owner, c command.Command) {
+		t.Helper()
+		if err := x.Execute(context.Background(), o, c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stolen := command.Credential{Kind: command.CredentialCoreSession, ID: "stolen"}
+	signIn := func(o events.Owner) {
+		run(start, o, &command.SignIn{UserID: "u", SessionID: "stolen", Audience: events.AudienceCore, ExpiresAt: events.At(base)})
+	}
+
+	t.Run("sign out everywhere", func(t *testing.T) {
+		o := logtest.Owner()
+		signIn(o)
+		run(fast, o, &command.EndAccess{Kind: events.KindSession})
+		if err := slow.Execute(t.Context(), o, &command.CreateKey{KeyID: newID(), Credential: stolen}); !errors.Is(err, command.ErrCredentialDead) {
+			t.Errorf("an API key, made with a session that was ended: %v", err)
+		}
+	})
+	t.Run("erasure", func(t *testing.T) {
+		o := logtest.Owner()
+		signIn(o)
+		w := write(1)
+		w.Credential = stolen
+		run(slow, o, w)
+		if err := fast.EndAllAccess(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+		run(fast, o, &command.EraseOwner{})
+		w = write(2)
+		w.Credential, w.KeyErasures = stolen, 1
+		if err := slow.Execute(t.Context(), o, w); !errors.Is(err, command.ErrCredentialDead) {
+			t.Errorf("a write with a session from before the erasure: %v", err)
+		}
+	})
+	t.Run("one live grant", func(t *testing.T) {
+		o := logtest.Owner()
+		signIn(o)
+		run(start, o, &command.MintGrant{GrantID: "g1", Kind: events.GrantCase, ExpiresAt: events.At(base), MaxUses: 5, Credential: stolen})
+		run(fast, o, &command.MintGrant{GrantID: "g2", Kind: events.GrantCase, ExpiresAt: events.At(base.Add(time.Hour)), MaxUses: 5})
+		one, two := &command.ConsumeCase{GrantID: "g1"}, &command.ConsumeCase{GrantID: "g2"}
+		if slow.Execute(t.Context(), o, one) == nil && slow.Execute(t.Context(), o, two) == nil {
+			t.Error("both cases of an owner are live")
+		}
+	})
+}
+
+// TestADestroyedKeySealsNothing: a memory, a batch, and a drop's memory that were sealed
+// with a key from before the erasure are refused.
+func TestADestroyedKeySealsNothing(t *testing.T) {
+	t.Parallel()
+	log, o := openLog(t), logtest.Owner()
+	x := newExecutor(t, log)
+	session := command.Credential{Kind: command.CredentialCoreSession, ID: "after"}
+	soon := events.At(time.Now().Add(time.Hour))
+	for _, c := range []command.Command{
+		&command.SignIn{UserID: "u", SessionID: "before", Audience: events.AudienceCore, ExpiresAt: events.At(time.Now().Add(-time.Hour))},
+		&command.EraseOwner{},
+		&command.SignIn{SessionID: "after", Audience: events.AudienceCore, ExpiresAt: soon, Erasures: 1},
+		&command.MintGrant{GrantID: "drop", Kind: events.GrantDrop, ExpiresAt: soon, MaxUses: 2, Credential: session},
+	} {
+		if err := x.Execute(t.Context(), o, c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sealed := func(erasures int) *command.WriteMemory {
+		w := write(1)
+		w.Credential, w.KeyErasures = session, erasures
+		return w
+	}
+	for erasures, want := range []error{command.ErrKeyErased, nil} {
+		for name, c := range map[string]command.Command{
+			"memory": sealed(erasures), "batch": &command.WriteBatch{Memories: []*command.WriteMemory{sealed(erasures)}, Credential: session},
+			"drop": &command.ConsumeDrop{GrantID: "drop", Memory: *sealed(erasures)},
+		} {
+			if err := x.Execute(t.Context(), o, c); !errors.Is(err, want) {
+				t.Errorf("%s, sealed after %d erasures: %v", name, erasures, err)
+			}
+		}
+	}
+}
