@@ -98,6 +98,7 @@ fuzz: ## each fuzz target for a short time
 	$(FUZZ) '^FuzzMatch$$' ./services/search
 	$(FUZZ) '^FuzzFind$$' ./services/search
 	$(FUZZ) '^FuzzParseQuery$$' ./services/recall
+	$(FUZZ) '^FuzzTerms$$' ./services/recall
 	$(FUZZ) '^FuzzParse$$' ./projections/readmodel/bodypages
 
 .PHONY: fmt-check

@@ -1,6 +1,7 @@
 package recall
 
 import (
+	"cmp"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -145,10 +146,13 @@ func foldedWord(word string) string { return fold(unelided(lower(word))) }
 
 // terms returns the terms of a word in a language: its stem without diacritics, and the
 // stem of the word without diacritics, if that differs. So a query typed without accents
-// finds a text that has them.
+// finds a text that has them. The first term is never empty.
 func terms(word string, in language) (term, other string) {
 	accented := unelided(lower(word))
 	term = fold(in.stem(accented))
+	if term == "" { // only marks are left: of an Arabic tatweel, or of a long word that was cut
+		term = cmp.Or(fold(accented), accented)
+	}
 	other = in.stem(fold(accented))
 	if other == term {
 		return term, ""

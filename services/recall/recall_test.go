@@ -254,3 +254,21 @@ func FuzzParseQuery(f *testing.F) {
 		ranked(t, New(&library{texts: texts}, nil), len(texts), query)
 	})
 }
+
+// FuzzTerms: each word has a term in each language. Counting the empty term took all memory.
+func FuzzTerms(f *testing.F) {
+	for _, seed := range []string{"قال في البيت ـ\u0610", "l'" + strings.Repeat("\u0301", maxWordBytes/2) + "a"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		d := newBuilder(0, &dictionary{})
+		d.add([]byte(text), 0)
+		for _, w := range d.words {
+			for l := range languages {
+				if term, _ := terms(w.text, language(l)); term == "" {
+					t.Errorf("%q has no term in language %q", w.text, languages[l].code)
+				}
+			}
+		}
+	})
+}
