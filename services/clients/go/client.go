@@ -5,6 +5,7 @@ import (
 	"crypto/ed25519"
 	"errors"
 	"net/http"
+	"regexp"
 	"strings"
 	"sync"
 	"time"
@@ -168,6 +169,9 @@ func (c *Client) Erase(ctx context.Context, wallet Wallet) (leaves uint64, err e
 	return done.Erased, err
 }
 
+// erasing finds the word that tells the owner that a challenge is to erase.
+var erasing = regexp.MustCompile(`(?i)\berase\b`)
+
 // sign gets a new challenge and has a wallet sign it.
 func (c *Client) sign(ctx context.Context, url, purpose string, wallet Wallet) (map[string]string, error) {
 	key := wallet.PublicKey()
@@ -179,8 +183,13 @@ func (c *Client) sign(ctx context.Context, url, purpose string, wallet Wallet) (
 		return nil, err
 	}
 	// A signature over another account's challenge would sign in as that account's owner.
-	if lines := strings.Split(challenge.Message, "\n"); len(lines) < 2 || lines[1] != key {
+	lines := strings.Split(challenge.Message, "\n")
+	if len(lines) < 2 || lines[1] != key {
 		return nil, serviceLies(ErrWrongOwner, "message", "the challenge is for another account")
+	}
+	// A signature over a challenge to erase would erase the owner's texts.
+	if erases := len(lines) > 3 && erasing.MatchString(lines[3]); erases != (purpose == "erase") {
+		return nil, serviceLies(ErrMalformed, "message", "the challenge is for another purpose than to %s", purpose)
 	}
 	signature, err := wallet.Sign(ctx, []byte(challenge.Message))
 	if err != nil {

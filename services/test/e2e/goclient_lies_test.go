@@ -271,6 +271,12 @@ func TestGoClientCatchesLies(t *testing.T) {
 	caught("a challenge for another account", memoryledger.ErrWrongOwner, "challenge", func(body []byte) []byte {
 		return bytes.ReplaceAll(body, []byte(c.Owner()), []byte(other.Owner()))
 	}, signIn)
+	caught("a challenge to erase", memoryledger.ErrMalformed, "challenge", edit(func(m map[string]any) {
+		m["message"] = strings.Replace(m["message"].(string), "Sign in to", "ERASE all my memories at", 1)
+	}), signIn)
+	caught("a challenge to sign in, to erase", memoryledger.ErrMalformed, "challenge", edit(func(m map[string]any) {
+		m["message"] = strings.Replace(m["message"].(string), "ERASE", "Sign in to", 1)
+	}), func(ctx context.Context) error { _, err := c.Erase(ctx, wallet); return err })
 	caught("a batch in another order", memoryledger.ErrHidden, "batch", editList(func(items []any) []any { return []any{items[1], items[0]} }), batch)
 	caught("a batch that lacks a memory", memoryledger.ErrHidden, "batch", editList(func(items []any) []any { return items[:1] }), batch)
 
