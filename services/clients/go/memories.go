@@ -269,7 +269,7 @@ func (c *Client) pages(ctx context.Context, o ListOptions, visit func(Memory) (b
 			}
 		}
 		next := nextLink.FindStringSubmatch(header.Get("Link"))
-		if next == nil || len(page) == 0 { // a list never continues after an empty page
+		if next == nil { // a page is empty if all its leaves were retracted or erased
 			return true, nil
 		}
 		u, err := url.Parse(next[1])
