@@ -164,6 +164,11 @@ func (c *Client) attempt(ctx context.Context, r *request) (*http.Response, error
 }
 
 func (r *request) encode() (io.Reader, error) {
+	if r.body == nil && r.once {
+		// When a used connection breaks, net/http itself sends a GET again, unless it has a
+		// body that can't be read twice. No body is sent for an empty one.
+		return io.MultiReader(), nil
+	}
 	if r.body == nil {
 		return nil, nil
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -95,6 +96,28 @@ func TestWhatIsRepeated(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestCaseIsReadOnce: net/http sends no second request for a case when a used connection
+// breaks.
+func TestCaseIsReadOnce(t *testing.T) {
+	t.Parallel()
+	var reads atomic.Int32
+	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/case" {
+			reads.Add(1)
+			panic(http.ErrAbortHandler) // breaks the connection
+		}
+		_, _ = io.WriteString(w, "[]")
+	}))
+	t.Cleanup(service.Close)
+	c := New(service.URL, WithHTTPClient(service.Client()))
+	if _, err := c.Keys(t.Context()); err != nil { // leaves a used connection
+		t.Fatal(err)
+	}
+	if _, err := c.OpenCase(t.Context(), service.URL+"/case"); !errors.Is(err, ErrConnection) || reads.Load() != 1 {
+		t.Errorf("%v after %d reads", err, reads.Load())
 	}
 }
 
