@@ -9,6 +9,7 @@ import (
 	"iter"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -63,6 +64,10 @@ func (c *Client) Events(ctx context.Context, after string) iter.Seq2[Event, erro
 
 // yieldPage yields the events of a page that follows a cursor, and advances the cursor.
 func (c *Client) yieldPage(page eventsPage, after *string, yield func(Event, error) bool) bool {
+	if c.verify && !rises(*after, page.Cursor) {
+		yield(Event{}, serviceLies(ErrMalformed, "cursor", "%.20q comes after %q", page.Cursor, *after))
+		return false
+	}
 	for i, e := range page.Events {
 		if owner := c.Owner(); c.verify && owner != "" && e.Subject != owner {
 			yield(Event{}, serviceLies(ErrWrongOwner, "subject", "it is %s, this client is of %s", e.Subject, owner))
@@ -78,6 +83,14 @@ func (c *Client) yieldPage(page eventsPage, after *string, yield func(Event, err
 	}
 	*after = page.Cursor
 	return true
+}
+
+// rises reports whether a cursor lies after another one. Otherwise the same page could come
+// forever.
+func rises(from, to string) bool {
+	before, _ := strconv.ParseUint(from, 10, 64) // 0 for the empty cursor
+	next, err := strconv.ParseUint(to, 10, 64)
+	return err == nil && next > before
 }
 
 const (

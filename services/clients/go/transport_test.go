@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"iter"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -278,6 +279,29 @@ func TestFollow(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestCursorsRise: the same page does not come again.
+func TestCursorsRise(t *testing.T) {
+	t.Parallel()
+	const page = `{"events":[{"id":"a"}],"cursor":"7"}`
+	for body, read := range map[string]func(*Client, context.Context, string) iter.Seq2[Event, error]{
+		page: (*Client).Events, "data: " + page + "\n\n": (*Client).Follow,
+	} {
+		client, _ := roundTrip(func(n int, _ *http.Request) (*http.Response, error) {
+			if n > 3 {
+				return answer(401, ""), nil // ends a client that does not notice
+			}
+			return answer(200, body, "Content-Type", "text/event-stream"), nil
+		}).client()
+		got, last := 0, error(nil)
+		for _, err := range read(New("http://ledger", WithHTTPClient(client), WithRetries(0, 0)), t.Context(), "") {
+			got, last = got+1, err
+		}
+		if !errors.Is(last, ErrMalformed) || got != 2 {
+			t.Errorf("%s: %d events and errors, %v at last", body, got, last)
+		}
+	}
 }
 
 func TestFileHeads(t *testing.T) {
