@@ -160,6 +160,16 @@ func (c *Client) Head(ctx context.Context) (*LogHead, error) {
 	return head, nil
 }
 
+// headWith returns the given head, or a newer one if a log of size leaves was shown since.
+// What was shown must be part of a head that this client remembers: otherwise the log could
+// go on without it.
+func (c *Client) headWith(ctx context.Context, head *LogHead, size uint64) (*LogHead, error) {
+	if size <= head.TreeSize {
+		return head, nil
+	}
+	return c.Head(ctx)
+}
+
 func (c *Client) askHead(ctx context.Context) (*LogHead, error) {
 	head := new(LogHead)
 	_, err := c.call(ctx, c.core(http.MethodGet, "/log"), head)

@@ -52,7 +52,11 @@ func (l *listCheck) end() error {
 	if err != nil {
 		return err
 	}
-	err = l.client.grew(l.ctx, l.head.TreeSize, l.head.Root, l.log.size(), root)
+	head, err := l.client.headWith(l.ctx, l.head, l.log.size())
+	if err != nil {
+		return err
+	}
+	err = l.client.grew(l.ctx, l.log.size(), root, head.TreeSize, head.Root)
 	if errors.Is(err, ErrForked) {
 		return serviceLies(ErrWrongRoot, "leafHash", "the %d leaves of the list do not give a root of the log", l.log.size())
 	}

@@ -122,6 +122,9 @@ func (c *Client) compareReceipt(ctx context.Context, r *Receipt, head *LogHead) 
 	if r.Entry.Owner != head.Owner {
 		return wrong(ErrWrongOwner, "entry.owner", "it is %s, the log is of %s", r.Entry.Owner, head.Owner)
 	}
+	if r.Anchor == nil && r.LeafIndex < head.AnchoredSize {
+		return wrong(ErrStale, "anchor", "it is null, %d leaves are anchored", head.AnchoredSize)
+	}
 	if r.Anchor == nil && r.TreeSize < head.TreeSize {
 		return wrong(ErrStale, "treeSize", "it is %d, the log has %d leaves", r.TreeSize, head.TreeSize)
 	}
@@ -131,11 +134,15 @@ func (c *Client) compareReceipt(ctx context.Context, r *Receipt, head *LogHead) 
 	if r.TreeSize == 0 {
 		return wrong(ErrBadProof, "treeSize", "a tree without leaves has no proof")
 	}
-	from, fromRoot, to, toRoot := r.TreeSize, r.BatchRoot, head.TreeSize, head.Root
-	if from > to {
-		from, fromRoot, to, toRoot = to, toRoot, from, fromRoot
+	shown := r.TreeSize
+	if r.Anchor != nil {
+		shown = max(shown, r.Anchor.CommittedSize)
 	}
-	err := c.grew(ctx, from, fromRoot, to, toRoot)
+	head, err := c.headWith(ctx, head, shown)
+	if err != nil {
+		return err
+	}
+	err = c.grew(ctx, r.TreeSize, r.BatchRoot, head.TreeSize, head.Root)
 	if err != nil && !errors.Is(err, ErrForked) {
 		return err
 	}
@@ -145,7 +152,20 @@ func (c *Client) compareReceipt(ctx context.Context, r *Receipt, head *LogHead) 
 	if err != nil {
 		return wrong(ErrWrongRoot, "batchRoot", "the log of %d leaves has another root: %v", r.TreeSize, err)
 	}
-	return nil
+	return c.compareCommitted(ctx, r.Anchor, head)
+}
+
+// compareCommitted checks that the head's log extends the committed one. Both could have the
+// leaves of a receipt in common, and then differ.
+func (c *Client) compareCommitted(ctx context.Context, a *Anchor, head *LogHead) error {
+	if a == nil || a.CommittedSize == head.AnchoredSize && a.CommittedRoot == *head.AnchoredRoot {
+		return nil
+	}
+	err := c.grew(ctx, a.CommittedSize, a.CommittedRoot, head.TreeSize, head.Root)
+	if errors.Is(err, ErrForked) {
+		return wrong(ErrChain, "anchor.committedRoot", "the log does not extend the committed one: %v", err)
+	}
+	return err
 }
 
 // verifyAnchor checks an anchor, if there is one, with the checks that the options ask
@@ -233,7 +253,11 @@ func (c *Client) compareExport(ctx context.Context, h *ExportHeader, head *LogHe
 	if h.Anchor != nil && h.Anchor.CommittedSize < head.AnchoredSize || h.Anchor == nil && head.AnchoredSize > 0 {
 		return wrong(ErrStale, "anchor.committedSize", "%d leaves are anchored", head.AnchoredSize)
 	}
-	err := c.grew(ctx, head.TreeSize, head.Root, h.TreeSize, h.Root)
+	head, err := c.headWith(ctx, head, h.TreeSize)
+	if err != nil {
+		return err
+	}
+	err = c.grew(ctx, h.TreeSize, h.Root, head.TreeSize, head.Root)
 	if errors.Is(err, ErrForked) {
 		return wrong(ErrWrongRoot, "root", "the log of %d leaves has another root: %v", h.TreeSize, err)
 	}

@@ -3,6 +3,7 @@ package memoryledger
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"iter"
 	"net/http"
@@ -12,6 +13,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/go-json-experiment/json"
 )
 
 // roundTrip answers requests without a network, so that a test can use fake time.
@@ -302,6 +305,68 @@ func TestCursorsRise(t *testing.T) {
 			t.Errorf("%s: %d events and errors, %v at last", body, got, last)
 		}
 	}
+}
+
+// TestShownLeafStays: a service shows a new leaf, and proves that it follows the head. Then
+// the log goes on with another leaf.
+func TestShownLeafStays(t *testing.T) {
+	t.Parallel()
+	entry := Entry{Content: "x", Metadata: Metadata{}, Owner: KeyWallet(make([]byte, 64)).PublicKey(), Salt: Hash{}.String(), V: 1}
+	shown, err := entry.hash()
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, other := Hash{1}, Hash{2}
+	rootWith := func(second Hash) Hash { return fold(second, []Hash{first}, []bool{false}) }
+	text := func(value any) string {
+		text, err := json.Marshal(value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	leaf := func(index int, hash Hash) string {
+		return fmt.Sprintf(`{"index":%d,"id":"x","createdAt":"2026-01-02T03:04:05Z","via":null,"leafHash":"%v","entry":null}`, index, hash)
+	}
+	answers := map[string]string{
+		"/memories/x/receipt": text(Receipt{
+			Version: 1, Entry: entry, LeafHash: shown, LeafIndex: 1, TreeSize: 2, Siblings: []Hash{first}, Directions: []bool{false}, BatchRoot: rootWith(shown),
+		}),
+		"/memories": text([]Memory{{LeafHash: first}, {LeafHash: shown, LeafIndex: 1}}),
+		"/export": fmt.Sprintf(`{"format":"%s","owner":"%s","treeSize":2,"root":"%v","anchor":null}`, exportFormat, entry.Owner, rootWith(shown)) + "\n" +
+			leaf(0, first) + "\n" + leaf(1, shown) + "\n" + `{"complete":true,"leaves":2}` + "\n",
+	}
+	for name, ask := range map[string]func(*Client) error{
+		"receipt": func(c *Client) error { _, err := c.Receipt(t.Context(), "x"); return err },
+		"list":    func(c *Client) error { return last(c.List(t.Context(), ListOptions{})) },
+		"export":  func(c *Client) error { return last(c.Export(t.Context(), ExportOptions{})) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			heads, proven := 0, shown
+			client, _ := roundTrip(func(_ int, r *http.Request) (*http.Response, error) {
+				switch r.URL.Path {
+				case "/log":
+					if heads++; heads == 1 {
+						return answer(200, text(LogHead{Owner: entry.Owner, TreeSize: 1, Root: first})), nil
+					}
+					proven = other
+					return answer(200, text(LogHead{Owner: entry.Owner, TreeSize: 2, Root: rootWith(other)})), nil
+				case "/log/consistency":
+					return answer(200, text(ConsistencyProof{From: 1, To: 2, Proof: []Hash{proven}})), nil
+				}
+				return answer(200, answers[r.URL.Path]), nil
+			}).client()
+			expect(t, ask(New("http://ledger", WithHTTPClient(client))), ErrWrongRoot, "")
+		})
+	}
+}
+
+// last returns the error that ends a sequence.
+func last[T any](all iter.Seq2[T, error]) (err error) {
+	for _, err = range all {
+	}
+	return err
 }
 
 func TestFileHeads(t *testing.T) {

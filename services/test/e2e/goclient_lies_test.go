@@ -335,7 +335,8 @@ func TestGoClientCatchesLiesAboutAnchors(t *testing.T) {
 	ctx := t.Context()
 	c := memoryledger.New(service.URL)
 	must(c.SignIn(ctx, newKeyWallet(t)))
-	id := must(c.Write(ctx, "first", nil)).ID
+	first := must(c.Write(ctx, "first", nil))
+	id := first.ID
 	anchored := func(size uint64) {
 		t.Helper()
 		ticker := time.NewTicker(100 * time.Millisecond)
@@ -348,10 +349,13 @@ func TestGoClientCatchesLiesAboutAnchors(t *testing.T) {
 	oldHead, oldReceipt := must(c.Head(ctx)), must(c.Receipt(ctx, id))
 	var oldExport bytes.Buffer
 	must(all(c.Export(ctx, memoryledger.ExportOptions{CopyTo: &oldExport})))
-	must(c.Write(ctx, "second", nil))
-	must(c.Write(ctx, "third", nil))
+	second, third := must(c.Write(ctx, "second", nil)), must(c.Write(ctx, "third", nil))
 	anchored(3)
-	must(c.Write(ctx, "fourth", nil))
+	fourth := must(c.Write(ctx, "fourth", nil))
+	node := func(a, b memoryledger.Hash) memoryledger.Hash {
+		return memoryledger.Hash(rfc6962.DefaultHasher.HashChildren(a[:], b[:]))
+	}
+	right := node(third.LeafHash, fourth.LeafHash)
 
 	log, receipt, export := regexp.MustCompile(`^/log$`), regexp.MustCompile(`/receipt$`), regexp.MustCompile(`^/export$`)
 	fresh := func(ctx context.Context) error {
@@ -359,6 +363,7 @@ func TestGoClientCatchesLiesAboutAnchors(t *testing.T) {
 		return err
 	}
 	head := func(ctx context.Context) error { _, err := c.Head(ctx); return err }
+	ask := func(ctx context.Context) error { _, err := c.Receipt(ctx, id); return err }
 	for name, l := range map[string]struct {
 		kind   error
 		path   *regexp.Regexp
@@ -373,7 +378,17 @@ func TestGoClientCatchesLiesAboutAnchors(t *testing.T) {
 		"another root is anchored, to a newcomer": {memoryledger.ErrForked, log, flipMember("anchoredRoot"), fresh},
 		"no root is anchored":                     {memoryledger.ErrMalformed, log, edit(func(m map[string]any) { m["anchoredRoot"] = nil }), head},
 		"more is anchored than there is":          {memoryledger.ErrMalformed, log, edit(func(m map[string]any) { m["anchoredSize"] = 9 }), head},
-		"an old receipt":                          {memoryledger.ErrStale, receipt, always(oldReceipt), func(ctx context.Context) error { _, err := c.Receipt(ctx, id); return err }},
+		"an old receipt":                          {memoryledger.ErrStale, receipt, always(oldReceipt), ask},
+		"a receipt without its anchor": {memoryledger.ErrStale, receipt, edit(func(m map[string]any) {
+			m["treeSize"], m["siblings"], m["directions"] = 4, []memoryledger.Hash{second.LeafHash, right}, []bool{true, true}
+			m["batchRoot"], m["anchor"], m["consistency"] = node(node(first.LeafHash, second.LeafHash), right), nil, []string{}
+		}), ask},
+		// The committed log has the first leaf, and another second one.
+		"a receipt that a fork anchors": {memoryledger.ErrChain, receipt, edit(func(m map[string]any) {
+			anchor, other := m["anchor"].(map[string]any), memoryledger.Hash{1}
+			anchor["committedSize"], anchor["committedRoot"] = 4, node(node(first.LeafHash, other), right)
+			m["consistency"] = []memoryledger.Hash{other, right}
+		}), ask},
 		"an old export": {memoryledger.ErrStale, export, func([]byte) []byte { return oldExport.Bytes() }, func(ctx context.Context) error {
 			_, err := all(c.Export(ctx, memoryledger.ExportOptions{}))
 			return err
