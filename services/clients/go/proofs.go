@@ -158,7 +158,7 @@ func (c *Client) compareReceipt(ctx context.Context, r *Receipt, head *LogHead) 
 // compareCommitted checks that the head's log extends the committed one. Both could have the
 // leaves of a receipt in common, and then differ.
 func (c *Client) compareCommitted(ctx context.Context, a *Anchor, head *LogHead) error {
-	if a == nil || a.CommittedSize == head.AnchoredSize && a.CommittedRoot == *head.AnchoredRoot {
+	if a == nil || head.AnchoredRoot != nil && a.CommittedSize == head.AnchoredSize && a.CommittedRoot == *head.AnchoredRoot {
 		return nil
 	}
 	err := c.grew(ctx, a.CommittedSize, a.CommittedRoot, head.TreeSize, head.Root)
