@@ -12,7 +12,7 @@ const kinds = {
   case: { title: 'Let someone read', text: 'Anyone with the link can read all of your memories, as text.', most: 10 },
 };
 const times = { 5: '5 minutes', 15: '15 minutes', 60: '1 hour', 480: '8 hours', 1440: '1 day' };
-const live = {}; // the newest link of each kind, while this page is open
+const links = {}; // the newest link of each kind, by owner, while this page is open
 
 export function HandOut({ api }) {
   const [round, setRound] = useState(0), again = () => setRound((n) => n + 1);
@@ -34,6 +34,7 @@ export function HandOut({ api }) {
 
 function Link({ kind, api, grants, refused }) {
   const { title, text, most } = kinds[kind], name = kind === 'drop' ? 'Drop' : 'Case';
+  const live = links[api.session.publicKey] ??= {}; // another owner may sign in on this page
   const [uses, setUses] = useState(1), [minutes, setMinutes] = useState(15), [link, setLink] = useState(live[kind]);
   const keep = (next) => { live[kind] = next; setLink(next); };
   const [mint, minting, error] = useTask(async () => {

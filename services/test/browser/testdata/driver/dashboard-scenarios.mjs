@@ -235,6 +235,20 @@ export const scenarios = {
     await v.rows.filter({ hasText: 'left by a link' }).first().waitFor();
   },
 
+  async 'a link is not shown to the next owner in the same tab'(v) {
+    await v.signIn({ hash: '#handout', wallets: [v.wallet, { name: 'Another Wallet' }] });
+    await v.page.getByRole('button', { name: 'Sign with Test Wallet' }).click();
+    const drop = v.page.getByLabel('Let someone add'), make = drop.getByRole('button', { name: 'Make link' });
+    await make.click();
+    await drop.locator('.secret code').waitFor();
+    v.expected.push(/401/); // for the stream of events, which ends with its session
+    await v.page.getByRole('button', { name: 'Sign out' }).click();
+    await v.page.getByRole('button', { name: 'Continue with Another Wallet' }).click();
+    await v.page.getByRole('button', { name: 'Sign with Another Wallet' }).click();
+    await make.waitFor();
+    assert.equal(await v.page.locator('.secret').count(), 0);
+  },
+
   async 'activity and export'(v) {
     await v.fill(5);
     await v.signIn({ hash: '#activity' });
