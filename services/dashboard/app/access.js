@@ -25,7 +25,7 @@ function Keys({ api }) {
   return html`<section class="card"><div class="row"><div class="grow"><h2>API keys</h2><p class="soft">For programs and agents. A key is dead on the request after you revoke it.</p></div>
       <button type="button" class="primary" onClick=${() => setMaking(true)}>New key</button></div>
     <${Problem} error=${error ?? refused} again=${error && again}/>
-    ${!list && !error ? html`<${Loading}/>` : live.length === 0 ? html`<p class="soft">No key opens your log.</p>`
+    ${!list ? !error && html`<${Loading}/>` : live.length === 0 ? html`<p class="soft">No key opens your log.</p>`
       : html`<ul class="list" aria-label="API keys">${live.map((k) => html`<li key=${k.id}><div class="grow"><strong>${k.label}</strong> <code>${k.prefix}…</code>
         <p class="soft">${k.scopes.map((s) => html`<span class="tag" key=${s}>${s}</span>`)} used <${Time} at=${k.lastUsedAt}/>${k.expiresAt && html` · ends ${when(k.expiresAt)}`}</p></div>
         <button type="button" class="quiet" disabled=${revoking} aria-label=${`Revoke ${k.label}`} onClick=${() => revoke(k.id)}>Revoke</button></li>`)}</ul>`}

@@ -17,7 +17,7 @@ export function Log({ api }) {
     <section class="card"><h2>Root</h2><p class="soft">One hash that stands for every memory in your log, in order. This browser remembers it and refuses a log that does not continue it.</p>
       <div class="row"><code class="grow break">${head.root}</code><${Copy} text=${head.root}/></div></section>
     <section class="card"><h2>Newest anchors</h2><${Problem} error=${error}/>
-      ${!events && !error ? html`<${Loading}/>` : anchors.length === 0 ? html`<p class="soft">None yet. The next batch commits your log's root on Solana.</p>`
+      ${!events ? !error && html`<${Loading}/>` : anchors.length === 0 ? html`<p class="soft">None yet. The next batch commits your log's root on Solana.</p>`
         : html`<ul class="list">${anchors.map(({ id, time, data }) => html`<li key=${id}><div class="grow"><strong>${data.size.toLocaleString('en')} leaves</strong>
           <p class="soft">root ${short(data.root, 6)} · slot ${data.slot.toLocaleString('en')} · transaction ${short(data.signature, 6)}</p></div>
           <${Time} at=${time}/><${Copy} text=${data.signature} what="Copy transaction"/></li>`)}</ul>`}</section>`;

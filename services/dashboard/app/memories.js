@@ -107,13 +107,16 @@ function All({ api, onOpen }) {
   const size = head?.treeSize ?? 0, total = Math.min(size, mostRows);
 
   const load = async (number, upto) => {
-    const page = { upto, rows: pages.current.get(number)?.rows };
+    const before = pages.current.get(number);
+    // upto is the log's size at the newest request, read the size at the request that gave the rows.
+    const page = { upto, read: before?.read ?? 0, rows: before?.rows };
     pages.current.delete(number); // move it to the end, as the newest
     pages.current.set(number, page);
     while (pages.current.size > keptPages) pages.current.delete(pages.current.keys().next().value);
     try {
       const { body } = await api.ledger.core('GET', `/memories?limit=${pageSize}&cursor=${number * pageSize}`);
       page.rows = new Map(body.map((m) => [m.leafIndex, rowOf(m)]));
+      page.read = upto;
       setError(undefined);
     } catch (failure) {
       pages.current.delete(number);
@@ -142,7 +145,7 @@ function All({ api, onOpen }) {
     const leaf = size - 1 - i, page = pages.current.get(Math.floor(leaf / pageSize));
     const found = page?.rows?.get(leaf);
     if (found) return html`<${Row} row=${found} anchored=${leaf < head.anchoredSize} onOpen=${() => onOpen(found)}/>`;
-    if (page?.rows && leaf < page.upto) return html`<p class="gone">Leaf ${leaf.toLocaleString('en')} was retracted or erased. Its proof stays.</p>`;
+    if (page?.rows && leaf < page.read) return html`<p class="gone">Leaf ${leaf.toLocaleString('en')} was retracted or erased. Its proof stays.</p>`;
     return html`<p class="skeleton" aria-hidden="true"><span></span><span></span></p>`;
   };
   if (!head) return html`<${Loading} what="Opening your log"/>`;

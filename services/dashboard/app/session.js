@@ -57,11 +57,15 @@ export const keepExtensionSession = (extension) => sessionStorage.setItem('exten
 // on.state "live" or "offline". follow returns a function that stops it.
 export function follow(session, on) {
   const ended = new AbortController();
-  let last = '';
+  let last = '', quiet;
   const stream = async () => {
+    // A connection may die without a sign. The limit is three of the service's heartbeats.
+    const silent = new AbortController();
+    const heard = () => { clearTimeout(quiet); quiet = setTimeout(() => silent.abort(), 45_000); };
+    heard();
     const headers = { Authorization: `Bearer ${session.token}`, Accept: 'text/event-stream' };
     if (last) headers['Last-Event-ID'] = last;
-    const response = await fetch('/events', { headers, signal: ended.signal });
+    const response = await fetch('/events', { headers, signal: AbortSignal.any([ended.signal, silent.signal]) });
     if (response.status === 401) throw new UnauthorizedError(401, 'the session has ended');
     if (!response.ok) throw new Error(`events: ${response.status}`);
     on.state('live');
@@ -69,6 +73,7 @@ export function follow(session, on) {
     for (let text = ''; ;) {
       const { done, value } = await reader.read();
       if (done) return;
+      heard();
       const messages = (text + value).split('\n\n');
       text = messages.pop();
       for (const message of messages) read(message);
@@ -92,6 +97,8 @@ export function follow(session, on) {
       } catch (error) {
         if (ended.signal.aborted) return;
         if (error instanceof UnauthorizedError) return on.expired();
+      } finally {
+        clearTimeout(quiet);
       }
       on.state('offline');
       if (Date.now() - began > 30_000) wait = 1000; // the connection was up in between

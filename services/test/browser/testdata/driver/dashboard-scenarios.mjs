@@ -73,6 +73,22 @@ export const scenarios = {
     await v.page.getByText('Leaf 0 was retracted').waitFor();
   },
 
+  async 'a memory that was written, and is not yet read'(v) {
+    await v.fill(1);
+    await v.signIn();
+    await v.rows.first().waitFor();
+    let answer;
+    const held = new Promise((resolve) => { answer = resolve; }), asked = v.page.waitForRequest('**/memories?*');
+    await v.page.route('**/memories?*', async (route) => { await held; await route.continue(); });
+    await v.call('POST', '/memories', { content: 'the second', metadata: {} });
+    await asked;
+    await v.call('POST', '/memories', { content: 'the third', metadata: {} });
+    await v.page.getByText('3 memories').waitFor();
+    assert.equal(await v.page.getByText('was retracted').count(), 0);
+    answer();
+    await v.rows.filter({ hasText: 'the second' }).waitFor();
+  },
+
   async 'the proof, and a service that lies'(v) {
     await v.fill(23);
     await v.anchored();
@@ -141,6 +157,26 @@ export const scenarios = {
     await v.context.setOffline(false);
     await v.dialog.getByRole('button', { name: 'Try again' }).click();
     await v.dialog.getByText('Written').waitFor();
+  },
+
+  async 'a connection that died without a sign'(v) {
+    await v.signIn({ clock: true });
+    await v.page.getByRole('img', { name: 'Live' }).waitFor();
+    const again = v.page.waitForRequest('**/events');
+    await v.page.clock.fastForward('00:46');
+    await again;
+  },
+
+  async 'lists that fail to load'(v) {
+    await v.signIn();
+    await v.page.getByRole('img', { name: 'Live' }).waitFor();
+    v.expected.push(/500/);
+    for (const path of ['**/keys', '**/events?*']) await v.page.route(path, (route) => route.fulfill({ status: 500, json: { error: 'out of order' } }));
+    for (const [screen, claim] of [['Access', 'No key opens your log.'], ['Log', 'None yet.']]) {
+      await v.go(screen);
+      await v.page.getByRole('alert').getByText('out of order').waitFor();
+      assert.equal(await v.page.getByText(claim).count(), 0, claim);
+    }
   },
 
   async 'ten memories, by keyboard alone'(v) {
