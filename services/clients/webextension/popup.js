@@ -84,7 +84,8 @@ $('save-page').addEventListener('click', () => saveTab({ selection: '' }));
 $('search').addEventListener('submit', find);
 chrome.storage.onChanged.addListener(async ({ queue: changed }) => {
   await render();
-  if (changed && changed.newValue.length < (changed.oldValue?.length ?? 0)) $('status').textContent = 'Stored.';
+  // An entry with a problem leaves the queue when it is discarded.
+  if (changed?.oldValue?.some(({ key, problem }) => !problem && !changed.newValue.some((e) => e.key === key))) $('status').textContent = 'Stored.';
 });
 await render();
 // A page that can't be read has no selection to offer.
