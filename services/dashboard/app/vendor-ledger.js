@@ -317,7 +317,7 @@ async function consistencyRoots(from, to, root, proof) {
   return sn === 0 ? [first, second] : void 0;
 }
 async function isConsistent(from, to, fromRoot, toRoot, proof) {
-  if (from === 0) return fromRoot === emptyRoot && proof.length === 0;
+  if (from === 0) return fromRoot === emptyRoot && proof.length === 0 && (to > 0 || toRoot === emptyRoot);
   const roots = await consistencyRoots(from, to, fromRoot, proof);
   return roots !== void 0 && roots[0] === fromRoot && roots[1] === toRoot;
 }
@@ -577,7 +577,7 @@ function sleep(ms, signal) {
     const timer = setTimeout(() => {
       signal?.removeEventListener("abort", abort);
       resolve();
-    }, ms);
+    }, Math.min(ms, 2 ** 31 - 1));
     signal?.addEventListener("abort", abort, { once: true });
   });
 }
@@ -742,13 +742,16 @@ var Grants = class {
 
 // ../../clients/typescript/src/heads.ts
 async function checkGrowth(from, to, ask) {
-  const sizes = `from ${from.size} to ${to.size} leaves`;
   if (from.size === to.size) {
     if (from.root !== to.root) throw new LogForkedError("root", `a log of ${to.size} leaves had ${from.root}, now it has ${to.root}`, "service");
     return;
   }
-  if (from.size === 0) return;
-  const answer = await ask(from.size, to.size);
+  if (from.size === 0 && from.root === emptyRoot) return;
+  if (from.size > to.size) throw new LogShrankError("treeSize", `it is ${to.size}, less than ${from.size}`, "service");
+  await checkProof(from, to, await ask(from.size, to.size));
+}
+async function checkProof(from, to, answer) {
+  const sizes = `from ${from.size} to ${to.size} leaves`;
   if (answer.from !== from.size || answer.to !== to.size || !Array.isArray(answer.proof) || !answer.proof.every(isHash)) {
     throw new MalformedError("proof", `it is not one ${sizes}`, "service");
   }
@@ -787,7 +790,7 @@ var Heads = class {
       if (head.anchoredSize < before.anchoredSize) throw new LogShrankError("anchoredSize", `it is ${head.anchoredSize}, it was ${before.anchoredSize}`, "service");
       await checkGrowth(before, now, ask);
     }
-    if (head.anchoredRoot !== null && head.anchoredRoot !== before?.anchoredRoot) {
+    if (head.anchoredRoot !== null && (head.anchoredRoot !== before?.anchoredRoot || head.anchoredSize !== before.anchoredSize)) {
       await checkGrowth({ size: head.anchoredSize, root: head.anchoredRoot }, now, ask);
     }
   }
@@ -931,7 +934,7 @@ var Log = class {
   /** Returns a consistency proof between two sizes, checked against the two roots that it names. */
   async consistency(from, to, options = {}) {
     const proof = await this.#ask(from, to, options);
-    if (this.ledger.verify) await checkGrowth({ size: from, root: proof.fromRoot }, { size: to, root: proof.toRoot }, async () => proof);
+    if (this.ledger.verify) await checkProof({ size: from, root: proof.fromRoot }, { size: to, root: proof.toRoot }, proof);
     return proof;
   }
   /**
@@ -1014,7 +1017,11 @@ var Staking = class {
 
 // ../../clients/typescript/src/client.ts
 var remembered = 1e3;
-var digest = async (content, metadata) => toHex(await sha256(utf8(canonicalize({ content, metadata }, 0))));
+var digest = async (content, metadata) => toHex(await sha256(utf8(canonicalize(asSent({ content, metadata }), 0))));
+var asSent = (value) => JSON.parse(JSON.stringify(value, (_, part) => {
+  if (typeof part !== "object") canonicalize(part);
+  return part;
+}));
 var MemoryLedger = class {
   keys = new Keys(this);
   memories = new Memories(this);
@@ -1208,6 +1215,7 @@ var Memories = class {
     };
     for await (const memory of this.#listed(order, options)) {
       if (head) {
+        if (!isCount(memory.leafIndex)) throw new MalformedError("leafIndex", "it is no index", "service");
         const expected = order === "oldest" ? log.size : previous === void 0 ? Math.max(head.treeSize - 1, memory.leafIndex) : previous - 1;
         if (order === "oldest" ? memory.leafIndex < expected : memory.leafIndex > expected) {
           throw new IncompleteListError("leafIndex", `after ${previous ?? "nothing"} comes ${memory.leafIndex}, not ${expected}`, "service");

@@ -13,7 +13,7 @@ import { Log } from "./log.js";
 import { Sessions } from "./sessions.js";
 import { Staking } from "./staking.js";
 import { fold, RootOfLeaves } from "./merkle.js";
-import { parseReceipt, verifyReceipt } from "./receipt.js";
+import { isCount, parseReceipt, verifyReceipt } from "./receipt.js";
 import type {
   CreatedKey, CreatedMemory, FoundMemory, InclusionProof, Key, LogHead, Memory, NewKey, NewMemory, Receipt, SearchRequest, Session,
 } from "./schema/core.js";
@@ -71,7 +71,13 @@ export type Written = CreatedMemory;
 /** How many writes the client remembers, to check their receipts. */
 const remembered = 1000;
 
-const digest = async (content: string, metadata: unknown): Promise<string> => toHex(await sha256(utf8(canonicalize({ content, metadata }, 0))));
+const digest = async (content: string, metadata: unknown): Promise<string> => toHex(await sha256(utf8(canonicalize(asSent({ content, metadata }), 0))));
+
+/** Returns a value as a request sends it: a Date, for example, as a string. Refuses what JSON would leave out or change. */
+const asSent = (value: unknown): unknown => JSON.parse(JSON.stringify(value, (_, part: unknown) => {
+  if (typeof part !== "object") canonicalize(part);
+  return part;
+}));
 
 interface Fingerprint { leafHash: string; leafIndex: number; digest: string }
 
@@ -287,6 +293,7 @@ export class Memories {
     };
     for await (const memory of this.#listed(order, options)) {
       if (head) {
+        if (!isCount(memory.leafIndex)) throw new MalformedError("leafIndex", "it is no index", "service");
         const expected = order === "oldest" ? log.size : previous === undefined ? Math.max(head.treeSize - 1, memory.leafIndex) : previous - 1;
         if (order === "oldest" ? memory.leafIndex < expected : memory.leafIndex > expected) {
           throw new IncompleteListError("leafIndex", `after ${previous ?? "nothing"} comes ${memory.leafIndex}, not ${expected}`, "service");

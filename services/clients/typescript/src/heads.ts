@@ -22,13 +22,18 @@ export type Ask = (from: number, to: number) => Promise<ConsistencyProof>;
 
 /** Checks that the log of `to` extends the log of `from`, with a proof from the service. */
 export async function checkGrowth(from: Pick<Head, "size" | "root">, to: Pick<Head, "size" | "root">, ask: Ask): Promise<void> {
-  const sizes = `from ${from.size} to ${to.size} leaves`;
   if (from.size === to.size) {
     if (from.root !== to.root) throw new LogForkedError("root", `a log of ${to.size} leaves had ${from.root}, now it has ${to.root}`, "service");
     return;
   }
-  if (from.size === 0) return;
-  const answer = await ask(from.size, to.size);
+  if (from.size === 0 && from.root === emptyRoot) return;
+  if (from.size > to.size) throw new LogShrankError("treeSize", `it is ${to.size}, less than ${from.size}`, "service");
+  await checkProof(from, to, await ask(from.size, to.size));
+}
+
+/** Checks a consistency proof against the two roots. */
+export async function checkProof(from: Pick<Head, "size" | "root">, to: Pick<Head, "size" | "root">, answer: ConsistencyProof): Promise<void> {
+  const sizes = `from ${from.size} to ${to.size} leaves`;
   if (answer.from !== from.size || answer.to !== to.size || !Array.isArray(answer.proof) || !answer.proof.every(isHash)) {
     throw new MalformedError("proof", `it is not one ${sizes}`, "service");
   }
@@ -69,7 +74,7 @@ export class Heads {
       if (head.anchoredSize < before.anchoredSize) throw new LogShrankError("anchoredSize", `it is ${head.anchoredSize}, it was ${before.anchoredSize}`, "service");
       await checkGrowth(before, now, ask);
     }
-    if (head.anchoredRoot !== null && head.anchoredRoot !== before?.anchoredRoot) {
+    if (head.anchoredRoot !== null && (head.anchoredRoot !== before?.anchoredRoot || head.anchoredSize !== before.anchoredSize)) {
       await checkGrowth({ size: head.anchoredSize, root: head.anchoredRoot }, now, ask);
     }
   }

@@ -158,7 +158,7 @@ export function sleep(ms: number, signal: AbortSignal | undefined): Promise<void
     const timer = setTimeout(() => {
       signal?.removeEventListener("abort", abort);
       resolve();
-    }, ms);
+    }, Math.min(ms, 2 ** 31 - 1)); // a longer timer would end at once
     signal?.addEventListener("abort", abort, { once: true });
   });
 }

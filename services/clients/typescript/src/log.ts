@@ -1,7 +1,7 @@
 import type { MemoryLedger } from "./client.js";
 import { OwnerMismatchError, serviceLied, StaleProofError } from "./errors.js";
 import { verifyExport, type ExportedLeaf, type ExportHeader } from "./export.js";
-import { checkGrowth, type Head } from "./heads.js";
+import { checkGrowth, checkProof, type Head } from "./heads.js";
 import type { CallOptions } from "./http.js";
 import type { ConsistencyProof, LogHead } from "./schema/core.js";
 
@@ -22,7 +22,7 @@ export class Log {
   /** Returns a consistency proof between two sizes, checked against the two roots that it names. */
   async consistency(from: number, to: number, options: CallOptions = {}): Promise<ConsistencyProof> {
     const proof = await this.#ask(from, to, options);
-    if (this.ledger.verify) await checkGrowth({ size: from, root: proof.fromRoot }, { size: to, root: proof.toRoot }, async () => proof);
+    if (this.ledger.verify) await checkProof({ size: from, root: proof.fromRoot }, { size: to, root: proof.toRoot }, proof);
     return proof;
   }
 

@@ -66,7 +66,7 @@ export async function consistencyRoots(from: number, to: number, root: string, p
 
 /** Whether a proof shows that the tree of `fromRoot` is a prefix of the tree of `toRoot`. */
 export async function isConsistent(from: number, to: number, fromRoot: string, toRoot: string, proof: readonly string[]): Promise<boolean> {
-  if (from === 0) return fromRoot === emptyRoot && proof.length === 0;
+  if (from === 0) return fromRoot === emptyRoot && proof.length === 0 && (to > 0 || toRoot === emptyRoot);
   const roots = await consistencyRoots(from, to, fromRoot, proof);
   return roots !== undefined && roots[0] === fromRoot && roots[1] === toRoot;
 }

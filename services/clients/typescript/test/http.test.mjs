@@ -34,6 +34,12 @@ test("Retry-After is waited for, in seconds or until a time", async (t) => {
   assert.deepEqual(c.waits, [7000, 20000, 0]);
 });
 
+test("a wait is at most what a timer can hold", async (t) => {
+  const c = client(t, [refused(503, "2592000"), stored]); // 30 days
+  await c.ledger.memories.write("x");
+  assert.deepEqual(c.waits, [2 ** 31 - 1]);
+});
+
 test("a date that is over is no wait, and nonsense is as if it were not there", async (t) => {
   const c = client(t, [refused(503, "Wed, 31 Dec 2025 00:00:00 GMT"), refused(503, "soon"), stored], { backoffMs: 4000 });
   await c.ledger.memories.write("x");

@@ -1,0 +1,60 @@
+// A service whose answers contradict each other. Its honest log has the memories a to d.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import * as ledger from "../dist/index.js";
+
+const owner = "4Nd1mYvYzk6jNsMbXzN7XUxuJdDmHMczYbsYnyDyB1vM", hash = "ab".repeat(32);
+const { nodeHash } = ledger;
+const entry = (content, metadata = {}) => ({ content, metadata, owner, salt: hash, v: 1 });
+const leaf = (content, metadata) => ledger.entryHash(entry(content, metadata));
+const [a, b, c, d, never] = await Promise.all(["a", "b", "c", "d", "never written"].map((text) => leaf(text)));
+const ab = await nodeHash(a, b), cd = await nodeHash(c, d);
+const honest = { 2: ab, 3: await nodeHash(ab, c), 4: await nodeHash(ab, cd) };
+const fork = await nodeHash(ab, never); // three leaves, which the log never has
+
+const head = (treeSize, anchoredSize = 0) => ({ owner, treeSize, root: honest[treeSize], anchoredSize, anchoredRoot: honest[anchoredSize] ?? null });
+const proof = (from, to, ...proof) => ({ from, to, fromRoot: hash, toRoot: hash, proof });
+const receiptOf = (content, more) => ({ version: 1, entry: entry(content), anchor: null, consistency: [], ...more });
+const anchorOf = (committedSize, committedRoot) => ({
+  cluster: owner, programId: owner, account: owner, txSignature: ledger.toBase58(new Uint8Array(64).fill(9)), slot: 7, committedSize, committedRoot,
+});
+const memory = (leafIndex, leafHash) => ({ id: `m${leafIndex}`, content: "x", metadata: {}, leafHash, leafIndex });
+
+// Makes a client of a service that gives each path's answers in turn, and then repeats the last.
+function client(answers) {
+  const given = {}; // how many answers, by path
+  const fetch = async (url) => {
+    const path = Object.keys(answers).find((path) => url.endsWith(path)) ?? assert.fail(`no answer to ${url}`);
+    given[path] = (given[path] ?? 0) + 1;
+    let answer = answers[path][Math.min(given[path], answers[path].length) - 1];
+    if (typeof answer === "function") answer = answer(given);
+    return typeof answer === "string" ? new Response(answer) : Response.json(answer);
+  };
+  return new ledger.MemoryLedger({ url: "http://service", owner, fetch, retries: 0 });
+}
+
+async function all(items) {
+  const found = [];
+  for await (const item of items) found.push(item);
+  return found;
+}
+
+test("a leaf index that is no number hides no memory", async () => {
+  const listed = (leafIndex) => client({ "/log": [head(3)], "order=newest": [[memory(leafIndex, hash)]] }).memories.list({ order: "newest" });
+  for (const leafIndex of ["x", undefined, 1.5, -1]) await assert.rejects(all(listed(leafIndex)), ledger.MalformedError, `${leafIndex}`);
+});
+
+test("metadata counts as JSON sends it", async () => {
+  const sent = { when: "1970-01-01T00:00:00.000Z" }, leafHash = await leaf("x", sent);
+  const written = { id: "m", leafHash, leafIndex: 0 };
+  const receipt = receiptOf("x", { entry: entry("x", sent), leafHash, leafIndex: 0, treeSize: 1, siblings: [], directions: [], batchRoot: leafHash });
+  const service = client({ "/memories": [written], "/log": [{ ...head(2), treeSize: 1, root: leafHash }], "/receipt": [receipt] });
+  await service.memories.receipt(await service.memories.write("x", { when: new Date(0) }));
+  for (const lost of [undefined, NaN, () => {}, Symbol("x")]) await assert.rejects(service.memories.write("x", { lost }), TypeError);
+});
+
+test("a consistency proof from the empty log", async () => {
+  const asked = (change) => client({ "from=0&to=3": [{ ...proof(0, 3), fromRoot: ledger.emptyRoot, ...change }] }).log.consistency(0, 3);
+  await asked({});
+  for (const change of [{ fromRoot: hash }, { proof: [hash] }, { to: 4 }]) await assert.rejects(asked(change), ledger.VerificationError, JSON.stringify(change));
+});
