@@ -21,7 +21,7 @@ export function Memory({ api, memory: { id }, onClose }) {
       <div><dt>By</dt><dd>${ways[memory.via?.kind] ?? 'unknown'}</dd></div>
       <div><dt>State</dt><dd><span class=${anchored ? 'state anchored' : 'state'}>${anchored ? 'anchored on the chain' : 'waiting for the next anchor'}</span></dd></div>
       ${Object.keys(rest).length > 0 && html`<div><dt>Metadata</dt><dd><code>${JSON.stringify(rest)}</code></dd></div>`}</dl>
-    <${Proof} api=${api} memory=${memory}/>
+    <${Proof} api=${api} memory=${memory} anchored=${anchored}/>
     <footer class="row"><${Copy} text=${memory.content} what="Copy text"/><span class="grow"></span>
       ${sure ? html`<span>Take it back for good?</span><button type="button" class="quiet" onClick=${() => setSure(false)}>Keep it</button>
         <button type="button" class="danger" disabled=${retracting} onClick=${retract}>Retract</button>`
@@ -30,11 +30,11 @@ export function Memory({ api, memory: { id }, onClose }) {
     <${Problem} error=${refused}/><//>`;
 }
 
-function Proof({ api, memory }) {
+function Proof({ api, memory, anchored }) {
   const [result, setResult] = useState();
   const [check, checking, error] = useTask(async () => {
     setResult(undefined);
-    setResult(await verify(api.ledger, memory).catch(api.guard));
+    setResult(await verify(api.ledger, memory, anchored).catch(api.guard));
   });
   const failed = result?.steps.find((s) => s.state === 'failed');
   return html`<section class="proof" aria-labelledby="proof-title"><div class="row"><h3 id="proof-title" class="grow">Proof</h3>

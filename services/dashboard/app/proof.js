@@ -1,6 +1,6 @@
 // Checks a memory's receipt in this browser, step by step, and draws the path.
 import { html } from './vendor-preact.js';
-import { AnchorError, ChainUnreachableError, ConsistencyError, VerificationError, canonicalize, checkOnchain, entryHash, nodeHash, parseReceipt, verifyReceipt } from './vendor-ledger.js';
+import { AnchorError, ChainUnreachableError, ConsistencyError, StaleProofError, VerificationError, canonicalize, checkOnchain, entryHash, nodeHash, parseReceipt, verifyReceipt } from './vendor-ledger.js';
 import { site } from './session.js';
 import { plainly, short } from './parts.js';
 
@@ -19,9 +19,10 @@ async function check(title, good, run) {
 /**
  * Fetches the receipt of a memory and checks the memory as it is shown: the text hashes to
  * the leaf, the leaf leads to the log's root, and the root is in the account on the chain.
- * All steps use the same receipt. Returns { steps, summary, receipt, nodes, hashes }.
+ * All steps use the same receipt. `anchored` says whether the leaf was in the anchored part of
+ * an earlier head. Returns { steps, summary, receipt, nodes, hashes }.
  */
-export async function verify(ledger, memory) {
+export async function verify(ledger, memory, anchored) {
   const { body: r } = await ledger.core('GET', `/memories/${memory.id}/receipt`);
   const text = (m) => canonicalize({ content: m.content, metadata: m.metadata }, 0);
   const steps = [await check('Text to leaf', 'The text that you see, hashed here, gives this leaf.', async () => {
@@ -43,8 +44,16 @@ export async function verify(ledger, memory) {
       outer = error;
     }
     const head = await ledger.log.head();
-    const now = { size: head.treeSize, root: head.root }, then = { size: r.treeSize, root: r.batchRoot };
-    await (then.size <= now.size ? ledger.log.growth(then, now, {}) : ledger.log.growth(now, then, {}));
+    const now = { size: head.treeSize, root: head.root };
+    await ledger.log.growth({ size: r.treeSize, root: r.batchRoot }, now, {});
+    if (!r.anchor && anchored) outer = new StaleProofError('anchor', 'it is null, but the leaf is anchored');
+    if (!r.anchor || outer) return;
+    try { // the receipt's tree may be a prefix of a committed log that is not this one
+      await ledger.log.growth({ size: r.anchor.committedSize, root: r.anchor.committedRoot }, now, {});
+    } catch (error) {
+      if (!(error instanceof VerificationError)) throw error;
+      outer = new AnchorError('anchor.committedRoot', 'the log of today is no continuation of the committed one');
+    }
   }));
   if (steps[1].state === 'passed') steps.push(await root(r, outer));
   return draw(r, steps);

@@ -964,7 +964,8 @@ var Log = class {
     const { owner, treeSize, root, anchor } = header;
     if (owner !== head.owner) throw new OwnerMismatchError("owner", `it is ${owner}, the log is ${head.owner}'s`);
     if (treeSize < head.treeSize) throw new StaleProofError("treeSize", `it is ${treeSize}, the log has ${head.treeSize} leaves`);
-    await this.growth({ size: head.treeSize, root: head.root }, { size: treeSize, root }, options);
+    const now = treeSize > head.treeSize ? await this.head(options) : head;
+    await this.growth({ size: treeSize, root }, { size: now.treeSize, root: now.root }, options);
     if ((anchor?.committedSize ?? 0) < head.anchoredSize) throw new StaleProofError("anchor.committedSize", `it is ${anchor?.committedSize ?? 0}, ${head.anchoredSize} leaves are anchored`);
     if (anchor) await this.ledger.checkAnchor({ anchor, entry: { owner } }, options);
   }
@@ -1234,8 +1235,9 @@ var Memories = class {
       return;
     }
     await missing(log.size, head.treeSize);
+    const now = log.size > head.treeSize ? await this.ledger.log.head(callOptions(options)) : head;
     try {
-      await this.ledger.log.growth({ size: head.treeSize, root: head.root }, { size: log.size, root: await log.root() }, callOptions(options));
+      await this.ledger.log.growth({ size: log.size, root: await log.root() }, { size: now.treeSize, root: now.root }, callOptions(options));
     } catch (err) {
       if (err instanceof VerificationError) throw new RootMismatchError("leafHash", `the leaves of the list give no root of the log: ${err.message}`, "service");
       throw err;
@@ -1335,18 +1337,28 @@ var Memories = class {
   }
   async #checkReceipt(r, head, options) {
     if (r.entry.owner !== head.owner) throw new OwnerMismatchError("entry.owner", `it is ${r.entry.owner}, the log is ${head.owner}'s`);
+    if (!r.anchor && r.leafIndex < head.anchoredSize) throw new StaleProofError("anchor", `it is null, ${head.anchoredSize} leaves are anchored`);
     if (!r.anchor && r.treeSize < head.treeSize) throw new StaleProofError("treeSize", `it is ${r.treeSize}, the log has ${head.treeSize} leaves`);
     if (r.anchor && r.anchor.committedSize < head.anchoredSize) throw new StaleProofError("anchor.committedSize", `it is ${r.anchor.committedSize}, ${head.anchoredSize} leaves are anchored`);
     if (r.treeSize < 1) throw new InclusionError("treeSize", "a tree without leaves has no proof");
-    const now = { size: head.treeSize, root: head.root }, then = { size: r.treeSize, root: r.batchRoot };
+    if (Math.max(r.treeSize, r.anchor?.committedSize ?? 0) > head.treeSize) head = await this.ledger.log.head(options);
+    const now = { size: head.treeSize, root: head.root };
     try {
-      await (then.size <= now.size ? this.ledger.log.growth(then, now, options) : this.ledger.log.growth(now, then, options));
+      await this.ledger.log.growth({ size: r.treeSize, root: r.batchRoot }, now, options);
     } catch (err) {
       if (!(err instanceof VerificationError)) throw err;
       await verifyReceipt(r);
       throw new RootMismatchError("batchRoot", `the log of ${r.treeSize} leaves has another root: ${err.message}`);
     }
     await verifyReceipt(r);
+    const a = r.anchor;
+    if (!a || a.committedSize === head.anchoredSize && a.committedRoot === head.anchoredRoot) return;
+    try {
+      await this.ledger.log.growth({ size: a.committedSize, root: a.committedRoot }, now, options);
+    } catch (err) {
+      if (!(err instanceof VerificationError)) throw err;
+      throw new AnchorError("anchor.committedRoot", `the log does not extend the committed one: ${err.message}`);
+    }
   }
   async #checkWanted(id, memory, r) {
     const known = this.#checkWritten(id, r.leafHash, r.leafIndex);

@@ -2,7 +2,7 @@ import { isHash, sha256, toBase58, toHex, utf8 } from "./bytes.js";
 import { canonicalize } from "./canonical.js";
 import { checkIssuer, checkOnchain, type Anchored, type Issuer } from "./chain.js";
 import {
-  ContentMismatchError, IncompleteListError, InclusionError, LeafMismatchError, MalformedError, OwnerMismatchError,
+  AnchorError, ContentMismatchError, IncompleteListError, InclusionError, LeafMismatchError, MalformedError, OwnerMismatchError,
   RootMismatchError, serviceLied, StaleProofError, VerificationError, WrongMemoryError,
 } from "./errors.js";
 import { Feed } from "./feed.js";
@@ -312,8 +312,11 @@ export class Memories {
       return;
     }
     await missing(log.size, head.treeSize);
+    // If the log grew, remember a head that extends the list. Otherwise the service could
+    // show a fork to this call only.
+    const now = log.size > head.treeSize ? await this.ledger.log.head(callOptions(options)) : head;
     try {
-      await this.ledger.log.growth({ size: head.treeSize, root: head.root }, { size: log.size, root: await log.root() }, callOptions(options));
+      await this.ledger.log.growth({ size: log.size, root: await log.root() }, { size: now.treeSize, root: now.root }, callOptions(options));
     } catch (err) {
       if (err instanceof VerificationError) throw new RootMismatchError("leafHash", `the leaves of the list give no root of the log: ${err.message}`, "service");
       throw err;
@@ -423,18 +426,31 @@ export class Memories {
 
   async #checkReceipt(r: Receipt, head: LogHead, options: CallOptions): Promise<void> {
     if (r.entry.owner !== head.owner) throw new OwnerMismatchError("entry.owner", `it is ${r.entry.owner}, the log is ${head.owner}'s`);
+    if (!r.anchor && r.leafIndex < head.anchoredSize) throw new StaleProofError("anchor", `it is null, ${head.anchoredSize} leaves are anchored`);
     if (!r.anchor && r.treeSize < head.treeSize) throw new StaleProofError("treeSize", `it is ${r.treeSize}, the log has ${head.treeSize} leaves`);
     if (r.anchor && r.anchor.committedSize < head.anchoredSize) throw new StaleProofError("anchor.committedSize", `it is ${r.anchor.committedSize}, ${head.anchoredSize} leaves are anchored`);
     if (r.treeSize < 1) throw new InclusionError("treeSize", "a tree without leaves has no proof");
-    const now = { size: head.treeSize, root: head.root }, then = { size: r.treeSize, root: r.batchRoot };
+    // If the log grew, remember a head that extends the receipt's trees. Otherwise the log
+    // could go on without the leaf.
+    if (Math.max(r.treeSize, r.anchor?.committedSize ?? 0) > head.treeSize) head = await this.ledger.log.head(options);
+    const now = { size: head.treeSize, root: head.root };
     try {
-      await (then.size <= now.size ? this.ledger.log.growth(then, now, options) : this.ledger.log.growth(now, then, options));
+      await this.ledger.log.growth({ size: r.treeSize, root: r.batchRoot }, now, options);
     } catch (err) {
       if (!(err instanceof VerificationError)) throw err;
       await verifyReceipt(r); // throws a more exact error if the receipt itself is bad
       throw new RootMismatchError("batchRoot", `the log of ${r.treeSize} leaves has another root: ${err.message}`);
     }
     await verifyReceipt(r);
+    const a = r.anchor;
+    if (!a || (a.committedSize === head.anchoredSize && a.committedRoot === head.anchoredRoot)) return;
+    // The receipt's tree may be a prefix of a committed log that is not this one.
+    try {
+      await this.ledger.log.growth({ size: a.committedSize, root: a.committedRoot }, now, options);
+    } catch (err) {
+      if (!(err instanceof VerificationError)) throw err;
+      throw new AnchorError("anchor.committedRoot", `the log does not extend the committed one: ${err.message}`);
+    }
   }
 
   async #checkWanted(id: string, memory: string | Written, r: Receipt): Promise<void> {

@@ -55,7 +55,10 @@ export class Log {
     const { owner, treeSize, root, anchor } = header;
     if (owner !== head.owner) throw new OwnerMismatchError("owner", `it is ${owner}, the log is ${head.owner}'s`);
     if (treeSize < head.treeSize) throw new StaleProofError("treeSize", `it is ${treeSize}, the log has ${head.treeSize} leaves`);
-    await this.growth({ size: head.treeSize, root: head.root }, { size: treeSize, root }, options);
+    // If the log grew, remember a head that extends the export. Otherwise the service could
+    // show a fork to this call only.
+    const now = treeSize > head.treeSize ? await this.head(options) : head;
+    await this.growth({ size: treeSize, root }, { size: now.treeSize, root: now.root }, options);
     if ((anchor?.committedSize ?? 0) < head.anchoredSize) throw new StaleProofError("anchor.committedSize", `it is ${anchor?.committedSize ?? 0}, ${head.anchoredSize} leaves are anchored`);
     if (anchor) await this.ledger.checkAnchor({ anchor, entry: { owner } }, options);
   }

@@ -44,6 +44,46 @@ test("a leaf index that is no number hides no memory", async () => {
   for (const leafIndex of ["x", undefined, 1.5, -1]) await assert.rejects(all(listed(leafIndex)), ledger.MalformedError, `${leafIndex}`);
 });
 
+test("a receipt of an anchored leaf has its anchor", async () => {
+  const receipt = receiptOf("a", { leafHash: a, leafIndex: 0, treeSize: 4, siblings: [b, cd], directions: [true, true], batchRoot: honest[4] });
+  await client({ "/log": [head(4)], "/receipt": [receipt] }).memories.receipt("m");
+  await assert.rejects(client({ "/log": [head(4, 4)], "/receipt": [receipt] }).memories.receipt("m"), { name: "StaleProofError", field: "anchor" });
+});
+
+test("the committed log of a receipt is this one", async () => {
+  const other = await nodeHash(never, d), consistency = (root) => ({ consistency: [root === honest[4] ? cd : other], anchor: anchorOf(4, root) });
+  const receipt = (root) => receiptOf("a", { leafHash: a, leafIndex: 0, treeSize: 2, siblings: [b], directions: [true], batchRoot: ab, ...consistency(root) });
+  const serving = (root) => client({ "/log": [head(4, 4)], "/receipt": [receipt(root)], "from=2&to=4": [proof(2, 4, cd)] });
+  await serving(honest[4]).memories.receipt("m");
+  await assert.rejects(serving(await nodeHash(ab, other)).memories.receipt("m"), { name: "AnchorError", field: "anchor.committedRoot" });
+});
+
+// The client has seen two leaves, and is then shown a log of three that ends with the leaf
+// that was never written. Any later head is of the honest log.
+const forking = (answers, later) => client({
+  ...answers, "/log": [head(2), later], "from=2&to=3": [({ "/log": heads }) => proof(2, 3, heads > 1 ? c : never)],
+  "from=2&to=4": [proof(2, 4, cd)], "from=3&to=4": [proof(3, 4, c, d, ab)],
+});
+
+for (const later of [head(2), head(3), head(4)]) {
+  test(`a receipt of a fork that a log of ${later.treeSize} does not continue`, async () => {
+    const receipt = receiptOf("never written", { leafHash: never, leafIndex: 2, treeSize: 3, siblings: [ab], directions: [false], batchRoot: fork });
+    await assert.rejects(forking({ "/receipt": [receipt] }, later).memories.receipt("m"), ledger.RootMismatchError);
+  });
+}
+
+test("a list of a fork", async () => {
+  const service = forking({ "order=oldest": [[memory(0, a), memory(1, b), memory(2, never)]] }, head(3));
+  await assert.rejects(all(service.memories.list()), ledger.RootMismatchError);
+});
+
+test("an export of a fork", async () => {
+  const leaves = [["a", a], ["b", b], ["never written", never]].map(([content, leafHash], index) => ({ index, id: `m${index}`, createdAt: "2026-01-01T00:00:00Z", via: null, leafHash, entry: entry(content) }));
+  const lines = [{ format: "memory-ledger/export/1", owner, treeSize: 3, root: fork, anchor: null }, ...leaves, { complete: true, leaves: 3 }];
+  const service = forking({ "/export": [lines.map((line) => `${JSON.stringify(line)}\n`).join("")] }, head(3));
+  await assert.rejects(all(service.log.export()), ledger.LogForkedError);
+});
+
 test("metadata counts as JSON sends it", async () => {
   const sent = { when: "1970-01-01T00:00:00.000Z" }, leafHash = await leaf("x", sent);
   const written = { id: "m", leafHash, leafIndex: 0 };

@@ -111,6 +111,7 @@ export const scenarios = {
       root: [(r) => { r.batchRoot = flip(r.batchRoot); }, /batchRoot|siblings/],
       committed: [(r) => { r.anchor.committedRoot = flip(r.anchor.committedRoot); }, 'anchor.committedRoot'],
       slot: [(r) => { r.anchor.slot++; }, 'anchor.slot'],
+      hidden: [(r) => { r.anchor = null; r.consistency = []; }, 'it is null'],
     };
     let lie;
     await v.page.route('**/receipt', async (route) => {
