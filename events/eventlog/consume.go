@@ -170,7 +170,7 @@ func (c *consumption) consume(ctx context.Context, yield func(Slice) error) (aga
 				}
 			}
 			if broken != nil {
-				return errors.Is(broken, errLost), c.log.damage.note(broken)
+				return errors.Is(broken, errLost), c.log.noteGap(broken)
 			}
 		}
 	}

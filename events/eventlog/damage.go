@@ -44,31 +44,33 @@ func (*GapError) Is(target error) bool { return target == ErrGap || target == Er
 type damage struct {
 	mu   sync.Mutex
 	what error
-	ask  getRequest // finds the message once it can be read again
-	// is reports whether the log still has the message: a restored log may be shorter. nil
-	// means that it has, if the log reaches ask.Seq.
-	is func(context.Context) (bool, error)
+	// again looks for the message: nil means that it can be read, or that the log, which may
+	// have been restored, does not have it.
+	again func(context.Context) error
 }
 
-// note remembers the error of a read if it is a gap, and returns the error.
-func (d *damage) note(err error) error {
+// noteGap remembers the error of a read if it is a gap, and returns the error.
+func (l *JetStream) noteGap(err error) error {
 	var gap *GapError
 	if errors.As(err, &gap) {
-		d.set(gap, getRequest{Seq: gap.Expected}, nil)
+		l.damage.set(gap, func(ctx context.Context) error {
+			_, _, err := l.look(ctx, getRequest{Seq: gap.Expected}, l.reaches(gap.Expected))
+			return err
+		})
 	}
 	return err
 }
 
-func (d *damage) set(what error, ask getRequest, is func(context.Context) (bool, error)) {
+func (d *damage) set(what error, again func(context.Context) error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.what, d.ask, d.is = what, ask, is
+	d.what, d.again = what, again
 }
 
-func (d *damage) newest() (getRequest, func(context.Context) (bool, error), error) {
+func (d *damage) newest() (again func(context.Context) error, what error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.ask, d.is, d.what
+	return d.again, d.what
 }
 
 // Damaged returns an ErrDamaged if the server itself reports missing messages, or if it
@@ -82,24 +84,14 @@ func (l *JetStream) Damaged(ctx context.Context) error {
 	if state := info.State; state.Msgs < state.LastSeq { // nothing is ever deleted
 		return fmt.Errorf("%w: its server has %d of %d messages: %s", ErrDamaged, state.Msgs, state.LastSeq, cure)
 	}
-	ask, is, what := l.damage.newest()
+	again, what := l.damage.newest()
 	if what == nil {
 		return nil
 	}
-	_, found, err := l.get(ctx, ask)
-	if err != nil {
+	if again(ctx) != nil {
 		return what
 	}
-	if !found {
-		has := ask.Seq <= info.State.LastSeq
-		if is != nil {
-			has, err = is(ctx)
-		}
-		if err != nil || has {
-			return what
-		}
-	}
-	l.damage.set(nil, getRequest{}, nil) // a node was refilled, its disk is back, or the log was restored
+	l.damage.set(nil, nil) // a node was refilled, its disk is back, or the log was restored
 	return nil
 }
 

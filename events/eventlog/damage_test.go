@@ -39,24 +39,31 @@ func flip(t *testing.T, dir, payload string) (back func()) {
 	return write
 }
 
-// After a reader has met a damaged message, the log reports the damage until the message
-// can be read again.
-func TestDamageThatWasMetIsSaid(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	server := natstest.StartProcess(t, natstest.Dir(dir))
-	appender, _ := open(t, server.URL())
-	const messages = 50
+// numbered stores messages with the payloads "payload 001" and so on, each of another owner.
+func numbered(t *testing.T, url string, messages int) []events.Owner {
+	t.Helper()
+	log, _ := open(t, url)
 	owners := make([]events.Owner, messages)
-	for i := range messages {
+	for i := range owners {
 		owners[i] = logtest.Owner()
-		if _, err := eventlog.AppendAndWait(t.Context(), appender, eventlog.Append{
+		if _, err := eventlog.AppendAndWait(t.Context(), log, eventlog.Append{
 			Family: events.FamilyLedger, Owner: owners[i], Kind: events.KindMemory,
 			CommandID: strconv.Itoa(i), Payload: fmt.Appendf(nil, "payload %03d", i+1),
 		}); err != nil {
 			t.Fatal(err)
 		}
 	}
+	return owners
+}
+
+// After a reader has met a damaged message, the log reports the damage until the message
+// can be read again.
+func TestDamageThatWasMetIsSaid(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	server := natstest.StartProcess(t, natstest.Dir(dir))
+	const messages = 50
+	owners := numbered(t, server.URL(), messages)
 	for name, meet := range map[string]func(*eventlog.JetStream) error{
 		"by reading": func(log *eventlog.JetStream) error {
 			return log.Direct().Read(t.Context(), eventlog.ReadConfig{To: messages}, func(eventlog.Slice) error { return nil })
@@ -101,23 +108,7 @@ func TestDamageEndsWithARestoredLog(t *testing.T) {
 	dir := t.TempDir()
 	server := natstest.StartProcess(t, natstest.Dir(dir))
 	const messages, restored = 50, 30
-	owners := make([]events.Owner, messages)
-	for i := range owners {
-		owners[i] = logtest.Owner()
-	}
-	fill := func(n int) {
-		t.Helper()
-		log, _ := open(t, server.URL())
-		for i := range n {
-			if _, err := eventlog.AppendAndWait(t.Context(), log, eventlog.Append{
-				Family: events.FamilyLedger, Owner: owners[i], Kind: events.KindMemory,
-				CommandID: strconv.Itoa(i), Payload: fmt.Appendf(nil, "payload %03d", i+1),
-			}); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	fill(messages)
+	owners := numbered(t, server.URL(), messages)
 	server.Stop()
 	flip(t, dir, "payload 040")
 	server.Start()
@@ -134,7 +125,7 @@ func TestDamageEndsWithARestoredLog(t *testing.T) {
 		t.Fatal(err)
 	}
 	server.Start()
-	fill(restored)
+	numbered(t, server.URL(), restored)
 	for name, log := range map[string]*eventlog.JetStream{"by sequence": bySequence, "by owner": byOwner} {
 		err := log.Damaged(t.Context())
 		for ; errors.Is(err, eventlog.ErrUnavailable) && t.Context().Err() == nil; err = log.Damaged(t.Context()) {

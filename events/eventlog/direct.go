@@ -216,7 +216,7 @@ func (d Direct) batch(ctx context.Context, from uint64, filter string, limit, ma
 		case err != nil:
 			return nil, false, err
 		case record.Seq < next || (filter == "" && record.Seq != next):
-			return nil, false, d.damage.note(gap(next, record.Seq))
+			return nil, false, d.noteGap(gap(next, record.Seq))
 		}
 		last, next, more = record.Seq, record.Seq+1, pending > 0
 		if records == nil {

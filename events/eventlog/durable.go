@@ -56,7 +56,7 @@ func (d Durable) Follow(ctx context.Context, cfg FollowConfig, yield func(Slice)
 	if f.next, err = d.Direct().fill(ctx, cfg, from, head, yield); err != nil {
 		return ended(ctx, err)
 	}
-	return ended(ctx, d.damage.note(f.run(ctx, opening)))
+	return ended(ctx, d.noteGap(f.run(ctx, opening)))
 }
 
 type durableFollower struct {

@@ -289,7 +289,7 @@ func decodeAck(data []byte) (uint64, error) {
 //
 // A leader also refuses because of a message that its replicas have not agreed on
 // yet. No read returns that message. If an earlier attempt was sent, the message may be
-// our own, so landed waits until it can be read.
+// our own, or be lost with its leader: landed returns errInFlight.
 func (l *JetStream) landed(ctx context.Context, a Append, sent bool) (uint64, error) {
 	for {
 		var next Record

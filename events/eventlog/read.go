@@ -3,6 +3,7 @@ package eventlog
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -74,14 +75,19 @@ func (l *JetStream) OwnerNewest(ctx context.Context, f events.Family, o events.O
 
 // At implements Reader.
 func (l *JetStream) At(ctx context.Context, seq uint64) (Record, bool, error) {
-	record, found, err := l.find(ctx, getRequest{Seq: seq}, func(ctx context.Context) (bool, error) {
-		head, err := l.Head(ctx)
-		return head >= seq, err
-	})
+	record, found, err := l.find(ctx, getRequest{Seq: seq}, l.reaches(seq))
 	if err != nil {
 		return Record{}, false, fmt.Errorf("message at sequence %d: %w", seq, err)
 	}
 	return record, found, nil
+}
+
+// reaches returns a function that reports whether the log has the message at seq.
+func (l *JetStream) reaches(seq uint64) func(context.Context) (bool, error) {
+	return func(ctx context.Context) (bool, error) {
+		head, err := l.Head(ctx)
+		return head >= seq, err
+	}
 }
 
 // getRequest is the body of a JetStream message get.
@@ -198,11 +204,25 @@ func (l *JetStream) newest(ctx context.Context, filter string) (Record, bool, er
 	return l.find(ctx, getRequest{LastBySubject: filter}, func(ctx context.Context) (bool, error) { return l.holds(ctx, filter) })
 }
 
-// find is get, but it does not trust the first answer that there is no message. A server
-// gives that answer also if it could not read the message: its disk fails, or it can open
-// no more files. So find asks in another way, by calling is. If a message arrived between
-// these two questions, the next get finds it.
+// find is look, and remembers a message that can't be read; see Damaged.
 func (l *JetStream) find(ctx context.Context, request getRequest, is func(context.Context) (bool, error)) (Record, bool, error) {
+	record, found, err := l.look(ctx, request, is)
+	if errors.Is(err, errUnread) {
+		l.damage.set(fmt.Errorf("%w: its server does not find a message that it has: %s", ErrDamaged, cure), func(ctx context.Context) error {
+			_, _, err := l.look(ctx, request, is)
+			return err
+		})
+	}
+	return record, found, err
+}
+
+var errUnread = fmt.Errorf("%w: the server does not find a message that it has", ErrUnavailable)
+
+// look is get, but it does not trust the first answer that there is no message. A server
+// gives that answer also if it could not read the message: its disk fails, or it can open
+// no more files. So look asks in another way, by calling is. If a message arrived between
+// these two questions, the next get finds it.
+func (l *JetStream) look(ctx context.Context, request getRequest, is func(context.Context) (bool, error)) (Record, bool, error) {
 	for range 2 {
 		record, found, err := l.get(ctx, request)
 		if err != nil || found {
@@ -212,8 +232,7 @@ func (l *JetStream) find(ctx context.Context, request getRequest, is func(contex
 			return Record{}, false, err
 		}
 	}
-	l.damage.set(fmt.Errorf("%w: its server does not find a message that it has: %s", ErrDamaged, cure), request, is)
-	return Record{}, false, fmt.Errorf("%w: the server does not find a message that it has", ErrUnavailable)
+	return Record{}, false, errUnread
 }
 
 // everySubject is the filter that all messages pass.
