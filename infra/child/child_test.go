@@ -165,8 +165,8 @@ func TestStartSaysWhy(t *testing.T) {
 func TestLines(t *testing.T) {
 	t.Parallel()
 	var seen []string
-	l := child.NewLines(2, func(line string) { seen = append(seen, line) })
-	for _, part := range []string{"one\ntw", "o\r\n\nthree\n", strings.Repeat("x", 20000), "\nend"} {
+	l := child.NewLines(2, func(line string) { seen = append(seen, line) }).Except("still st")
+	for _, part := range []string{"one\ntw", "o\r\n\nthree\n", strings.Repeat("x", 20000), "\nstill starting\nend"} {
 		if n, err := io.WriteString(l, part); n != len(part) || err != nil {
 			t.Fatalf("wrote %d, %v", n, err)
 		}
@@ -175,7 +175,7 @@ func TestLines(t *testing.T) {
 	if got := l.Last(); got != long+" | end" {
 		t.Errorf("last: %d bytes", len(got))
 	}
-	if want := []string{"one", "two", "three", long, "end"}; !slices.Equal(seen, want) {
+	if want := []string{"one", "two", "three", long, "still starting", "end"}; !slices.Equal(seen, want) {
 		t.Errorf("saw %d lines", len(seen))
 	}
 }

@@ -152,16 +152,8 @@ func (s *Server) launch(ctx context.Context, cfg Config, p place, inst installat
 	cmd.Dir = p.home
 	cmd.Env = environment()
 	cmd.SysProcAttr = p.who.attr()
-	logged := logLines(cfg.Logger)
-	var said []string // read only once the server has ended
-	lines := child.NewLines(0, func(line string) {
-		logged(line)
-		// The server says this to each try of ready to connect. It would push the cause out.
-		if !strings.Contains(line, "FATAL:  the database system is ") {
-			said = append(said, line)
-			said = said[max(0, len(said)-mostSaid):]
-		}
-	})
+	// The server says this to each try of ready to connect. It would push the cause out.
+	lines := child.NewLines(mostSaid, logLines(cfg.Logger)).Except("FATAL:  the database system is ")
 	cmd.Stdout, cmd.Stderr = lines, lines
 	var err error
 	if s.proc, err = child.Start(cmd, syscall.SIGQUIT); err != nil {
@@ -173,8 +165,7 @@ func (s *Server) launch(ctx context.Context, cfg Config, p place, inst installat
 	}
 	select {
 	case <-s.proc.Done():
-		lines.Last() // the end of its output, if that has no line end
-		return fmt.Errorf("%w: %s", errEndedEarly, strings.Join(said, " | "))
+		return fmt.Errorf("%w: %s", errEndedEarly, lines.Last())
 	default:
 		return errors.Join(err, s.proc.Stop(closed(), syscall.SIGINT, syscall.SIGQUIT))
 	}
