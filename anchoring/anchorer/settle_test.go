@@ -69,6 +69,7 @@ func (l *lone) withLog() eventlog.Log {
 	l.signer.program = program.LocalID
 	l.flights, l.held = map[string]*flight{}, map[events.Owner]*hold{}
 	l.metrics.events = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "events"}, []string{"type"})
+	l.metrics.alarms = prometheus.NewCounter(prometheus.CounterOpts{})
 	l.metrics.conflicts, l.metrics.spent, l.metrics.latency = prometheus.NewCounter(prometheus.CounterOpts{}), prometheus.NewCounter(prometheus.CounterOpts{}), prometheus.NewHistogram(prometheus.HistogramOpts{})
 	return l.cfg.Log
 }
@@ -165,7 +166,6 @@ func TestHeldBackLongerEachTime(t *testing.T) {
 	t.Parallel()
 	l := newLone(t)
 	l.withLog()
-	l.metrics.alarms = prometheus.NewCounter(prometheus.CounterOpts{})
 	o := l.owners(1, l.store.partitions, 1)[0]
 	l.now = l.now.Add(l.cfg.MaxWait)
 	begun := l.now
@@ -191,7 +191,6 @@ func TestAnAlarmEndsWithItsCause(t *testing.T) {
 	t.Parallel()
 	l := newLone(t)
 	l.withLog()
-	l.metrics.alarms = prometheus.NewCounter(prometheus.CounterOpts{})
 	o := l.owners(1, l.store.partitions, 1)[0]
 	l.keepBack(o.key, hold{alarm: errFork, repeat: true}, 10*time.Second, time.Minute)
 	l.now = l.now.Add(l.cfg.MaxWait)
@@ -236,7 +235,6 @@ func TestWhoseFaultItWas(t *testing.T) {
 	t.Parallel()
 	l := newLone(t)
 	log := l.withLog()
-	l.metrics.alarms = prometheus.NewCounter(prometheus.CounterOpts{})
 	good, bad := l.owner(0, 2), l.owner(0, 2)
 	f := l.takeOff(good, bad)
 	i := slices.Index(f.owners, bad)

@@ -89,6 +89,22 @@ func TestIdleConnectionsMakeRoom(t *testing.T) {
 	}
 }
 
+// waiting serves an app that has room for one connection. It returns a connection with a
+// request of the path, whose answer has begun, and one that waits for its place.
+func waiting(t *testing.T, app *httpapi.App, path string, begun <-chan struct{}) (busy, waits net.Conn) {
+	t.Helper()
+	listener := &accepting{Listener: listen(t), accepted: make(chan struct{}, 2)}
+	serve(t, app, listener)
+	busy = dial(t, listener)
+	send(t, busy, "GET "+path+" HTTP/1.1\r\nHost: x\r\n\r\n")
+	<-begun
+	waits = dial(t, listener)
+	send(t, waits, "GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
+	<-listener.accepted
+	<-listener.accepted
+	return busy, waits
+}
+
 // TestBusyConnectionsMakeRoom: a connection that is being answered is not ended for a
 // waiting one. It closes after its answer.
 func TestBusyConnectionsMakeRoom(t *testing.T) {
@@ -100,15 +116,7 @@ func TestBusyConnectionsMakeRoom(t *testing.T) {
 		<-goOn
 		return c.SendString("slow")
 	})
-	listener := &accepting{Listener: listen(t), accepted: make(chan struct{}, 2)}
-	serve(t, app, listener)
-	busy := dial(t, listener)
-	send(t, busy, "GET /slow HTTP/1.1\r\nHost: x\r\n\r\n")
-	<-begun
-	waits := dial(t, listener)
-	send(t, waits, "GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
-	<-listener.accepted
-	<-listener.accepted
+	busy, waits := waiting(t, app, "/slow", begun)
 	close(goOn)
 	answers := bufio.NewReader(busy)
 	if status, body := read(t, answers); status != http.StatusOK || body != "slow" {
@@ -145,15 +153,7 @@ func TestStreamsMakeRoom(t *testing.T) {
 	app.Get("/list", func(c *fiber.Ctx) error {
 		return httpapi.Stream(c, slowBody{strings.NewReader("a list"), begun, goOn})
 	})
-	listener := &accepting{Listener: listen(t), accepted: make(chan struct{}, 2)}
-	serve(t, app, listener)
-	busy := dial(t, listener)
-	send(t, busy, "GET /list HTTP/1.1\r\nHost: x\r\n\r\n")
-	<-begun
-	waits := dial(t, listener)
-	send(t, waits, "GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
-	<-listener.accepted
-	<-listener.accepted
+	busy, waits := waiting(t, app, "/list", begun)
 	close(goOn)
 	if status, body := read(t, bufio.NewReader(busy)); status != http.StatusOK || body != "a list" {
 		t.Errorf("%d %s", status, body)

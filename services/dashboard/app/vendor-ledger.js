@@ -1181,7 +1181,7 @@ var Memories = class {
   }
   /**
    * Returns one memory, checked against its receipt: its text and metadata are those of the
-   * leaf, and the leaf is in the owner's log. The check takes three more requests.
+   * leaf, and the leaf is in the owner's log. The check takes three to five more requests.
    */
   async get(id, options = {}) {
     const { body: memory } = await this.ledger.core("GET", pathOf(id), options);

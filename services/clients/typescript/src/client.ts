@@ -256,7 +256,7 @@ export class Memories {
 
   /**
    * Returns one memory, checked against its receipt: its text and metadata are those of the
-   * leaf, and the leaf is in the owner's log. The check takes three more requests.
+   * leaf, and the leaf is in the owner's log. The check takes three to five more requests.
    */
   async get(id: string, options: CallOptions = {}): Promise<Memory> {
     const { body: memory } = await this.ledger.core<Memory>("GET", pathOf(id), options);
