@@ -129,6 +129,18 @@ func (c *Client) Do(method, path string, body any, headers ...Header) Answer {
 	return a
 }
 
+// Persist is Do for requests that a client may send again after a 503, and does, for a minute:
+// on a machine that stalls for seconds, some requests are refused.
+func (c *Client) Persist(method, path string, body any, headers ...Header) Answer {
+	c.t.Helper()
+	for deadline := time.Now().Add(time.Minute); ; {
+		a := c.Do(method, path, body, headers...)
+		if a.Status != http.StatusServiceUnavailable || time.Now().After(deadline) {
+			return a
+		}
+	}
+}
+
 // Expect is Do for requests whose status is known.
 func (c *Client) Expect(status int, method, path string, body any, headers ...Header) Answer {
 	c.t.Helper()
