@@ -67,13 +67,16 @@ run's secrets and chain are restored into a data folder only.`,
 			if err != nil {
 				return err
 			}
+			if !cmd.Flags().Changed("only") {
+				parts = nil // all that the backup has
+			}
 			bar := &steps{out: cmd.ErrOrStderr()}
 			err = assembly.Restore(cmd.Context(), cfg, args[0], parts, bar.before(printRestored(cmd.OutOrStdout(), cfg.NATSURL != "")), bar.at)
 			bar.end()
 			return damagedIsAFinding(err)
 		},
 	}
-	cmd.Flags().StringSliceVar(&only, "only", only, "parts to put back, where the backup has them")
+	cmd.Flags().StringSliceVar(&only, "only", only, "parts to put back; a part that is named must be there")
 	return cmd
 }
 

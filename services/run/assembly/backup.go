@@ -96,8 +96,9 @@ func besideLog(cfg config.Config) bool {
 	return !exists(filepath.Join(cfg.DataDir, natsFolder)) // its own log does not run
 }
 
-// Restore puts back the requested parts of dir: into the servers of cfg.NATSURL or, if it
-// is empty, into the data folder of a local run, which must not be running. A local run's
+// Restore puts back the wanted parts of dir, each of which must be there, or all that are
+// there if wanted is nil. It puts them into the servers of cfg.NATSURL or, if that is
+// empty, into the data folder of a local run, which must not be running. A local run's
 // secrets and chain go only into a data folder. Before Restore puts back anything, it
 // reads every part but the secrets, and checks the streams with a trial restore, which it
 // throws away. Consumers that were provisioned on an empty log exist again after the
@@ -113,7 +114,7 @@ func Restore(ctx context.Context, cfg config.Config, dir string, wanted []backup
 	if cfg.NATSURL == "" {
 		return restoreFolder(ctx, cfg, dir, parts, say, progress)
 	}
-	if len(streamsOf(parts)) == 0 {
+	if streams := streamsOf(parts); len(streams) == 0 || wanted != nil && len(streams) < len(parts) {
 		return errors.New("restore: secrets and chain go only into a data folder: unset NATS_URL")
 	}
 	return restoreStreams(ctx, cfg, Dial(cfg), dir, parts, say, progress)
@@ -158,12 +159,17 @@ func restoreStreams(ctx context.Context, cfg config.Config, connect Connector, d
 	})
 }
 
-// partsIn checks the wanted parts that a folder has. It returns them in the order of the
-// restore: first the parts without which the rest is of no use.
+// partsIn checks the wanted parts of a folder, or all that it has. It returns them in the
+// order of the restore: first the parts without which the rest is of no use.
 func partsIn(ctx context.Context, dir string, wanted []backup.Part, progress backup.Progress) (parts []backup.Part, err error) {
+	for _, part := range wanted {
+		if !exists(filepath.Join(dir, string(part))) {
+			return nil, fmt.Errorf("restore: %w of %s in %s", backup.ErrNone, part, dir)
+		}
+	}
 	for _, part := range []backup.Part{backup.Secrets, backup.Chain, backup.Keystore, backup.Log} {
 		copied := filepath.Join(dir, string(part))
-		if !slices.Contains(wanted, part) || !exists(copied) {
+		if wanted != nil && !slices.Contains(wanted, part) || !exists(copied) {
 			continue
 		}
 		if part != backup.Secrets {

@@ -64,7 +64,7 @@ func TestARestoreLeavesTheConsumers(t *testing.T) {
 	}
 	fresh := provisioned(t, to.URL())
 	var log backup.Done
-	if err := assembly.Restore(t.Context(), config.Config{NATSURL: to.URL()}, dir, backup.Parts, func(d backup.Done) {
+	if err := assembly.Restore(t.Context(), config.Config{NATSURL: to.URL()}, dir, nil, func(d backup.Done) {
 		if d.Part == backup.Log {
 			log = d
 		}
@@ -83,6 +83,34 @@ func TestARestoreLeavesTheConsumers(t *testing.T) {
 		if err != nil || consumer.CachedInfo().Config.DeliverPolicy != jetstream.DeliverNewPolicy {
 			t.Errorf("%s: %+v, %v", name, consumer, err)
 		}
+	}
+}
+
+// TestANamedPartIsNotLeftOut: a restore that can't put back each named part puts back
+// none. Without names it puts back what there is.
+func TestANamedPartIsNotLeftOut(t *testing.T) {
+	t.Parallel()
+	from, to := natstest.Start(t), natstest.Start(t)
+	provisioned(t, from.URL())
+	dir, done := filepath.Join(t.TempDir(), "copies"), 0
+	say := func(backup.Done) { done++ }
+	if err := assembly.Backup(t.Context(), config.Config{NATSURL: from.URL()}, dir, []backup.Part{backup.Log}, func(backup.Done) {}, quiet); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(filepath.Join(dir, string(backup.Secrets)), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	cfg := config.Config{NATSURL: to.URL()}
+	for part, want := range map[backup.Part]string{
+		backup.Keystore: "there is no backup of keystore in " + dir, backup.Secrets: "go only into a data folder",
+	} {
+		err := assembly.Restore(t.Context(), cfg, dir, []backup.Part{backup.Log, part}, say, quiet)
+		if err == nil || !strings.Contains(err.Error(), want) || done != 0 {
+			t.Errorf("log and %s: %d restored, %v", part, done, err)
+		}
+	}
+	if err := assembly.Restore(t.Context(), cfg, dir, nil, say, quiet); err != nil || done != 1 {
+		t.Errorf("what there is: %d restored, %v", done, err)
 	}
 }
 

@@ -55,7 +55,7 @@ var (
 	// ErrDamaged: the copy lacks messages of the stream, because the log's server can't
 	// read them.
 	ErrDamaged = errors.New("the copied stream is damaged")
-	// ErrNone: a folder holds no part of a backup.
+	// ErrNone: a folder holds no part of a backup, or not the wanted one.
 	ErrNone = errors.New("there is no backup")
 )
 

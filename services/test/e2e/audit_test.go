@@ -257,10 +257,10 @@ func TestBackupAndRestore(t *testing.T) {
 
 	fresh := s.Config
 	fresh.NATSURL, fresh.DataDir = "", t.TempDir()
-	if err := assembly.Restore(t.Context(), fresh, copies, backup.Parts, say, func(string, bool, uint64, uint64) {}); err != nil {
+	if err := assembly.Restore(t.Context(), fresh, copies, nil, say, func(string, bool, uint64, uint64) {}); err != nil {
 		t.Fatal(err)
 	}
-	if err := assembly.Restore(t.Context(), fresh, copies, backup.Parts, say, func(string, bool, uint64, uint64) {}); err == nil {
+	if err := assembly.Restore(t.Context(), fresh, copies, nil, say, func(string, bool, uint64, uint64) {}); err == nil {
 		t.Error("a log was restored over another")
 	}
 	server := natstest.Start(t, natstest.Dir(fresh.DataDir+"/nats"))
