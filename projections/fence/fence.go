@@ -303,5 +303,8 @@ func (f *Fence) expired(ctx context.Context, g goal) error {
 	if away := f.away.Load(); away != nil {
 		return fmt.Errorf("%w, or can't be reached: %w", ErrBehind, *away)
 	}
+	if _, live := f.known.highest(); !live {
+		return fmt.Errorf("%w: waited for sequence %d, and no listener knows their position", ErrBehind, g.seq)
+	}
 	return fmt.Errorf("%w: waited for sequence %d, at %d", ErrBehind, g.seq, f.known.known(g))
 }

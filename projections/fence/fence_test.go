@@ -172,6 +172,8 @@ func TestAWaitThatTakesTooLong(t *testing.T) {
 		} {
 			if err := wait(); !errors.Is(err, fence.ErrBehind) {
 				t.Errorf("the fence's deadline for %s: %v", name, err)
+			} else if !listening && !strings.Contains(err.Error(), "no listener knows their position") {
+				t.Errorf("it claims a position that nobody told it: %v", err)
 			}
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
