@@ -60,6 +60,7 @@ func (d Direct) Read(ctx context.Context, cfg ReadConfig, yield func(Slice) erro
 
 // fetch sends the slices of a Read.
 func (d Direct) fetch(ctx context.Context, cfg ReadConfig, out chan<- Slice) error {
+	var reason error // of the last attempt to read from next that ctx did not cut short
 	for next := cfg.From; next <= cfg.To; {
 		records, more, err := d.batch(ctx, next, cfg.Subject, int(min(batchRecords, cfg.To-next+1)), cfg.MaxBytes)
 		missing := err == nil && len(records) == 0
@@ -72,11 +73,15 @@ func (d Direct) fetch(ctx context.Context, cfg ReadConfig, out chan<- Slice) err
 			if errors.Is(err, ErrGap) {
 				return fmt.Errorf("read: %w", err)
 			}
+			if reason == nil || ctx.Err() == nil {
+				reason = err
+			}
 			if !d.again(ctx) {
-				return readEnds(ctx, next, err)
+				return readEnds(ctx, next, reason)
 			}
 			continue
 		}
+		reason = nil
 		end := len(records)
 		for end > 0 && records[end-1].Seq > cfg.To {
 			end--

@@ -230,15 +230,25 @@ func TestASilentServerIsNotWaitedForForEver(t *testing.T) {
 	}
 }
 
-// A server that is too old to send many messages at once is named as the reason.
+// A server that is too old to send many messages at once is named as the reason, even if
+// the deadline cuts a later attempt short.
 func TestAServerThatKnowsNoBatches(t *testing.T) {
 	t.Parallel()
-	log := answering(t, &nats.Msg{Header: nats.Header{
-		"Nats-Sequence": {"1"}, "Nats-Time-Stamp": {time.Unix(0, 0).Format(time.RFC3339Nano)},
-	}}, "")
-	// Not Read, which tries again until its deadline, and may then return that.
-	_, _, err := log.Direct().batch(t.Context(), 1, "", 2, 0)
-	if !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), "knows no batch get") {
+	asked := 0
+	log := scripted(t, "$JS.API.DIRECT.GET."+StreamName, func(m *nats.Msg) {
+		if asked++; asked > 1 {
+			return
+		}
+		if err := m.RespondMsg(&nats.Msg{Header: nats.Header{
+			"Nats-Sequence": {"1"}, "Nats-Time-Stamp": {time.Unix(0, 0).Format(time.RFC3339Nano)},
+		}}); err != nil {
+			t.Error(err)
+		}
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), attemptTimeout/2)
+	defer cancel()
+	err := log.Direct().Read(ctx, ReadConfig{To: 2}, func(Slice) error { return nil })
+	if !errors.Is(err, ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "knows no batch get") {
 		t.Error(err)
 	}
 }
