@@ -33,7 +33,8 @@ func (e extent) holds(m *memories.Memory) bool {
 	return m.LeafIndex < e.leaves && (!m.Anchored || m.LeafIndex < e.anchored())
 }
 
-// keptHeads is how many owners' extents are kept: some 10 MB.
+// keptHeads is how many owners' extents are kept: some 10 MB, and 8 bytes for each
+// retracted leaf.
 const keptHeads = 10_000
 
 // HeadCache keeps the last extent of each log. An entry is valid while the fence returns
