@@ -21,6 +21,9 @@ const (
 	// structured result, and in the text that a model reads.
 	headCost  = 500
 	entryCost = 500
+	// sourceCost bounds the source of a memory. Characters are no measure for it: 80 of
+	// them can cost more than entryCost.
+	sourceCost = 80
 )
 
 type recallInput struct {
@@ -44,7 +47,7 @@ type recalledMemory struct {
 	ID               string  `json:"id"`
 	UntrustedContent string  `json:"untrustedContent" jsonschema:"the text, or its beginning"`
 	Truncated        bool    `json:"truncated" jsonschema:"there is more text; get returns it"`
-	UntrustedSource  string  `json:"untrustedSource,omitempty" jsonschema:"where the writer said it came from"`
+	UntrustedSource  string  `json:"untrustedSource,omitempty" jsonschema:"where the writer said it came from; with … at its end it is shortened; get has the whole one"`
 	CreatedAt        string  `json:"createdAt"`
 	Via              string  `json:"via,omitempty" jsonschema:"session or key of the owner, or drop: left by the holder of a one-time link, who may be anyone"`
 	LeafIndex        uint64  `json:"leafIndex"`
@@ -114,7 +117,10 @@ func (s *Server) recall(ctx context.Context, c call, in recallInput) (recallOutp
 
 func recalled(m *memory.View, most int) recalledMemory {
 	text, truncated := clip(m.Content, most)
-	source, _ := clip(sourceOf(m), maxSource)
+	source, cut := clip(sourceOf(m), sourceCost)
+	if cut {
+		source += "…" // a model must not filter by a shortened source: nothing would match
+	}
 	out := recalledMemory{
 		ID: m.ID, UntrustedContent: text, Truncated: truncated, UntrustedSource: source,
 		CreatedAt: timeOf(m), Via: viaOf(m), LeafIndex: m.LeafIndex, Anchored: m.Anchored,
