@@ -518,13 +518,15 @@ var Transport = class {
     });
   }
 };
+var longestTimer = 2 ** 31 - 1;
 var Timer = class {
   #abort = new AbortController();
   #running;
   signal = this.#abort.signal;
   start(ms) {
     this.stop();
-    this.#running = setTimeout(() => this.#abort.abort(new DOMException("too late", "TimeoutError")), ms);
+    if (ms === Infinity) return;
+    this.#running = setTimeout(() => this.#abort.abort(new DOMException("too late", "TimeoutError")), Math.min(ms, longestTimer));
   }
   stop() {
     clearTimeout(this.#running);
@@ -577,7 +579,7 @@ function sleep(ms, signal) {
     const timer = setTimeout(() => {
       signal?.removeEventListener("abort", abort);
       resolve();
-    }, Math.min(ms, 2 ** 31 - 1));
+    }, Math.min(ms, longestTimer));
     signal?.addEventListener("abort", abort, { once: true });
   });
 }
@@ -1056,6 +1058,7 @@ var MemoryLedger = class {
     this.#extensionCredential = options.extensionSession;
     this.#fetch = options.fetch ?? ((...args) => fetch(...args));
     this.#timeoutMs = options.timeoutMs ?? 3e4;
+    if (!(this.#timeoutMs > 0)) throw new TypeError("timeoutMs must be more than 0");
     this.#transport = new Transport({
       fetch: this.#fetch,
       timeoutMs: this.#timeoutMs,

@@ -40,7 +40,7 @@ export interface Options {
   /** Where heads are kept. By default they are in memory and are lost when the process ends. */
   heads?: HeadStore;
   fetch?: typeof fetch;
-  /** How long each attempt of a call may take; 30 s by default. */
+  /** How long each attempt of a call may take; 30 s by default. Infinity means as long as it takes. */
   timeoutMs?: number;
   /** Attempts after the first; 3 by default. */
   retries?: number;
@@ -118,6 +118,7 @@ export class MemoryLedger {
     // In a browser, fetch must be called as a method of the window.
     this.#fetch = options.fetch ?? ((...args) => fetch(...args));
     this.#timeoutMs = options.timeoutMs ?? 30_000;
+    if (!(this.#timeoutMs > 0)) throw new TypeError("timeoutMs must be more than 0");
     this.#transport = new Transport({
       fetch: this.#fetch, timeoutMs: this.#timeoutMs, retries: options.retries ?? 3, backoffMs: options.backoffMs ?? 1000,
     });

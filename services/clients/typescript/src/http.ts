@@ -2,7 +2,7 @@ import { apiError, ConnectionError, MalformedError, TimeoutError } from "./error
 
 export interface CallOptions {
   signal?: AbortSignal;
-  /** How long each attempt may take. */
+  /** How long each attempt may take. Infinity means as long as it takes. */
   timeoutMs?: number;
 }
 
@@ -89,6 +89,9 @@ export class Transport {
   }
 }
 
+/** The longest time that a timer can hold, 25 days. A longer timer would end at once. */
+const longestTimer = 2 ** 31 - 1;
+
 /** Aborts a request that takes too long. Unlike AbortSignal.timeout, it can be started again. */
 class Timer {
   readonly #abort = new AbortController();
@@ -97,7 +100,8 @@ class Timer {
 
   start(ms: number): void {
     this.stop();
-    this.#running = setTimeout(() => this.#abort.abort(new DOMException("too late", "TimeoutError")), ms);
+    if (ms === Infinity) return;
+    this.#running = setTimeout(() => this.#abort.abort(new DOMException("too late", "TimeoutError")), Math.min(ms, longestTimer));
   }
 
   stop(): void {
@@ -158,7 +162,7 @@ export function sleep(ms: number, signal: AbortSignal | undefined): Promise<void
     const timer = setTimeout(() => {
       signal?.removeEventListener("abort", abort);
       resolve();
-    }, Math.min(ms, 2 ** 31 - 1)); // a longer timer would end at once
+    }, Math.min(ms, longestTimer));
     signal?.addEventListener("abort", abort, { once: true });
   });
 }

@@ -99,6 +99,20 @@ test("each attempt has its time", async (t) => {
   assert.equal(c.waits.filter((ms) => ms === 5000).length, 2);
 });
 
+test("a timeout is at most what a timer can hold, and Infinity is none", async (t) => {
+  const c = client(t, [stored], { timeoutMs: 2 ** 31 });
+  await c.ledger.memories.write("x");
+  assert.deepEqual(c.waits, [2 ** 31 - 1]);
+  await c.ledger.memories.write("x", {}, { timeoutMs: Infinity });
+  assert.deepEqual(c.waits, [2 ** 31 - 1]);
+});
+
+for (const timeoutMs of [NaN, -1, 0]) {
+  test(`a timeout of ${timeoutMs} is refused`, () => {
+    assert.throws(() => new ledger.MemoryLedger({ url: "http://service", timeoutMs }), { name: "TypeError", message: "timeoutMs must be more than 0" });
+  });
+}
+
 test("a list in an object is streamed as a bare one is", async () => {
   const { streamedObjects } = await import("../dist/http.js");
   async function* parts() {
