@@ -30,7 +30,7 @@ command needs the administrator's credentials.`,
 			if err != nil {
 				return fmt.Errorf("nothing to back up: %w", err)
 			}
-			parts, err := parseParts(only)
+			parts, err := parseParts(cmd, only)
 			if err != nil {
 				return err
 			}
@@ -40,7 +40,7 @@ command needs the administrator's credentials.`,
 			return damagedIsAFinding(err)
 		},
 	}
-	cmd.Flags().StringSliceVar(&only, "only", only, "parts to copy")
+	cmd.Flags().StringSliceVar(&only, "only", only, "parts to copy; a part that is named must be there")
 	return cmd
 }
 
@@ -63,12 +63,9 @@ run's secrets and chain are restored into a data folder only.`,
 			if err != nil {
 				return err
 			}
-			parts, err := parseParts(only)
+			parts, err := parseParts(cmd, only)
 			if err != nil {
 				return err
-			}
-			if !cmd.Flags().Changed("only") {
-				parts = nil // all that the backup has
 			}
 			bar := &steps{out: cmd.ErrOrStderr()}
 			err = assembly.Restore(cmd.Context(), cfg, args[0], parts, bar.before(printRestored(cmd.OutOrStdout(), cfg.NATSURL != "")), bar.at)
@@ -104,7 +101,11 @@ func partNames() (names []string) {
 	return names
 }
 
-func parseParts(only []string) (parts []backup.Part, err error) {
+// parseParts returns the parts that --only names, or nil, for all that there are.
+func parseParts(cmd *cobra.Command, only []string) (parts []backup.Part, err error) {
+	if !cmd.Flags().Changed("only") {
+		return nil, nil
+	}
 	if len(only) == 0 {
 		return nil, errors.New("--only: it must not be empty")
 	}

@@ -27,11 +27,20 @@ const (
 	chainFolder   = "chain"
 )
 
-// Backup copies the requested parts into dir while everything runs. If one part fails,
-// Backup removes the streams and the chain that it copied before, so that the same
-// command can run again. Copied secrets stay: copying them again is no error. A crash
-// leaves all copied parts.
-func Backup(ctx context.Context, cfg config.Config, dir string, parts []backup.Part, say func(backup.Done), progress backup.Progress) (err error) {
+// Backup copies the wanted parts, each of which must be there, or all that are there if
+// wanted is nil, into dir while everything runs. If one part fails, Backup removes the
+// streams and the chain that it copied before, so that the same command can run again.
+// Copied secrets stay: copying them again is no error. A crash leaves all copied parts.
+func Backup(ctx context.Context, cfg config.Config, dir string, wanted []backup.Part, say func(backup.Done), progress backup.Progress) (err error) {
+	parts := slices.DeleteFunc(slices.Clone(backup.Parts), func(p backup.Part) bool { return !isKept(cfg, p) })
+	for _, part := range wanted {
+		if !slices.Contains(parts, part) {
+			return fmt.Errorf("back up: a local run with this log keeps no %s in %s", part, cfg.DataDir)
+		}
+	}
+	if wanted != nil {
+		parts = slices.DeleteFunc(parts, func(p backup.Part) bool { return !slices.Contains(wanted, p) })
+	}
 	var made []string
 	defer func() {
 		for _, part := range made {
@@ -44,7 +53,6 @@ func Backup(ctx context.Context, cfg config.Config, dir string, parts []backup.P
 		}
 	}()
 	var copied []backup.Done
-	parts = inOrder(parts)
 	if err := asAdmin(ctx, Dial(cfg), "backup", func(ctx context.Context, nc *nats.Conn) error {
 		for _, part := range streamsOf(parts) {
 			to := filepath.Join(dir, string(part))
@@ -58,33 +66,39 @@ func Backup(ctx context.Context, cfg config.Config, dir string, parts []backup.P
 	}); err != nil {
 		return err
 	}
-	if !besideLog(cfg) {
-		parts = streamsOf(parts)
-	}
-	// A deployment keeps its secrets elsewhere and has no local chain. The chain is
-	// copied after the log, so it holds everything that the copied log calls confirmed.
-	if from := filepath.Join(cfg.DataDir, secretsFolder); exists(from) && slices.Contains(parts, backup.Secrets) {
-		done, err := backup.CopySecrets(from, filepath.Join(dir, string(backup.Secrets)))
+	if slices.Contains(parts, backup.Secrets) {
+		done, err := backup.CopySecrets(filepath.Join(cfg.DataDir, secretsFolder), filepath.Join(dir, string(backup.Secrets)))
 		if err != nil {
 			return err
 		}
 		copied = append(copied, done)
 	}
-	if from := filepath.Join(cfg.DataDir, chainFolder); hasChain(from) && slices.Contains(parts, backup.Chain) {
+	// The chain is copied after the log, so it holds everything that the copied log calls
+	// confirmed.
+	if slices.Contains(parts, backup.Chain) {
 		to := filepath.Join(dir, string(backup.Chain))
-		done, err := backup.SaveChain(from, to)
+		done, err := backup.SaveChain(filepath.Join(cfg.DataDir, chainFolder), to)
 		if err != nil {
 			return err
 		}
 		made, copied = append(made, to), append(copied, done)
 	}
-	if len(copied) == 0 {
-		return fmt.Errorf("back up: nothing was copied: a local run with this log keeps none of these parts in %s", cfg.DataDir)
-	}
 	for _, done := range copied {
 		say(done)
 	}
 	return nil
+}
+
+// isKept reports whether there is a part to copy. A deployment keeps its secrets elsewhere
+// and has no local chain.
+func isKept(cfg config.Config, part backup.Part) bool {
+	switch part {
+	case backup.Secrets:
+		return besideLog(cfg) && exists(filepath.Join(cfg.DataDir, secretsFolder))
+	case backup.Chain:
+		return besideLog(cfg) && hasChain(filepath.Join(cfg.DataDir, chainFolder))
+	}
+	return true
 }
 
 // besideLog reports whether the data folder is of the local run that uses the log of
@@ -202,11 +216,6 @@ func restoreFiles(folder *datadir.Dir, dir string, parts []backup.Part, say func
 		say(done)
 	}
 	return nil
-}
-
-// inOrder returns parts in the order in which they are copied.
-func inOrder(parts []backup.Part) []backup.Part {
-	return slices.DeleteFunc(slices.Clone(backup.Parts), func(p backup.Part) bool { return !slices.Contains(parts, p) })
 }
 
 // streamsOf returns the parts that are streams, in the given order.
