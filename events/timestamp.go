@@ -38,8 +38,12 @@ func (ts Timestamp) Before(other Timestamp) bool { return ts.t.Before(other.t) }
 // String returns the 24-character form.
 func (ts Timestamp) String() string { return ts.t.Format(timestampLayout) }
 
-// AppendText implements encoding.TextAppender.
+// AppendText implements encoding.TextAppender. It refuses a time that UnmarshalText would
+// not read back: such an event in the log would stop every reader for good.
 func (ts Timestamp) AppendText(b []byte) ([]byte, error) {
+	if year := ts.t.Year(); year < 0 || year > 9999 {
+		return nil, fmt.Errorf("timestamp: the year %d does not have four digits", year)
+	}
 	return ts.t.AppendFormat(b, timestampLayout), nil
 }
 

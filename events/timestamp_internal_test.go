@@ -2,6 +2,7 @@ package events
 
 import (
 	"fmt"
+	"math"
 	"reflect"
 	"testing"
 	"time"
@@ -47,6 +48,21 @@ func TestTimestampsAreReadAsTimeParseReadsThem(t *testing.T) {
 	for i := range good {
 		for c := range 256 {
 			sameTime(t, good[:i]+string([]byte{byte(c)})+good[i+1:])
+		}
+	}
+}
+
+// TestTimestampsThatCantBeReadAreNotWritten: every text that MarshalText returns can be
+// read back.
+func TestTimestampsThatCantBeReadAreNotWritten(t *testing.T) {
+	t.Parallel()
+	first, last := time.Date(0, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(9999, 12, 31, 23, 59, 59, 999e6, time.UTC)
+	for at, good := range map[time.Time]bool{
+		first: true, last: true, first.Add(-1): false, last.Add(time.Millisecond): false, time.Unix(math.MaxInt64, 0): false,
+	} {
+		text, err := At(at).MarshalText()
+		if (err == nil) != good || good && new(Timestamp).UnmarshalText(text) != nil {
+			t.Errorf("%s is written as %q, %v", at, text, err)
 		}
 	}
 }
