@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -149,13 +150,13 @@ func (d *driver) readBack(ctx context.Context, flights []*flight, height chain.H
 }
 
 // understood returns the commitment in an account, or nil if the account holds none of
-// ours.
+// ours. The slot is recorded; see package chain for its bound.
 func (d *driver) understood(a *chain.Account, o *owner) *commitment.Account {
 	if a == nil || a.Owner != d.signer.program {
 		return nil
 	}
 	c, err := commitment.DecodeAccount(a.Data)
-	if err != nil || c.Authority != d.signer.key.PublicKey() || c.Owner != solana.PublicKey(o.key.Bytes()) {
+	if err != nil || c.Slot > math.MaxInt64 || c.Authority != d.signer.key.PublicKey() || c.Owner != solana.PublicKey(o.key.Bytes()) {
 		return nil
 	}
 	return &c

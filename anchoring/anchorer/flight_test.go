@@ -126,12 +126,13 @@ func TestOnlyOurOwnCommitmentCounts(t *testing.T) {
 		account *chain.Account
 		good    bool
 	}{
-		"ours":                        {&chain.Account{Owner: program.LocalID, Data: good}, true},
-		"none":                        {nil, false},
-		"of another program":          {&chain.Account{Owner: solana.SystemProgramID, Data: good}, false},
-		"of another authority":        {&chain.Account{Owner: program.LocalID, Data: encoded(func(c *commitment.Account) { c.Authority[0]++ })}, false},
-		"to the log of somebody else": {&chain.Account{Owner: program.LocalID, Data: encoded(func(c *commitment.Account) { c.Owner[0]++ })}, false},
-		"of another form":             {&chain.Account{Owner: program.LocalID, Data: good[1:]}, false},
+		"ours":                         {&chain.Account{Owner: program.LocalID, Data: good}, true},
+		"none":                         {nil, false},
+		"of another program":           {&chain.Account{Owner: solana.SystemProgramID, Data: good}, false},
+		"of another authority":         {&chain.Account{Owner: program.LocalID, Data: encoded(func(c *commitment.Account) { c.Authority[0]++ })}, false},
+		"to the log of somebody else":  {&chain.Account{Owner: program.LocalID, Data: encoded(func(c *commitment.Account) { c.Owner[0]++ })}, false},
+		"of a slot that can't be kept": {&chain.Account{Owner: program.LocalID, Data: encoded(func(c *commitment.Account) { c.Slot = 1 << 63 })}, false},
+		"of another form":              {&chain.Account{Owner: program.LocalID, Data: good[1:]}, false},
 	} {
 		if got := d.understood(c.account, o); (got != nil) != c.good || c.good && *got != ours {
 			t.Errorf("%s: %+v", name, got)

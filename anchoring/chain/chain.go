@@ -3,6 +3,9 @@
 // reply, or an error, as a missing transaction or a missing account. Only an explicit
 // null means missing.
 //
+// Heights and slots that are recorded fit into an int64, as the read models keep them: an
+// event with a larger one would stop every projector for good.
+//
 // Every call has a deadline and a bound on the size of its reply. The URL may contain a
 // secret, so no error contains the URL.
 package chain
@@ -13,6 +16,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/gagliardetto/solana-go"
@@ -106,7 +110,7 @@ func (c *Client) LatestBlockhash(ctx context.Context) (Blockhash, error) {
 	if err := c.call(ctx, &reply, "getLatestBlockhash", config{Commitment: Confirmed}); err != nil {
 		return Blockhash{}, err
 	}
-	if reply.Value == nil || reply.Value.LastValidBlockHeight == 0 {
+	if reply.Value == nil || reply.Value.LastValidBlockHeight == 0 || reply.Value.LastValidBlockHeight > math.MaxInt64 {
 		return Blockhash{}, malformed("getLatestBlockhash")
 	}
 	hash, err := solana.HashFromBase58(bounded(reply.Value.Blockhash, 44))

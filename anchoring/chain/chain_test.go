@@ -119,3 +119,20 @@ func TestRefusals(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// A number that the read models can't keep must not get into the log, which can't forget
+// it: every projector would stop there for good.
+func TestNumbersThatCantBeKeptAreNoAnswers(t *testing.T) {
+	t.Parallel()
+	const most, signature = "9223372036854775807", "1111111111111111111111111111111111111111111111111111111111111111"
+	for n, good := range map[string]bool{most: true, "9223372036854775808": false, "18446744073709551615": false} {
+		client := answering(t, 200, `{"result":{"value":{"blockhash":"11111111111111111111111111111111","lastValidBlockHeight":`+n+`}}}`)
+		if _, err := client.LatestBlockhash(t.Context()); (err == nil) != good {
+			t.Errorf("height %s: %v", n, err)
+		}
+		client = answering(t, 200, `{"result":{"slot":`+n+`,"blockTime":1,"meta":{"preTokenBalances":[],"postTokenBalances":[]}}}`)
+		if _, err := client.Transaction(t.Context(), signature, chain.Finalized); (err == nil) != good {
+			t.Errorf("slot %s: %v", n, err)
+		}
+	}
+}

@@ -3,6 +3,7 @@ package chain
 import (
 	"context"
 	"errors"
+	"math"
 	"strconv"
 
 	"github.com/gagliardetto/solana-go"
@@ -109,7 +110,7 @@ func (c *Client) Transaction(ctx context.Context, signature string, level Commit
 	if reply == nil || reply.Meta == nil || reply.BlockTime == nil {
 		return Landed{}, ErrNotYet
 	}
-	if reply.Slot == nil {
+	if reply.Slot == nil || *reply.Slot > math.MaxInt64 {
 		return Landed{}, malformed(method)
 	}
 	// A node omits balances that it did not record. The movement is unknown then.
