@@ -2,6 +2,7 @@ package recall
 
 import (
 	"math"
+	"strings"
 	"sync"
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
@@ -118,6 +119,7 @@ func (c *VectorCache) putQuery(key queryKey, v vector, drops uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.drops == drops {
+		key.query = strings.Clone(key.query) // it may be a short part of a long body, which it would keep alive
 		c.queries.Add(key, v)
 	}
 }
