@@ -390,7 +390,7 @@ func (p *picking) look(ctx context.Context) error {
 	if p.at.begun && newest {
 		to = min(to, p.at.leaf)
 	} else if p.at.begun {
-		from = p.at.leaf + 1
+		from = min(p.at.leaf+1, to) // the client may have made up its cursor
 	}
 	if utf8.RuneCountInString(p.selection.Query) > MaxContentBytes {
 		return nil // no text is that long
