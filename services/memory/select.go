@@ -62,6 +62,7 @@ type Picked struct {
 	reader  Reader
 	key     *keystore.OwnerKey
 	hits    []recall.Hit // not yielded yet
+	rest    *picking     // finds the hits after these, if the selection has no limit
 	ranked  bool
 	rows    int // how many rows to read next
 
@@ -75,8 +76,9 @@ type Picked struct {
 }
 
 // Select selects memories. The whole page is determined when it returns; the memories
-// themselves are read as the caller asks for them. gone, if not nil, reports that the
-// client has left.
+// themselves are read as the caller asks for them. Without a limit, the first hits are
+// determined, and the others as the caller comes to them. gone, if not nil, reports that
+// the client has left.
 //
 // Errors: ErrCursor, ErrBusy, ErrAbandoned, and errors of damaged data.
 func (s *Service) Select(ctx context.Context, r Reader, sel Selection, gone func() bool) (*Picked, error) {
@@ -110,6 +112,9 @@ func (s *Service) Select(ctx context.Context, r Reader, sel Selection, gone func
 		return nil, err
 	}
 	picked.hits, picked.NextCursor = p.page()
+	if p.unlimited() && picked.NextCursor != "" {
+		picked.rest, picked.NextCursor = p, ""
+	}
 	return picked, nil
 }
 
@@ -179,9 +184,8 @@ type picking struct {
 	selection Selection
 	at        pageStart
 	size      uint64
-	passing   []uint64 // leaves that pass the filter, rising
-	filtered  bool
-	without   without // leaves
+	passing   []uint64 // a bit for each leaf that passes the filter; nil: all pass
+	without   without  // leaves
 	begun     bool
 	gone      func() bool
 
@@ -207,22 +211,18 @@ func (p *picking) filter(ctx context.Context) error {
 	if p.selection.Filter.All() {
 		return nil
 	}
-	p.filtered = true
-	return p.slot(ctx, func() (err error) {
-		p.passing, err = memories.Matching(ctx, p.service.Pool, p.reader.Owner, p.size, p.selection.Filter)
+	p.passing = make([]uint64, (p.size+63)/64)
+	return p.slot(ctx, func() error {
+		leaves, err := memories.Matching(ctx, p.service.Pool, p.reader.Owner, p.size, p.selection.Filter)
+		for _, leaf := range leaves {
+			p.passing[leaf/64] |= 1 << (leaf % 64)
+		}
 		return err
 	})
 }
 
 func (p *picking) passes(leaf uint64) bool {
-	if p.without.text(leaf) {
-		return false
-	}
-	if !p.filtered {
-		return true
-	}
-	_, found := slices.BinarySearch(p.passing, leaf)
-	return found
+	return !p.without.text(leaf) && (p.passing == nil || p.passing[leaf/64]>>(leaf%64)&1 == 1)
 }
 
 // rank ranks all leaves and sorts those that pass the filter and follow the cursor.
@@ -361,7 +361,7 @@ func (p *picking) compare(a, b recall.Hit) int {
 	}
 }
 
-// limit returns the page's maximum size.
+// limit returns how many hits to look for: the page's maximum size, or unlimitedHits.
 func (p *picking) limit() int {
 	switch {
 	case p.selection.Limit > 0:
@@ -369,9 +369,17 @@ func (p *picking) limit() int {
 	case p.selection.Ranked:
 		return RankedLimit
 	default:
-		return math.MaxInt - 1
+		return unlimitedHits
 	}
 }
+
+// unlimitedHits bounds the hits that a selection without a limit holds while its client
+// reads, however slowly and however long the log is. If every leaf matches, the first two
+// pieces of a search find them and one more.
+const unlimitedHits = firstLeaves + maxLeaves/4 - 1
+
+// unlimited reports whether the selection is of all memories that match.
+func (p *picking) unlimited() bool { return p.selection.Limit == 0 && !p.selection.Ranked }
 
 // page returns the hits of the page, and the cursor of the next.
 func (p *picking) page() (hits []recall.Hit, next string) {
@@ -470,6 +478,22 @@ func (p *Picked) More() bool { return len(p.hits) > 0 }
 // Next reads the next memories and calls yield for each, in a time slot of the owner's, so
 // yield must not block.
 func (p *Picked) Next(ctx context.Context, yield func(*View) error) error {
+	last := p.hits[len(p.hits)-1].Leaf
+	if err := p.next(ctx, yield); err != nil || len(p.hits) > 0 || p.rest == nil {
+		return err
+	}
+	p.rest.at, p.rest.hits = pageStart{begun: true, leaf: last}, nil
+	if err := p.rest.look(ctx); err != nil {
+		return err
+	}
+	var more string
+	if p.hits, more = p.rest.page(); more == "" {
+		p.rest = nil
+	}
+	return nil
+}
+
+func (p *Picked) next(ctx context.Context, yield func(*View) error) error {
 	release, err := p.service.Long.Take(ctx, p.reader.Owner, true)
 	if err != nil {
 		return err
