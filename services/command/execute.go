@@ -73,12 +73,16 @@ const (
 	// defaultMaxRunning is large enough that the log can share syncs, and small enough to
 	// leave processor time for requests that are not commands.
 	defaultMaxRunning = 64
-	// maxIdempotent is how many answers a state keeps, about 25 kB, before it asks the read
-	// model which of them it has. If the projector is down, or does not answer within
-	// trimPatience, the state may keep up to mostAnswers, 13 MB.
-	maxIdempotent = 128
-	mostAnswers   = 1 << 16
-	trimPatience  = 250 * time.Millisecond
+	// maxIdempotent is how many answers a state keeps, about 40 kB, before it asks the read
+	// model which of them it has. If the states of many owners are kept, it is less: all
+	// states should keep allIdempotent answers, about 40 MB, but each at least
+	// leastIdempotent. If the projector is down, or does not answer within trimPatience, the
+	// state may keep up to mostAnswers, 20 MB.
+	maxIdempotent   = 128
+	allIdempotent   = 1 << 17
+	leastIdempotent = 8
+	mostAnswers     = 1 << 16
+	trimPatience    = 250 * time.Millisecond
 )
 
 // Executor carries out commands.

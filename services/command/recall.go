@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 
 	"github.com/memory-ledger/ledger/events"
 )
@@ -94,7 +93,7 @@ func (x *Executor) fillKeys(ctx context.Context, t *turn) error {
 // If the read model does not answer, the next attempt is made when there are twice as many.
 func (x *Executor) trim(ctx context.Context, t *turn) error {
 	s := t.of.state
-	if len(s.idempotent) < max(maxIdempotent, s.trimAt) {
+	if len(s.idempotent) < max(x.keptAnswers(), s.trimAt) {
 		return nil
 	}
 	leaves := s.leftTo
@@ -109,11 +108,22 @@ func (x *Executor) trim(ctx context.Context, t *turn) error {
 	if err != nil && !errors.Is(err, errAsking) {
 		return err
 	}
-	maps.DeleteFunc(s.idempotent, func(_ events.Hash, w Written) bool { return w.LeafIndex < leaves })
+	kept := map[events.Hash]Written{} // another map: one from which answers are deleted stays as large
+	for key, w := range s.idempotent {
+		if w.LeafIndex >= leaves {
+			kept[key] = w
+		}
+	}
+	s.idempotent = kept
 	s.leftTo = max(s.leftTo, leaves)
 	if len(s.idempotent) >= mostAnswers {
 		return fmt.Errorf("%w: the read models are %d keyed writes of %s behind", ErrOverloaded, len(s.idempotent), s.Owner)
 	}
 	s.trimAt = min(2*len(s.idempotent), mostAnswers)
 	return nil
+}
+
+// keptAnswers returns how many answers a state keeps before it is trimmed.
+func (x *Executor) keptAnswers() int {
+	return min(maxIdempotent, max(leastIdempotent, allIdempotent/max(1, x.owners.Len())))
 }

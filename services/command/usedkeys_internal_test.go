@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"math"
+	"runtime"
 	"sync/atomic"
 	"testing"
 
@@ -175,6 +177,51 @@ func TestAnswersAreTrimmed(t *testing.T) {
 	if err := x.trim(t.Context(), &turn{of: &entry{state: s}}); err != nil || len(s.idempotent) != 0 {
 		t.Errorf("once it has them: %d, %v", len(s.idempotent), err)
 	}
+}
+
+// TestAnswersOfManyOwnersTakeLittle: many owners may each have written with keys, and a
+// state that is trimmed gives its memory back.
+func TestAnswersOfManyOwnersTakeLittle(t *testing.T) { // not parallel: it measures the heap
+	heap := func() uint64 {
+		runtime.GC()
+		var stats runtime.MemStats
+		runtime.ReadMemStats(&stats)
+		return stats.HeapAlloc
+	}
+	loader := &leavesOnly{}
+	x, err := NewExecutor(Config{Loader: loader})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const writers, mostBytes = 500, 4000
+	states := make([]*State, writers)
+	write := func(times int) {
+		for i, s := range states {
+			if s == nil {
+				s = NewState(events.OwnerFromBytes([32]byte{1}))
+				states[i] = s
+			}
+			for range times {
+				if err := x.trim(t.Context(), &turn{of: &entry{state: s}}); err != nil {
+					t.Fatal(err)
+				}
+				s.idempotent[numbered(int(s.Leaves))] = Written{LeafIndex: s.Leaves}
+				s.Leaves++
+			}
+		}
+	}
+	for n := range uint64(allIdempotent / leastIdempotent) {
+		x.entry(events.OwnerFromBytes([32]byte(binary.BigEndian.AppendUint64(make([]byte, 24), n))))
+	}
+	before := heap()
+	write(1000) // while the read model makes no progress
+	loader.leaves = math.MaxUint64
+	write(maxIdempotent - 1)
+	if each := int64(heap()-before) / writers; each > mostBytes {
+		t.Errorf("the answers of each of many owners take %d bytes", each)
+	}
+	runtime.KeepAlive(x)
+	runtime.KeepAlive(states)
 }
 
 // TestAReadModelThatHangsHoldsNoWriteUp: it is asked rarely, and no write waits long.
