@@ -52,7 +52,7 @@ func (r ReadModel) loadCredentials(ctx context.Context, tx pgx.Tx, state *State)
 		return err
 	}
 	for _, leaf := range retracted {
-		state.Retracted[leaf] = true
+		state.Retracted.add(leaf)
 	}
 	if state.Erased, err = erasures.Find(ctx, tx, state.Owner); err != nil {
 		return err

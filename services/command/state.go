@@ -64,7 +64,7 @@ type State struct {
 	Registered   bool
 	UserID       string
 	Leaves       uint64
-	Retracted    map[uint64]bool // leaves
+	Retracted    leafSet
 	Erased       erasures.Erased
 	Grants       map[string]Grant     // by id: neither revoked nor spent
 	Keys         map[string]Key       // by id: not revoked; some may have expired
@@ -79,10 +79,24 @@ type State struct {
 	usedKeys   *usedKeys // the keys of all writes; nil if keys are not looked up
 }
 
+// leafSet is a set of leaves, a bit each: an owner may retract as many as there are.
+type leafSet []uint64
+
+func (s *leafSet) add(leaf uint64) {
+	if word := leaf / 64; word >= uint64(len(*s)) {
+		*s = append(*s, make([]uint64, word+1-uint64(len(*s)))...)
+	}
+	(*s)[leaf/64] |= 1 << (leaf % 64)
+}
+
+func (s leafSet) has(leaf uint64) bool {
+	return leaf/64 < uint64(len(s)) && s[leaf/64]>>(leaf%64)&1 == 1
+}
+
 // NewState returns the state of an owner without events.
 func NewState(owner events.Owner) *State {
 	return &State{
-		Owner: owner, Retracted: map[uint64]bool{}, Grants: map[string]Grant{}, Keys: map[string]Key{},
+		Owner: owner, Grants: map[string]Grant{}, Keys: map[string]Key{},
 		Sessions: map[string]time.Time{}, CoreSessions: map[string]time.Time{}, idempotent: map[events.Hash]Written{},
 	}
 }
@@ -134,7 +148,9 @@ func (s *State) apply(seq uint64, e *events.Event) {
 			}
 		}
 	case *events.MemoryRetracted:
-		s.Retracted[data.LeafIndex] = true
+		if data.LeafIndex < s.Leaves { // another writer's message may name any leaf
+			s.Retracted.add(data.LeafIndex)
+		}
 	case *events.OwnerErased:
 		s.Erased = erasures.Erased{Times: s.Erased.Times + 1, Leaves: data.Leaves}
 	case *events.GrantMinted:
