@@ -155,6 +155,10 @@ func (b searchBody) selection() (s memory.Selection, err error) {
 	return s, err
 }
 
+// maxMembers bounds the members that a filter asks for. The database looks for each of them
+// in each memory's metadata, in one time slot.
+const maxMembers = 16
+
 func (b filterBody) filter() (f memories.Filter, err error) {
 	f.Anchored = b.Anchored
 	if f.From, err = instant("from", b.From); err != nil {
@@ -175,6 +179,9 @@ func (b filterBody) filter() (f memories.Filter, err error) {
 		}
 		if f.Metadata, err = memories.MembersOf(object); err != nil {
 			return f, err
+		}
+		if len(f.Metadata) > maxMembers {
+			return f, httpapi.BadRequest("filter.metadata must have at most 16 members")
 		}
 	}
 	if b.Source != nil {
