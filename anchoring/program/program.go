@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/gagliardetto/solana-go"
 )
@@ -120,11 +121,15 @@ func TransactionError(v any) error {
 	return e
 }
 
-// word returns a JSON string's text, or the JSON itself.
+// longestReason bounds a reason in bytes: it is recorded in the log, whose messages are
+// bounded, and the chain's node chose its text.
+const longestReason = 1024
+
+// word returns a JSON string's text, or the JSON itself, cut to longestReason.
 func word(raw json.RawMessage) string {
 	var s string
-	if json.Unmarshal(raw, &s) == nil {
-		return s
+	if json.Unmarshal(raw, &s) != nil {
+		s = string(raw)
 	}
-	return string(raw)
+	return strings.ToValidUTF8(s[:min(len(s), longestReason)], "")
 }

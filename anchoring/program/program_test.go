@@ -13,6 +13,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/gagliardetto/solana-go"
 
@@ -119,6 +120,18 @@ func TestTransactionError(t *testing.T) {
 		}
 		if strings.Contains(test.json, "1296826379") && !errors.Is(err, program.ErrShrinks) {
 			t.Errorf("%s is not ErrShrinks", test.json)
+		}
+	}
+}
+
+// A reason is recorded in the log, so the chain's node must not choose its length. A
+// character is not cut in half: such a text can't be recorded at all.
+func TestReasonsAreBounded(t *testing.T) {
+	long := strings.Repeat("€", 1<<20)
+	for _, v := range []any{long, map[string]any{long: 1}, map[string]any{"InstructionError": []any{0, long}}, map[string]any{"InstructionError": []any{0, map[string]any{"x": long}}}} {
+		got := program.TransactionError(v).Error()
+		if len(got) > 1100 || !utf8.ValidString(got) {
+			t.Errorf("a reason of %d bytes", len(got))
 		}
 	}
 }
