@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -176,18 +177,24 @@ func (w *Watcher) sweep(ctx context.Context) {
 	}
 }
 
+// each looks at the vaults of owners. It logs one line for all that fail: if the chain is
+// out of reach, they all do, every few seconds.
 func (w *Watcher) each(ctx context.Context, owners []events.Owner, look func(context.Context, events.Owner) error) {
 	var group errgroup.Group
 	group.SetLimit(atOnce)
+	var failed atomic.Int64
 	for _, owner := range owners {
 		group.Go(func() error {
-			if err := look(ctx, owner); err != nil {
-				w.complain(ctx, "look at the vault of "+string(owner), err)
+			err := look(ctx, owner)
+			if err != nil {
+				failed.Add(1)
+				err = fmt.Errorf("vault of %s: %w", owner, err)
 			}
-			return nil
+			return err
 		})
 	}
-	_ = group.Wait()
+	err := group.Wait()
+	w.complain(ctx, fmt.Sprintf("look at vaults, %d of %d failed, one of them", failed.Load(), len(owners)), err)
 }
 
 func (w *Watcher) complain(ctx context.Context, doing string, err error) {
