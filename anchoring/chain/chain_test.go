@@ -135,4 +135,8 @@ func TestNumbersThatCantBeKeptAreNoAnswers(t *testing.T) {
 			t.Errorf("slot %s: %v", n, err)
 		}
 	}
+	client := answering(t, 200, `{"result":{"slot":1,"blockTime":-62150000000,"meta":{"preTokenBalances":[],"postTokenBalances":[]}}}`)
+	if got, err := client.Transaction(t.Context(), signature, chain.Finalized); err == nil {
+		t.Errorf("a movement of the year 0: %v", got)
+	}
 }

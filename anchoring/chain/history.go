@@ -110,7 +110,7 @@ func (c *Client) Transaction(ctx context.Context, signature string, level Commit
 	if reply == nil || reply.Meta == nil || reply.BlockTime == nil {
 		return Landed{}, ErrNotYet
 	}
-	if reply.Slot == nil || *reply.Slot > math.MaxInt64 {
+	if reply.Slot == nil || *reply.Slot > math.MaxInt64 || *reply.BlockTime < 0 {
 		return Landed{}, malformed(method)
 	}
 	// A node omits balances that it did not record. The movement is unknown then.
