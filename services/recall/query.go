@@ -10,6 +10,9 @@ import (
 const (
 	maxConcepts = 64
 	maxPhrases  = 16
+	// maxPhrased bounds the words of all phrases: each is looked up in every text. The
+	// longest phrase fits.
+	maxPhrased = maxConcepts + 1
 	// maxExpanded bounds the terms that a prefix matches, in each block.
 	maxExpanded = 1024
 )
@@ -40,6 +43,7 @@ type phrase []concept
 func ParseQuery(text string) *Query {
 	q := &Query{text: text, empty: strings.TrimSpace(text) == ""}
 	var functional []concept
+	phrased := 0
 	for rest := text; rest != ""; {
 		piece, negated, quoted := "", false, false
 		piece, negated, quoted, rest = nextPiece(rest)
@@ -50,11 +54,14 @@ func ParseQuery(text string) *Query {
 		if last := &words[len(words)-1]; !quoted && strings.HasSuffix(piece, last.word+"*") {
 			last.prefix = true
 		}
+		fits := phrased+len(words) <= maxPhrased
 		switch {
-		case negated && len(q.not) < maxPhrases:
+		case negated && fits && len(q.not) < maxPhrases:
+			phrased += len(words)
 			q.not = append(q.not, words)
 		case negated:
-		case quoted && len(q.must) < maxPhrases:
+		case quoted && fits && len(q.must) < maxPhrases:
+			phrased += len(words)
 			q.must = append(q.must, words)
 			q.add(words...)
 		default:

@@ -92,7 +92,7 @@ func countsOf(b *block, terms []int) []count {
 
 // in returns the leaves of a block that have the phrase.
 func (p phrase) in(b *block) map[uint32]bool {
-	var ends map[uint32][]uint16 // by leaf: where the phrase up to the previous word ends
+	var ends map[uint32][]uint16 // by leaf: where the phrase up to the previous word ends, ascending
 	for i, c := range p {
 		here := map[uint32][]uint16{}
 		for _, t := range c.termsIn(b) {
@@ -101,12 +101,19 @@ func (p phrase) in(b *block) map[uint32]bool {
 					here[posting.leaf] = append(here[posting.leaf], posting.places...)
 					continue
 				}
+				before := ends[posting.leaf]
 				for _, place := range posting.places {
-					if place > 0 && slices.Contains(ends[posting.leaf], place-1) {
+					for len(before) > 0 && before[0]+1 < place {
+						before = before[1:]
+					}
+					if len(before) > 0 && before[0]+1 == place {
 						here[posting.leaf] = append(here[posting.leaf], place)
 					}
 				}
 			}
+		}
+		for _, places := range here {
+			slices.Sort(places) // the places of several terms
 		}
 		ends = here
 	}
