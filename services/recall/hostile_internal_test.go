@@ -14,7 +14,8 @@ func TestNoQueryTakesLong(t *testing.T) {
 	b := x.finish()
 	phrase := strings.Repeat("x ", 4)
 	for name, text := range map[string]string{
-		"phrases": strings.Repeat(`"`+phrase+`" -"`+phrase+`" `, maxPhrases),
+		"phrases":         strings.Repeat(`"`+phrase+`" -"`+phrase+`" `, maxPhrases),
+		"unclosed quotes": strings.Repeat("„ ", 1<<18),
 	} {
 		begun := time.Now()
 		q := ParseQuery(text)

@@ -8,8 +8,9 @@ import (
 
 // Bounds of a query. Anything beyond them is ignored.
 const (
-	maxConcepts = 64
-	maxPhrases  = 16
+	maxQueryBytes = 16 << 10
+	maxConcepts   = 64
+	maxPhrases    = 16
 	// maxPhrased bounds the words of all phrases: each is looked up in every text. The
 	// longest phrase fits.
 	maxPhrased = maxConcepts + 1
@@ -41,6 +42,7 @@ type phrase []concept
 // memory must not have, and prefixes such as wor*. No text is malformed: text without
 // such a meaning is a word, or nothing.
 func ParseQuery(text string) *Query {
+	text = beginning(text, maxQueryBytes)
 	q := &Query{text: text, empty: strings.TrimSpace(text) == ""}
 	var functional []concept
 	phrased := 0

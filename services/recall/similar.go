@@ -158,7 +158,7 @@ func (s *Similarity) want(ctx context.Context, number uint64, leaf int) error {
 	texts := map[int]string{}
 	_, err := s.texts.Texts(ctx, part, func(leaf uint64, text []byte) error {
 		if at := int(leaf - first); slices.Contains(m.leaves, at) {
-			texts[at] = beginning(string(text))
+			texts[at] = beginning(string(text), maxTextBytes)
 		}
 		return nil
 	})
@@ -212,12 +212,12 @@ func (s *Similarity) fill(ctx context.Context, m *batch) (*vectorPage, error) {
 	return page, s.vectors.table.save(ctx, s.all, m.number, page)
 }
 
-// beginning cuts a text to maxTextBytes, because the endpoint may accept no more.
-func beginning(text string) string {
-	if len(text) <= maxTextBytes {
+// beginning cuts a text to at most so many bytes, between characters.
+func beginning(text string, bytes int) string {
+	if len(text) <= bytes {
 		return text
 	}
-	end := maxTextBytes
+	end := bytes
 	for !utf8.RuneStart(text[end]) {
 		end--
 	}
@@ -237,7 +237,7 @@ func (q *Query) asked() string {
 			pieces = append(pieces, piece)
 		}
 	}
-	return beginning(strings.ToLower(strings.Join(pieces, " ")))
+	return beginning(strings.ToLower(strings.Join(pieces, " ")), maxTextBytes)
 }
 
 // Asks reports whether the query asks for anything.
