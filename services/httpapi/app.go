@@ -37,6 +37,8 @@ const (
 	cutAfter = requestTimeout + 5*time.Second
 	// headerBytes bounds the request line and headers.
 	headerBytes = 16 << 10
+	// acceptBytes bounds the Accept header. The framework sorts its types in quadratic time.
+	acceptBytes = 1 << 10
 	// answerBytes holds a page of a list, so that the page is sent in one system call.
 	// Each call wakes the client, and on a busy machine the sender then waits for a
 	// processor.
@@ -247,8 +249,12 @@ func (a *App) survive(ctx context.Context, err *error) {
 // errPanic matches no row of the table and so becomes a 500.
 var errPanic = errors.New("a handler panicked")
 
-// identify gives the request an id, and its answer the headers that every answer has.
+// identify gives the request an id, and its answer the headers that every answer has. It
+// drops an Accept header that is too long: such a client gets the first type of each answer.
 func (a *App) identify(c *fiber.Ctx) (id string) {
+	if len(c.Get(fiber.HeaderAccept)) > acceptBytes {
+		c.Request().Header.Del(fiber.HeaderAccept)
+	}
 	id = utils.CopyString(c.Get(fiber.HeaderXRequestID))
 	if !isHarmlessID(id) {
 		id = a.cfg.NewID()
