@@ -52,7 +52,7 @@ func (r ReadModel) loadCredentials(ctx context.Context, tx pgx.Tx, state *State)
 		return err
 	}
 	for _, leaf := range retracted {
-		state.Retracted.add(leaf)
+		state.Retracted.Add(leaf)
 	}
 	if state.Erased, err = erasures.Find(ctx, tx, state.Owner); err != nil {
 		return err

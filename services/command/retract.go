@@ -18,7 +18,7 @@ func (c *RetractMemory) decide(s *State, now time.Time) (Decision, error) {
 	if err := c.Credential.check(s, now); err != nil {
 		return Decision{}, err
 	}
-	if s.Retracted.has(c.LeafIndex) || c.LeafIndex < s.Erased.Leaves {
+	if s.Retracted.Has(c.LeafIndex) || c.LeafIndex < s.Erased.Leaves {
 		return Decision{}, nil
 	}
 	retracted := &events.MemoryRetracted{MemoryID: c.MemoryID, LeafIndex: c.LeafIndex, Leaves: s.Leaves}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/events/leaf"
 	"github.com/memory-ledger/ledger/projections/fence"
 	"github.com/memory-ledger/ledger/projections/readmodel/erasures"
 )
@@ -64,7 +65,7 @@ type State struct {
 	Registered   bool
 	UserID       string
 	Leaves       uint64
-	Retracted    leafSet
+	Retracted    leaf.Set // an owner may retract as many as there are
 	Erased       erasures.Erased
 	Grants       map[string]Grant     // by id: neither revoked nor spent
 	Keys         map[string]Key       // by id: not revoked; some may have expired
@@ -77,20 +78,6 @@ type State struct {
 	trimAt     int       // number of answers at which they are trimmed next
 	leftTo     uint64    // answers up to this leaf are left to the read model
 	usedKeys   *usedKeys // the keys of all writes; nil if keys are not looked up
-}
-
-// leafSet is a set of leaves, a bit each: an owner may retract as many as there are.
-type leafSet []uint64
-
-func (s *leafSet) add(leaf uint64) {
-	if word := leaf / 64; word >= uint64(len(*s)) {
-		*s = append(*s, make([]uint64, word+1-uint64(len(*s)))...)
-	}
-	(*s)[leaf/64] |= 1 << (leaf % 64)
-}
-
-func (s leafSet) has(leaf uint64) bool {
-	return leaf/64 < uint64(len(s)) && s[leaf/64]>>(leaf%64)&1 == 1
 }
 
 // NewState returns the state of an owner without events.
@@ -149,7 +136,7 @@ func (s *State) apply(seq uint64, e *events.Event) {
 		}
 	case *events.MemoryRetracted:
 		if data.LeafIndex < s.Leaves { // another writer's message may name any leaf
-			s.Retracted.add(data.LeafIndex)
+			s.Retracted.Add(data.LeafIndex)
 		}
 	case *events.OwnerErased:
 		s.Erased = erasures.Erased{Times: s.Erased.Times + 1, Leaves: data.Leaves}

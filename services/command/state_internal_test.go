@@ -21,11 +21,11 @@ func TestRetractionsTakeABit(t *testing.T) {
 	retract(leaves)         // there is no such leaf
 	retract(math.MaxUint64) // nor this
 	for leaf := range uint64(leaves + 100) {
-		if s.Retracted.has(leaf) != (leaf < leaves && leaf%2 == 1) {
-			t.Fatalf("leaf %d of %d: %t", leaf, leaves, s.Retracted.has(leaf))
+		if s.Retracted.Has(leaf) != (leaf < leaves && leaf%2 == 1) {
+			t.Fatalf("leaf %d of %d: %t", leaf, leaves, s.Retracted.Has(leaf))
 		}
 	}
-	if bytes := 8 * cap(s.Retracted); s.Retracted.has(math.MaxUint64) || bytes > leaves/4 {
+	if bytes := 8 * cap(s.Retracted); s.Retracted.Has(math.MaxUint64) || bytes > leaves/4 {
 		t.Errorf("%d retractions take %d bytes", leaves/2, bytes)
 	}
 }

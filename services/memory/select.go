@@ -14,6 +14,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/memory-ledger/ledger/events/leaf"
 	"github.com/memory-ledger/ledger/projections/readmodel/bodypages"
 	"github.com/memory-ledger/ledger/projections/readmodel/memories"
 	"github.com/memory-ledger/ledger/services/keystore"
@@ -184,8 +185,8 @@ type picking struct {
 	selection Selection
 	at        pageStart
 	size      uint64
-	passing   []uint64 // a bit for each leaf that passes the filter; nil: all pass
-	without   without  // leaves
+	passing   *leaf.Set // the leaves that pass the filter; nil: all pass
+	without   without
 	begun     bool
 	gone      func() bool
 
@@ -211,18 +212,18 @@ func (p *picking) filter(ctx context.Context) error {
 	if p.selection.Filter.All() {
 		return nil
 	}
-	p.passing = make([]uint64, (p.size+63)/64)
+	p.passing = new(leaf.Set)
 	return p.slot(ctx, func() error {
 		leaves, err := memories.Matching(ctx, p.service.Pool, p.reader.Owner, p.size, p.selection.Filter)
 		for _, leaf := range leaves {
-			p.passing[leaf/64] |= 1 << (leaf % 64)
+			p.passing.Add(leaf)
 		}
 		return err
 	})
 }
 
 func (p *picking) passes(leaf uint64) bool {
-	return !p.without.text(leaf) && (p.passing == nil || p.passing[leaf/64]>>(leaf%64)&1 == 1)
+	return !p.without.text(leaf) && (p.passing == nil || p.passing.Has(leaf))
 }
 
 // rank ranks all leaves and sorts those that pass the filter and follow the cursor.
