@@ -118,13 +118,15 @@ func lower(word string) string {
 	return strings.ReplaceAll(strings.ToLower(norm.NFKC.String(word)), "’", "'")
 }
 
-// shortened returns the first maxWordBytes of a longer word, whole characters.
-func shortened(word []byte) []byte {
-	end := maxWordBytes
-	for end > 0 && !utf8.RuneStart(word[end]) {
-		end--
+// beginning cuts a text to at most so many bytes, between characters.
+func beginning[T string | []byte](text T, bytes int) T {
+	if len(text) <= bytes {
+		return text
 	}
-	return word[:end]
+	for bytes > 0 && !utf8.RuneStart(text[bytes]) {
+		bytes--
+	}
+	return text[:bytes]
 }
 
 // elided are French and Italian articles before an apostrophe. They are not part of the

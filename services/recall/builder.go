@@ -90,9 +90,7 @@ func (x *builder) add(text []byte, created uint32) {
 }
 
 func (d *dictionary) id(raw []byte) uint32 {
-	if len(raw) > maxWordBytes {
-		raw = shortened(raw)
-	}
+	raw = beginning(raw, maxWordBytes)
 	if id, ok := d.ids[string(raw)]; ok {
 		return id
 	}

@@ -127,9 +127,7 @@ var quotes = map[string]string{`"`: `"`, "“": "”", "„": "“", "«": "»",
 func wordsOf(piece string) []concept {
 	var words []concept
 	eachWord([]byte(piece), func(raw []byte) {
-		if len(raw) > maxWordBytes {
-			raw = shortened(raw)
-		}
+		raw = beginning(raw, maxWordBytes)
 		if len(words) <= maxConcepts {
 			words = append(words, concept{word: string(raw)})
 		}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"golang.org/x/sync/singleflight"
 
@@ -210,18 +209,6 @@ func (s *Similarity) fill(ctx context.Context, m *batch) (*vectorPage, error) {
 	page := m.page.with(m.leaves, vectors)
 	s.vectors.kept.put(vectorKey{s.all.Owner, m.number}, page, s.drops)
 	return page, s.vectors.table.save(ctx, s.all, m.number, page)
-}
-
-// beginning cuts a text to at most so many bytes, between characters.
-func beginning(text string, bytes int) string {
-	if len(text) <= bytes {
-		return text
-	}
-	end := bytes
-	for !utf8.RuneStart(text[end]) {
-		end--
-	}
-	return text[:end]
 }
 
 // asked returns what the query asks for, in lower case, as texts are, and without the
