@@ -32,14 +32,9 @@ const (
 // streams and the chain that it copied before, so that the same command can run again.
 // Copied secrets stay: copying them again is no error. A crash leaves all copied parts.
 func Backup(ctx context.Context, cfg config.Config, dir string, wanted []backup.Part, say func(backup.Done), progress backup.Progress) (err error) {
-	parts := slices.DeleteFunc(slices.Clone(backup.Parts), func(p backup.Part) bool { return !isKept(cfg, p) })
-	for _, part := range wanted {
-		if !slices.Contains(parts, part) {
-			return fmt.Errorf("back up: a local run with this log keeps no %s in %s", part, cfg.DataDir)
-		}
-	}
-	if wanted != nil {
-		parts = slices.DeleteFunc(parts, func(p backup.Part) bool { return !slices.Contains(wanted, p) })
+	parts, missing := chosen(wanted, func(part backup.Part) bool { return isKept(cfg, part) })
+	if missing != "" {
+		return fmt.Errorf("back up: a local run with this log keeps no %s in %s", missing, cfg.DataDir)
 	}
 	var made []string
 	defer func() {
@@ -87,6 +82,22 @@ func Backup(ctx context.Context, cfg config.Config, dir string, wanted []backup.
 		say(done)
 	}
 	return nil
+}
+
+// chosen returns the wanted parts, or all that there are if wanted is nil, in the order of
+// backup.Parts. missing is a wanted part that is not there, if any.
+func chosen(wanted []backup.Part, has func(backup.Part) bool) (parts []backup.Part, missing backup.Part) {
+	for _, part := range backup.Parts {
+		named := slices.Contains(wanted, part)
+		switch {
+		case !named && wanted != nil:
+		case has(part):
+			parts = append(parts, part)
+		case named:
+			return nil, part
+		}
+	}
+	return parts, ""
 }
 
 // isKept reports whether there is a part to copy. A deployment keeps its secrets elsewhere
@@ -175,26 +186,22 @@ func restoreStreams(ctx context.Context, cfg config.Config, connect Connector, d
 
 // partsIn checks the wanted parts of a folder, or all that it has. It returns them in the
 // order of the restore: first the parts without which the rest is of no use.
-func partsIn(ctx context.Context, dir string, wanted []backup.Part, progress backup.Progress) (parts []backup.Part, err error) {
-	for _, part := range wanted {
-		if !exists(filepath.Join(dir, string(part))) {
-			return nil, fmt.Errorf("restore: %w of %s in %s", backup.ErrNone, part, dir)
-		}
+func partsIn(ctx context.Context, dir string, wanted []backup.Part, progress backup.Progress) ([]backup.Part, error) {
+	copied := func(part backup.Part) string { return filepath.Join(dir, string(part)) }
+	parts, missing := chosen(wanted, func(part backup.Part) bool { return exists(copied(part)) })
+	switch {
+	case missing != "":
+		return nil, fmt.Errorf("restore: %w of %s in %s", backup.ErrNone, missing, dir)
+	case len(parts) == 0:
+		return nil, fmt.Errorf("restore: %w in %s", backup.ErrNone, dir)
 	}
-	for _, part := range []backup.Part{backup.Secrets, backup.Chain, backup.Keystore, backup.Log} {
-		copied := filepath.Join(dir, string(part))
-		if wanted != nil && !slices.Contains(wanted, part) || !exists(copied) {
-			continue
-		}
+	slices.Reverse(parts)
+	for _, part := range parts {
 		if part != backup.Secrets {
-			if err := backup.Check(ctx, part, copied, progress); err != nil {
+			if err := backup.Check(ctx, part, copied(part), progress); err != nil {
 				return nil, err
 			}
 		}
-		parts = append(parts, part)
-	}
-	if len(parts) == 0 {
-		return nil, fmt.Errorf("restore: %w in %s", backup.ErrNone, dir)
 	}
 	return parts, nil
 }
