@@ -11,6 +11,7 @@ import (
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/eventlog"
+	"github.com/memory-ledger/ledger/services/test/heap"
 )
 
 func numbered(n int) (h events.Hash) {
@@ -182,12 +183,6 @@ func TestAnswersAreTrimmed(t *testing.T) {
 // TestAnswersOfManyOwnersTakeLittle: many owners may each have written with keys, and a
 // state that is trimmed gives its memory back.
 func TestAnswersOfManyOwnersTakeLittle(t *testing.T) { // not parallel: it measures the heap
-	heap := func() uint64 {
-		runtime.GC()
-		var stats runtime.MemStats
-		runtime.ReadMemStats(&stats)
-		return stats.HeapAlloc
-	}
 	loader := &leavesOnly{}
 	x, err := NewExecutor(Config{Loader: loader})
 	if err != nil {
@@ -213,11 +208,11 @@ func TestAnswersOfManyOwnersTakeLittle(t *testing.T) { // not parallel: it measu
 	for n := range uint64(allIdempotent / leastIdempotent) {
 		x.entry(events.OwnerFromBytes([32]byte(binary.BigEndian.AppendUint64(make([]byte, 24), n))))
 	}
-	before := heap()
+	before := heap.Live()
 	write(1000) // while the read model makes no progress
 	loader.leaves = math.MaxUint64
 	write(maxIdempotent - 1)
-	if each := int64(heap()-before) / writers; each > mostBytes {
+	if each := (heap.Live() - before) / writers; each > mostBytes {
 		t.Errorf("the answers of each of many owners take %d bytes", each)
 	}
 	runtime.KeepAlive(x)

@@ -13,6 +13,7 @@ import (
 	"github.com/gofiber/fiber/v2"
 
 	"github.com/memory-ledger/ledger/services/httpapi"
+	"github.com/memory-ledger/ledger/services/test/heap"
 )
 
 // reading is a listener that signals when the server reads from a connection for the
@@ -40,15 +41,6 @@ func (c *readingConn) Read(p []byte) (int, error) {
 	return c.Conn.Read(p)
 }
 
-// heap returns the bytes of live objects.
-func heap() int64 {
-	var m runtime.MemStats
-	runtime.GC()
-	runtime.GC() // collects what pools released in the first
-	runtime.ReadMemStats(&m)
-	return int64(m.HeapAlloc)
-}
-
 // The next two tests must not run in parallel with others: they measure the heap.
 
 // TestAnnouncedBodiesTakeNoMemory: a connection that announces a long body holds no more
@@ -59,14 +51,14 @@ func TestAnnouncedBodiesTakeNoMemory(t *testing.T) {
 	app.Post("/", func(c *fiber.Ctx) error { _, err := httpapi.Body(c); return err })
 	listener := &reading{listen(t), make(chan struct{}, connections)}
 	serve(t, app, listener)
-	before := heap()
+	before := heap.Live()
 	for range connections {
 		send(t, dial(t, listener), fmt.Sprintf("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n{", httpapi.MaxBody))
 	}
 	for range connections {
 		<-listener.again
 	}
-	if grown := (heap() - before) / connections; grown > most {
+	if grown := (heap.Live() - before) / connections; grown > most {
 		t.Errorf("%d bytes a connection", grown)
 	}
 }
@@ -85,7 +77,7 @@ func TestALongBodyIsNotKept(t *testing.T) {
 	listener := listen(t)
 	serve(t, app, listener)
 	body := strings.Repeat("b", httpapi.MaxBody)
-	before := heap()
+	before := heap.Live()
 	for range connections {
 		conn := dial(t, listener)
 		send(t, conn, fmt.Sprintf("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n", len(body)))
@@ -94,7 +86,7 @@ func TestALongBodyIsNotKept(t *testing.T) {
 			t.Fatalf("%d %s", status, got)
 		}
 	}
-	if grown := (heap() - before) / connections; grown > most {
+	if grown := (heap.Live() - before) / connections; grown > most {
 		t.Errorf("%d bytes a connection", grown)
 	}
 	runtime.KeepAlive(body)

@@ -2,7 +2,6 @@ package signin_test
 
 import (
 	"crypto/ed25519"
-	"runtime"
 	"sync"
 	"testing"
 
@@ -10,13 +9,14 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/memory-ledger/ledger/services/signin"
+	"github.com/memory-ledger/ledger/services/test/heap"
 )
 
 // TestAMillionChallenges: unanswered challenges cost no memory and no storage, and do
 // not prevent a sign-in.
 func TestAMillionChallenges(t *testing.T) { // not in parallel: it measures the process's memory
 	f := newFrontDesk(t)
-	heap, bytes := heapInUse(), f.stored(t)
+	live, bytes := heap.Live(), f.stored(t)
 	public, _, err := ed25519.GenerateKey(nil)
 	if err != nil {
 		t.Fatal(err)
@@ -34,7 +34,7 @@ func TestAMillionChallenges(t *testing.T) { // not in parallel: it measures the 
 		})
 	}
 	group.Wait()
-	if grown := int64(heapInUse()) - int64(heap); grown > 1<<20 {
+	if grown := heap.Live() - live; grown > 1<<20 {
 		t.Errorf("memory grew by %d bytes", grown)
 	}
 	if now := f.stored(t); now != bytes {
@@ -43,13 +43,6 @@ func TestAMillionChallenges(t *testing.T) { // not in parallel: it measures the 
 	for _, signIn := range []*signin.SignIn{f.core, f.extension} {
 		verifies(t, signIn, challenge(t, signIn))
 	}
-}
-
-func heapInUse() uint64 {
-	runtime.GC()
-	var stats runtime.MemStats
-	runtime.ReadMemStats(&stats)
-	return stats.HeapAlloc
 }
 
 // stored returns how many bytes the server stores.
