@@ -13,27 +13,32 @@ GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
+# All targets but the race detector compile without cgo: so a machine with a C compiler
+# builds what one without it builds, and every target finds what another has compiled.
+export CGO_ENABLED := 0
+
 .PHONY: build
-# git refuses to work in a folder of another user, and then go build would fail.
-VCS := $(shell git rev-parse HEAD >/dev/null 2>&1 && echo auto || echo false)
 build: ## bin/ledger
-	@echo "compiling bin/ledger$$([ -e bin/ledger ] || echo ', which takes a minute or two the first time') …"
-	@set -o pipefail; go build -trimpath -buildvcs=$(VCS) -o bin/ledger ./services/cmd/ledger 2>&1 | { grep -v '^go: downloading ' >&2 || true; }
+	@infra/build bin/ledger ./services/cmd/ledger
 
 .PHONY: run
-run: build postgres ## both APIs, projector, anchorer and the servers they need, in the foreground
+run: build ## both APIs, projector, anchorer and the servers they need, in the foreground
 	@exec bin/ledger run
 
-.PHONY: postgres
-postgres: ## a PostgreSQL server program, installed if none is found
-	@infra/install postgres
+.PHONY: tour
+tour: ## the tour of a running service, with the machine's Node or a fetched one
+	@"$$(go run ./infra/fetch node)" docs/tour.mjs
+
+.PHONY: fetch
+fetch: ## what the local run and the tests need beside Go, in the user's cache
+	@go run ./infra/fetch
 
 .PHONY: deps
-deps: ## everything that the tests need beside Go, installed if it is missing
-	@infra/install postgres node chromium firefox bpf strace nginx
+deps: ## what make verify needs beside that, installed with apt
+	@infra/install postgres node chromium firefox bpf strace nginx xxd debootstrap iptables
 
 .PHONY: test
-test: deps fmt-check vet rules unit ## what to run at every change: formatting, rules and all tests except the slow ones
+test: fetch fmt-check vet rules unit ## what to run at every change: formatting, rules and all tests except the slow ones
 
 # Most tests wait for a server or a chain. Running more of them at a time than there are
 # processors halves the total time. vet runs for all packages beforehand, not once more
@@ -76,6 +81,7 @@ plain: ## the end-to-end tests of a local run, with every accelerator of the log
 # The first command compiles, with the compiler's garbage collection as for vet, and runs
 # nothing: the tests keep their own.
 .PHONY: race
+race: export CGO_ENABLED := 1
 race: ## the packages that share memory between goroutines, with the race detector
 	@$(LAZYGC) go list -race -test -export $(RACE) $(CLUSTER) >/dev/null
 	$(GOTEST) -race -timeout 15m $(RACE)
@@ -194,7 +200,7 @@ $(LINT)/node_modules: $(LINT)/package.json $(LINT)/package-lock.json
 BENCHFLAGS ?=
 EVENTS ?= 1000000
 bench: build ## the figures of docs/performance.md
-	go build -trimpath -o bin/bench ./services/test/bench
+	go build -o bin/bench ./services/test/bench
 	bin/bench $(BENCHFLAGS)
 	go test ./projections/projector -run '^$$' -bench Replay -benchtime 1x -timeout 60m
 	EVENTS=$(EVENTS) go test ./projections/audit -run '^$$' -bench RebuildAndVerify -benchtime 1x -timeout 60m

@@ -33,7 +33,7 @@ echo "found by search $(call POST /memories/search '{"query": "wARM"}' | grep -o
 signature=
 # Beside a local run, `ledger env` knows whether there is a chain to wait for.
 if run=$(bin/ledger env 2>/dev/null) && ! echo "$run" | grep -q SOLANA_RPC_URL; then
-	echo "not anchored    this run has no chain, or none yet: its start says which (a chain needs Node 20.18 or newer with npm)"
+	echo "not anchored    this run has no chain, or none yet: its start says which"
 else
 	printf 'anchoring       '
 	waited=0

@@ -17,7 +17,7 @@ import (
 // A follower that has ended leaves no consumer on the server.
 func TestFollowersLeaveNoConsumers(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	server := natstest.Start(t)
 	log, _ := open(t, server.URL())

@@ -193,7 +193,7 @@ func open(t *testing.T, url string) (log *eventlog.JetStream, cut func()) {
 	nc, _ := connect(t, url,
 		nats.SetCustomDialer(scissors), nats.MaxReconnects(-1),
 		nats.ReconnectWait(20*time.Millisecond), nats.ReconnectBufSize(-1))
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	log, err := eventlog.Create(ctx, nc, eventlog.Config{})
 	if err != nil {

@@ -109,7 +109,7 @@ func newCluster(t *testing.T) *cluster {
 		t.Cleanup(func() { node.Shutdown(); node.WaitForShutdown() })
 	}
 	for i, node := range c.nodes {
-		if !node.ReadyForConnections(20 * time.Second) {
+		if !node.ReadyForConnections(2 * time.Minute) {
 			t.Fatal("a node does not start")
 		}
 		for j := range c.nodes {

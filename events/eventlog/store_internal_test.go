@@ -157,7 +157,7 @@ func TestTheMessageInFlightMayBeLost(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	if seq, err := AppendAndWait(ctx, log, anAppend()); err != nil || seq != 7 {
 		t.Errorf("%d, %v", seq, err)
@@ -190,7 +190,7 @@ func TestAClosedConnectionIsNotWaitedFor(t *testing.T) {
 	t.Parallel()
 	log := scripted(t, "ledger.>", func(*nats.Msg) {})
 	log.nc.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	begun := time.Now()
 	if _, err := log.Append(ctx, anAppend()); !errors.Is(err, ErrUnavailable) || !errors.Is(err, nats.ErrConnectionClosed) {

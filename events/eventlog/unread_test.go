@@ -40,7 +40,7 @@ func TestWhatCantBeReadIsNotCalledMissing(t *testing.T) {
 	server.Start()
 	log, _ := open(t, server.URL())
 	feed := server.Starve()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	filter := events.OwnerFilter(events.FamilyLedger, owner)
 	told := uint64(0) // the newest sequence that a question returned

@@ -35,7 +35,7 @@ func remembering(t *testing.T, js jetstream.JetStream, window time.Duration) jet
 // message's id, so it need not remember ids for as long as an append is retried.
 func TestExpectationComesBeforeDuplicates(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	nc, js := connect(t, natstest.Start(t).URL())
 	remembering(t, js, time.Hour) // so that it still knows the id

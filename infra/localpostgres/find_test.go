@@ -67,7 +67,7 @@ func TestNotFoundSaysWhatToDo(t *testing.T) {
 		if !errors.Is(err, ErrNotFound) {
 			t.Fatalf("got %v, want ErrNotFound", err)
 		}
-		for _, want := range []string{"make postgres", "apt-get install postgresql", "DATABASE_URL"} {
+		for _, want := range []string{"apt-get install postgresql", "DATABASE_URL"} {
 			if !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
 				t.Errorf("message %q: want one line with %q", err, want)
 			}

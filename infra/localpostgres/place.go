@@ -20,8 +20,7 @@ const (
 	passwordName  = "password"
 	originName    = "origin" // in a folder elsewhere: the Config.Dir it serves
 
-	sharedHome = "/var/lib/memory-ledger"
-	homePrefix = "postgres-"
+	homePrefix = "ledger-postgres-"
 	initPrefix = "initdb-"
 )
 
@@ -133,36 +132,20 @@ func followLink(dir string) (string, error) {
 	return home, datadir.WriteFile(origin, []byte(dir), 0o600)
 }
 
-// goElsewhere makes a home outside dir. It makes the link before the origin, because
-// sweep treats a home with an origin and no link as abandoned. A crash before the link
-// leaves an empty folder. After a crash between the two, followLink writes the origin.
+// goElsewhere makes a home among the temporary files. A crash before the link leaves an
+// empty folder. After a crash between link and origin, followLink writes the origin.
 func goElsewhere(who *account, dir string) (string, error) {
-	var errs []error
-	for _, base := range []string{sharedHome, os.TempDir()} {
-		home, err := makeHome(who, base)
-		if err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		err = os.Symlink(home, filepath.Join(dir, elsewhereName))
-		if err == nil {
-			err = datadir.WriteFile(filepath.Join(home, originName), []byte(dir), 0o600)
-		}
-		return home, err
+	home, err := makeHome(who, os.TempDir())
+	if err != nil {
+		return "", err
 	}
-	return "", errors.Join(errs...)
+	if err := os.Symlink(home, filepath.Join(dir, elsewhereName)); err != nil {
+		return "", err
+	}
+	return home, datadir.WriteFile(filepath.Join(home, originName), []byte(dir), 0o600)
 }
 
 func makeHome(who *account, base string) (string, error) {
-	if base == sharedHome {
-		if err := os.MkdirAll(base, 0o711); err != nil {
-			return "", err
-		}
-		if err := who.open(base); err != nil { // a strict umask closed it
-			return "", err
-		}
-		sweep(base)
-	}
 	if !who.reaches(base) || !who.passes(base) {
 		return "", fmt.Errorf("%s is closed to user %s", base, who.name)
 	}
@@ -171,27 +154,4 @@ func makeHome(who *account, base string) (string, error) {
 		return "", err
 	}
 	return home, who.open(home)
-}
-
-// sweep removes the homes whose Config.Dir is gone or links to another home.
-// It holds no lock: if a home's folder is gone, a server that still runs there is about
-// to die. A failure here only leaves files for the next sweep.
-func sweep(base string) {
-	homes, err := filepath.Glob(filepath.Join(base, homePrefix+"*"))
-	if err != nil {
-		return
-	}
-	for _, home := range homes {
-		dir, err := os.ReadFile(filepath.Join(home, originName))
-		if err != nil {
-			continue // just being made
-		}
-		target, err := os.Readlink(filepath.Join(string(dir), elsewhereName))
-		if err != nil && !errors.Is(err, os.ErrNotExist) {
-			continue // not known to be gone
-		}
-		if target != home {
-			_ = os.RemoveAll(home)
-		}
-	}
 }

@@ -44,10 +44,11 @@ type Server struct {
 }
 
 // Start runs the server of cfg.Dir and returns when the database takes connections. It
-// creates the folder, the cluster, the role, and the database if they are missing.
+// creates the folder, the cluster, the role, and the database if they are missing. If the
+// machine has no server program, it fetches one into the user's cache.
 //
-// It returns an error that matches ErrNotFound if the machine has no server,
-// ErrVersion if no server on it can run the database in the folder,
+// It returns an error that matches ErrNotFound if there is no server program and none
+// could be fetched, ErrVersion if no server on it can run the database in the folder,
 // datadir.ErrLocked if another instance uses the folder, and ErrUnreachable
 // if root found no place for it. After an error nothing runs. Cancelling ctx
 // later does not stop the server.
@@ -55,8 +56,6 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	if err := cfg.normalise(); err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, cfg.StartTimeout)
-	defer cancel()
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("local PostgreSQL: %w", err)
 	}
@@ -81,10 +80,12 @@ func startLocked(ctx context.Context, cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	found, err := installations(candidates(cfg.BinDir), p.who)
+	found, err := programs(ctx, cfg, p)
 	if err != nil {
 		return nil, err
 	}
+	ctx, cancel := context.WithTimeout(ctx, cfg.StartTimeout)
+	defer cancel()
 	inst, err := forCluster(found, p.cluster(), major)
 	if err != nil {
 		return nil, err

@@ -57,7 +57,7 @@ func startCluster(t *testing.T) []*server.Server {
 		nodes = append(nodes, ns)
 	}
 	for _, ns := range nodes {
-		if !ns.ReadyForConnections(20 * time.Second) {
+		if !ns.ReadyForConnections(2 * time.Minute) {
 			t.Fatal("node is not ready")
 		}
 	}
@@ -187,7 +187,7 @@ func eraseKey(t *testing.T, nodes []*server.Server, admin jetstream.JetStream) {
 			return len(natstest.FilesHolding(t, bucket, wrapped(owner))) > 0
 		}
 		// The replicas that do not lead erase the key a little later.
-		for deadline := time.Now().Add(20 * time.Second); !holds(0) || holds(1) || !holds(2); {
+		for deadline := time.Now().Add(2 * time.Minute); !holds(0) || holds(1) || !holds(2); {
 			if _, err := keys.Info(t.Context()); err != nil || time.Now().After(deadline) {
 				t.Fatalf("node %d holds %v, %v, %v of the keys, of which the second was erased (%v)", i, holds(0), holds(1), holds(2), err)
 			}
@@ -200,7 +200,7 @@ func eraseKey(t *testing.T, nodes []*server.Server, admin jetstream.JetStream) {
 // without a certificate.
 func refusals(t *testing.T, node *server.Server) {
 	t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(2 * time.Minute)
 	plain, err := net.Dial("tcp", node.Addr().String())
 	if err != nil {
 		t.Fatal(err)
@@ -240,7 +240,7 @@ func provision(t *testing.T, on func(int, string) (*world, jetstream.JetStream))
 	if err != nil {
 		t.Fatal(err)
 	}
-	deadline := time.Now().Add(30 * time.Second)
+	deadline := time.Now().Add(2 * time.Minute)
 	for {
 		_, err := natsconf.Provision(t.Context(), admin, 0) // 0 means three replicas on a cluster
 		var api *jetstream.APIError

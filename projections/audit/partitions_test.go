@@ -68,7 +68,7 @@ func TestOneHalfStandsStill(t *testing.T) {
 		t.Fatal(err)
 	}
 	var stood projector.Checkpoint
-	fixture.Eventually(t, 30*time.Second, func() error {
+	fixture.Eventually(t, 2*time.Minute, func() error {
 		if stood, err = projector.ReadCheckpoint(t.Context(), pool); err == nil && stood.At(0) != head {
 			err = fmt.Errorf("at %s of %d", stood, head)
 		}

@@ -95,7 +95,7 @@ func advanceRun(t testing.TB, pool *pgxpool.Pool, run events.Partitions, from, t
 // knows waits until the fence knows a position.
 func knows(t testing.TB, f *fence.Fence, position uint64) {
 	t.Helper()
-	fixture.Eventually(t, 20*time.Second, func() error {
+	fixture.Eventually(t, 2*time.Minute, func() error {
 		if got := f.Position(); got != position {
 			return fmt.Errorf("fence is at %d, want %d", got, position)
 		}
@@ -281,7 +281,7 @@ func TestAnExchangeIsInTheHead(t *testing.T) {
 	if at := <-told; at != before.Tables {
 		t.Errorf("told after readers were")
 	}
-	fixture.Eventually(t, 20*time.Second, func() error {
+	fixture.Eventually(t, 2*time.Minute, func() error {
 		after, err := f.WaitOwnerHead(t.Context(), owner)
 		if err == nil && (after == before || after.Seq != before.Seq || !before.Before(after)) {
 			err = fmt.Errorf("%+v, then %+v", before, after)
@@ -319,7 +319,7 @@ func TestAHeadIsOfTheTablesBeforeTheWait(t *testing.T) {
 	if _, err := pool.Exec(t.Context(), `UPDATE checkpoint SET generation = gen_random_uuid()`); err != nil {
 		t.Fatal(err)
 	}
-	fixture.Eventually(t, 20*time.Second, func() error {
+	fixture.Eventually(t, 2*time.Minute, func() error {
 		if f.Tables() == 0 {
 			return errors.New("the exchange is not noticed")
 		}
@@ -350,7 +350,7 @@ func TestReadModelsThatAreAheadOfTheLog(t *testing.T) {
 			for _, wait := range []func(context.Context) error{
 				f.WaitAll, func(ctx context.Context) error { return f.WaitOwner(ctx, owner) },
 			} {
-				fixture.Eventually(t, 20*time.Second, func() error {
+				fixture.Eventually(t, 2*time.Minute, func() error {
 					if err := wait(t.Context()); !errors.Is(err, fence.ErrLogShort) {
 						return fmt.Errorf("not refused: %v", err)
 					}
@@ -360,7 +360,7 @@ func TestReadModelsThatAreAheadOfTheLog(t *testing.T) {
 			log.mu.Lock()
 			log.head = 7
 			log.mu.Unlock()
-			fixture.Eventually(t, 20*time.Second, func() error { return errors.Join(f.WaitAll(t.Context()), f.WaitOwner(t.Context(), owner)) })
+			fixture.Eventually(t, 2*time.Minute, func() error { return errors.Join(f.WaitAll(t.Context()), f.WaitOwner(t.Context(), owner)) })
 		})
 	}
 }
@@ -391,7 +391,7 @@ func TestOneHalfIsAheadOfTheLog(t *testing.T) {
 			knows(t, f, 3)
 			do(c.after)
 			owner := actorIn(lower).Owner
-			fixture.Eventually(t, 20*time.Second, func() error {
+			fixture.Eventually(t, 2*time.Minute, func() error {
 				if err := f.WaitOwner(t.Context(), owner); !errors.Is(err, fence.ErrLogShort) {
 					return fmt.Errorf("not refused: %v", err)
 				}
@@ -510,7 +510,7 @@ func TestAPositionIsNotBelievedWithoutAConnection(t *testing.T) {
 	// A position that was reached before is no longer trusted.
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	fixture.Eventually(t, 10*time.Second, func() error {
+	fixture.Eventually(t, 2*time.Minute, func() error {
 		if err := f.Wait(ctx, 100); !errors.Is(err, fence.ErrBehind) || !strings.Contains(err.Error(), "can't be reached") {
 			return fmt.Errorf("without a database: %v", err)
 		}
@@ -523,7 +523,7 @@ func TestAPositionIsNotBelievedWithoutAConnection(t *testing.T) {
 	if err := <-waited; err != nil {
 		t.Error(err)
 	}
-	fixture.Eventually(t, 20*time.Second, func() error {
+	fixture.Eventually(t, 2*time.Minute, func() error {
 		if said := lines.String(); strings.Count(said, "not reached") < 1 || strings.Count(said, "reached again") != 1 {
 			return errors.New(said)
 		}
@@ -618,7 +618,7 @@ func TestTheMetricsTellHowReadsFared(t *testing.T) {
 	waited := make(chan error, 1)
 	go func() { waited <- f.Wait(t.Context(), 4) }()
 	<-waiting
-	fixture.Eventually(t, 20*time.Second, func() error {
+	fixture.Eventually(t, 2*time.Minute, func() error {
 		if n := fixture.Metrics(t, registry)["ledger_fence_waiting"]; n != 1 {
 			return fmt.Errorf("%v wait", n)
 		}

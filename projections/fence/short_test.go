@@ -63,7 +63,7 @@ func TestTheListenerFindsAnOlderLog(t *testing.T) {
 		t.Fatal(err)
 	}
 	log.end(6)
-	fixture.Eventually(t, 20*time.Second, func() error {
+	fixture.Eventually(t, 2*time.Minute, func() error {
 		if err := f.CheckLog(t.Context()); !errors.Is(err, fence.ErrLogShort) {
 			return errors.Join(errors.New("not refused"), err)
 		}
@@ -81,7 +81,7 @@ func TestALeaderMayBeBehindItsReplicas(t *testing.T) {
 	f := newFence(t, pool, log, func(o *fence.Options) { o.Lag = time.Minute })
 	waiting := make(chan error, 1)
 	go func() { waiting <- f.CheckLog(t.Context()) }()
-	fixture.Eventually(t, 20*time.Second, func() error {
+	fixture.Eventually(t, 2*time.Minute, func() error {
 		if log.asked() < 3 {
 			return errors.New("asked less than thrice")
 		}
@@ -111,7 +111,7 @@ func TestRefusalsAreSaid(t *testing.T) {
 	})
 	fixture.Running(t, f.Run)
 	for _, what := range []string{"refused", "again"} {
-		fixture.Eventually(t, 20*time.Second, func() error {
+		fixture.Eventually(t, 2*time.Minute, func() error {
 			if !strings.Contains(lines.String(), what) {
 				return errors.New("it does not say: " + what)
 			}

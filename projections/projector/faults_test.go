@@ -177,14 +177,14 @@ func TestTheLogGoesAwayAndComesBack(t *testing.T) {
 		begin, end func()
 	}{{"kill", server.Kill, server.Start}, {"freeze", server.Freeze, server.Thaw}} {
 		outage.begin()
-		fixture.Eventually(t, 30*time.Second, func() error {
+		fixture.Eventually(t, 2*time.Minute, func() error {
 			if r.Ready() == nil {
 				return errors.New(outage.name + ": still ready")
 			}
 			return nil
 		})
 		outage.end()
-		fixture.Eventually(t, 30*time.Second, func() error { _, err := log.Head(t.Context()); return err })
+		fixture.Eventually(t, 2*time.Minute, func() error { _, err := log.Head(t.Context()); return err })
 		log.Publish(t, history.Messages(100)...)
 		caughtUp(t, pool, log)
 		ready(t, r)
@@ -232,7 +232,7 @@ func TestALeaderThatIsBehindIsNoShorterLog(t *testing.T) {
 	caughtUp(t, pool, log)
 	for range 2 { // while it works, and when it starts
 		log.answers.Store(3)
-		fixture.Eventually(t, 30*time.Second, func() error {
+		fixture.Eventually(t, 2*time.Minute, func() error {
 			if n := log.answers.Load(); n > 0 {
 				return fmt.Errorf("%d more answers", n)
 			}

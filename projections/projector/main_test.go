@@ -107,13 +107,13 @@ func caughtUp(t testing.TB, pool *pgxpool.Pool, log projector.Log) {
 // ready waits until the projector is ready.
 func ready(t testing.TB, r *projector.Runner) {
 	t.Helper()
-	fixture.Eventually(t, 30*time.Second, r.Ready)
+	fixture.Eventually(t, 2*time.Minute, r.Ready)
 }
 
 // refuses waits until Ready returns the given reason for applying nothing.
 func refuses(t testing.TB, r *projector.Runner, why error) {
 	t.Helper()
-	fixture.Eventually(t, 30*time.Second, func() error {
+	fixture.Eventually(t, 2*time.Minute, func() error {
 		if err := r.Ready(); !errors.Is(err, why) {
 			return fmt.Errorf("ready says %w, want %w", err, why)
 		}
@@ -124,7 +124,7 @@ func refuses(t testing.TB, r *projector.Runner, why error) {
 // inState waits until the projector is in a state.
 func inState(t testing.TB, r *projector.Runner, state projector.State) {
 	t.Helper()
-	fixture.Eventually(t, 30*time.Second, func() error {
+	fixture.Eventually(t, 2*time.Minute, func() error {
 		if s := r.Status(); s.State != state {
 			return fmt.Errorf("status %+v, want %s", s, state)
 		}

@@ -41,7 +41,7 @@ func of(t testing.TB, text string) func(*projector.Config) {
 func at(t testing.TB, pool *pgxpool.Pool, check func(projector.Vector) bool) projector.Vector {
 	t.Helper()
 	var is projector.Checkpoint
-	fixture.Eventually(t, 30*time.Second, func() (err error) {
+	fixture.Eventually(t, 2*time.Minute, func() (err error) {
 		if is, err = projector.ReadCheckpoint(context.Background(), pool); err == nil && !check(is.Vector) {
 			err = fmt.Errorf("the checkpoint is at %s, in %d rows", is, len(is.Vector))
 		}
@@ -371,7 +371,7 @@ func TestABuildThatKnowsNoPartitionsIsKeptOut(t *testing.T) {
 	if err := errors.Join(stopLower(), stopUpper()); err != nil {
 		t.Error(err)
 	}
-	fixture.Eventually(t, 30*time.Second, func() error {
+	fixture.Eventually(t, 2*time.Minute, func() error {
 		if !lock(`SELECT pg_try_advisory_lock($1)`) {
 			return errors.New("it can't go back to work")
 		}
@@ -413,7 +413,7 @@ func TestAMessageThatCantBeReadStopsItsPartitionsAlone(t *testing.T) {
 	upper, _ := project(t, pool, log, of(t, "80-ff"))
 	at(t, pool, func(v projector.Vector) bool { return v.At(0) == head(t, log) && v.At(0xff) == bad-1 })
 	ready(t, lower)
-	fixture.Eventually(t, 30*time.Second, func() error {
+	fixture.Eventually(t, 2*time.Minute, func() error {
 		if err := upper.Ready(); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("sequence %d", bad)) {
 			return fmt.Errorf("the upper half says %w", err)
 		}
@@ -432,7 +432,7 @@ func TestASubjectThatNamesNoPartitionStopsAll(t *testing.T) {
 	log.Publish(t, history.Messages(10)...)
 	for _, half := range []string{"00-7f", "80-ff"} {
 		r, _ := project(t, pool, log, of(t, half))
-		fixture.Eventually(t, 30*time.Second, func() error {
+		fixture.Eventually(t, 2*time.Minute, func() error {
 			if err := r.Ready(); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("sequence %d", bad)) {
 				return fmt.Errorf("ready says %w", err)
 			}

@@ -46,7 +46,7 @@ func TestTablesAreRenewed(t *testing.T) {
 			return empty
 		}
 	})
-	fixture.Eventually(t, 30*time.Second, func() error {
+	fixture.Eventually(t, 2*time.Minute, func() error {
 		if began.Load() != 2 {
 			return errors.New("the work has not begun again")
 		}

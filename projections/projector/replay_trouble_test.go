@@ -201,7 +201,7 @@ func TestAReplayEndsThoughItsPartsWaitForEachOther(t *testing.T) {
 			<-entered
 			<-read
 			if connections > 1 {
-				fixture.Eventually(t, 30*time.Second, func() error {
+				fixture.Eventually(t, 2*time.Minute, func() error {
 					var n int
 					if err := pool.QueryRow(t.Context(), `SELECT count(*) FROM memories`).Scan(&n); err != nil || n < 2 {
 						return fmt.Errorf("%d are written ahead, %v", n, err)
@@ -215,7 +215,7 @@ func TestAReplayEndsThoughItsPartsWaitForEachOther(t *testing.T) {
 				if !errors.Is(err, badDay) {
 					t.Errorf("it says %v", err)
 				}
-			case <-time.After(30 * time.Second):
+			case <-time.After(2 * time.Minute):
 				t.Fatal("it does not end")
 			}
 		})

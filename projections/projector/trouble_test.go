@@ -64,14 +64,14 @@ func TestAMessageThatCantBeAppliedStopsEverythingLoudly(t *testing.T) {
 			at := log.PublishRaw(t, subject, bad.payload(a))
 			log.Publish(t, fixture.NewHistory(22, 5).Messages(500)...)
 			r, _ := project(t, pool, log)
-			fixture.Eventually(t, 30*time.Second, func() error {
+			fixture.Eventually(t, 2*time.Minute, func() error {
 				position, err := owners.Position(t.Context(), pool)
 				if err == nil && position != at-1 {
 					err = fmt.Errorf("at %d, want %d", position, at-1)
 				}
 				return err
 			})
-			fixture.Eventually(t, 30*time.Second, func() error {
+			fixture.Eventually(t, 2*time.Minute, func() error {
 				err := r.Ready()
 				if err == nil || !strings.Contains(err.Error(), bad.reason) || !strings.Contains(err.Error(), fmt.Sprint(at)) {
 					return fmt.Errorf("ready says %w", err)
@@ -128,7 +128,7 @@ func TestTroubleThatPassesIsWaitedOut(t *testing.T) {
 	})
 	history := fixture.NewHistory(23, 3)
 	log.Publish(t, history.Messages(9)...)
-	fixture.Eventually(t, 30*time.Second, func() error {
+	fixture.Eventually(t, 2*time.Minute, func() error {
 		if n := left.Load(); n > 1 {
 			return fmt.Errorf("%d to go, %v", n, r.Ready())
 		}
@@ -242,7 +242,7 @@ func TestTroubleThatStaysIsSaid(t *testing.T) {
 			}}))
 			ready(t, r)
 			log.Publish(t, fixture.NewHistory(29, 3).Messages(9)...)
-			fixture.Eventually(t, 30*time.Second, func() error {
+			fixture.Eventually(t, 2*time.Minute, func() error {
 				err := r.Ready()
 				if err == nil || !strings.Contains(err.Error(), "a very bad day") || !strings.Contains(err.Error(), "apply sequences 1 to ") {
 					return fmt.Errorf("ready says %w", err)
@@ -339,7 +339,7 @@ func TestAnIdleOneNotices(t *testing.T) {
 			if _, err := pool.Exec(t.Context(), change); err != nil {
 				t.Fatal(err)
 			}
-			fixture.Eventually(t, 30*time.Second, func() error {
+			fixture.Eventually(t, 2*time.Minute, func() error {
 				if fixture.Metrics(t, registry)["ledger_projector_failures_total"] == 0 {
 					return errors.New("it goes on")
 				}
@@ -432,7 +432,7 @@ func TestASilentDatabaseIsNoticed(t *testing.T) {
 	inState(t, second, projector.Standby)
 	network.fallen.Store(true)
 	for name, r := range map[string]*projector.Runner{"the one who projects": first, "the one who waits": second} {
-		fixture.Eventually(t, 30*time.Second, func() error {
+		fixture.Eventually(t, 2*time.Minute, func() error {
 			if r.Ready() == nil {
 				return fmt.Errorf("%s is still ready", name)
 			}
@@ -471,7 +471,7 @@ func TestAnIntruderIsFencedOff(t *testing.T) {
 	ready(t, r)
 	select {
 	case <-said.found:
-	case <-time.After(30 * time.Second):
+	case <-time.After(2 * time.Minute):
 		t.Error("it does not say who was there")
 	}
 	sameFromTheStart(t, url, pool, log)
@@ -578,7 +578,7 @@ func TestMetricsSayWhereItIs(t *testing.T) {
 	log.Publish(t, fixture.NewHistory(28, 5).Messages(50)...)
 	caughtUp(t, pool, log)
 	var values map[string]float64
-	fixture.Eventually(t, 30*time.Second, func() error { // the metrics follow the commit
+	fixture.Eventually(t, 2*time.Minute, func() error { // the metrics follow the commit
 		values = fixture.Metrics(t, registry)
 		for name, want := range map[string]float64{
 			"ledger_projector_position": 50, "ledger_projector_messages_total": 50, "ledger_projector_lag_messages": 0,
@@ -644,7 +644,7 @@ func TestTheLagIsSaid(t *testing.T) {
 		log.Publish(t, history.Messages(1)...) // the lag is that of the earlier messages
 		var s projector.Status
 		var took time.Duration
-		fixture.Eventually(t, 30*time.Second, func() error {
+		fixture.Eventually(t, 2*time.Minute, func() error {
 			took = time.Since(since)
 			if s = r.Status(); s.Head != head+1 {
 				return fmt.Errorf("status %+v", s)
@@ -663,7 +663,7 @@ func TestTheLagIsSaid(t *testing.T) {
 			t.Errorf("the metrics say %v", values)
 		}
 		gate.opened <- struct{}{}
-		fixture.Eventually(t, 30*time.Second, func() error { // nothing is left to do
+		fixture.Eventually(t, 2*time.Minute, func() error { // nothing is left to do
 			if s := r.Status(); s.State != projector.Live || s.Lag != 0 || s.Position != head+1 {
 				return fmt.Errorf("status %+v", s)
 			}
@@ -675,7 +675,7 @@ func TestTheLagIsSaid(t *testing.T) {
 	// head. The next message must not reset that lag.
 	gate.shut.Store(true)
 	log.Publish(t, history.Messages(1)...)
-	fixture.Eventually(t, 30*time.Second, func() error {
+	fixture.Eventually(t, 2*time.Minute, func() error {
 		if s := r.Status(); s.Lag == 0 {
 			return fmt.Errorf("status %+v", s)
 		}
@@ -744,7 +744,7 @@ func TestLocksOfTheLastSessionMakeNoStandby(t *testing.T) {
 		_, err := late.Exec(t.Context(), `SELECT pg_advisory_lock($1)`, schema.LockKey("projector/00", schema.Live))
 		held <- err
 	}()
-	fixture.Eventually(t, 30*time.Second, func() error {
+	fixture.Eventually(t, 2*time.Minute, func() error {
 		var waits bool
 		err := pool.QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted)`).Scan(&waits)
 		if err == nil && !waits {

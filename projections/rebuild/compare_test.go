@@ -190,7 +190,7 @@ func TestALogThatDoesNotAnswerIsNotEmpty(t *testing.T) {
 		}}
 		cfg.Report = func(d rebuild.Difference) { t.Errorf("asked %d times: %v", asked, d) }
 		result, err := rebuild.Run(t.Context(), cfg)
-		fixture.Eventually(t, 20*time.Second, func() error { // a cancelled connection is closed later
+		fixture.Eventually(t, 2*time.Minute, func() error { // a cancelled connection is closed later
 			if n := open.open.Load(); n != 0 {
 				return fmt.Errorf("asked %d times: %d connections are open", asked, n)
 			}
@@ -207,7 +207,7 @@ func TestALogThatDoesNotAnswerIsNotEmpty(t *testing.T) {
 		}
 	}
 	s.projector(events.AllPartitions)
-	fixture.Eventually(t, 20*time.Second, func() error { return s.check(a) })
+	fixture.Eventually(t, 2*time.Minute, func() error { return s.check(a) })
 }
 
 // connections counts the open connections of a pool, and of copies of its configuration.

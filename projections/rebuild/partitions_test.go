@@ -95,7 +95,7 @@ func TestSwapsWhileOneHalfStandsStill(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fixture.Eventually(t, 20*time.Second, func() error {
+	fixture.Eventually(t, 2*time.Minute, func() error {
 		if at := s.at(); at.At(0) != head {
 			return fmt.Errorf("at %s of %d", at, head)
 		}

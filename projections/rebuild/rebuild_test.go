@@ -161,7 +161,7 @@ func (s *stage) load(writers int, f func()) (writes int64) {
 				err := s.check(a)
 				// On an overloaded machine the log may refuse to answer. That is not a
 				// wrong answer.
-				for deadline := time.Now().Add(30 * time.Second); errors.Is(err, eventlog.ErrUnavailable) && time.Now().Before(deadline); {
+				for deadline := time.Now().Add(2 * time.Minute); errors.Is(err, eventlog.ErrUnavailable) && time.Now().Before(deadline); {
 					err = s.check(a)
 				}
 				if err != nil {
@@ -390,7 +390,7 @@ func TestACheckpointOfNoSenseIsCured(t *testing.T) {
 			}
 			s.projector(events.AllPartitions)
 			a.AppendMemory(t, s.log, `{}`)
-			fixture.Eventually(t, 20*time.Second, func() error { return s.check(a) }) // the fence has to notice
+			fixture.Eventually(t, 2*time.Minute, func() error { return s.check(a) }) // the fence has to notice
 			if result := run(t, s.config()); result.Differences != 0 || result.Position != 21 {
 				t.Errorf("not cured: %+v", result)
 			}
@@ -411,7 +411,7 @@ func TestOneAloneDoesNotCureACheckpoint(t *testing.T) {
 	}
 	for _, damage := range []string{`UPDATE checkpoint SET seq = seq + 1000`, `TRUNCATE checkpoint`} {
 		s.do(damage)
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 		cfg := s.config()
 		cfg.Projection, cfg.Force = "grants", true
 		result, err := rebuild.Run(ctx, cfg)

@@ -43,7 +43,7 @@ func TestASwapWaitsForAudits(t *testing.T) {
 		}
 		ended <- err
 	}()
-	fixture.Eventually(t, 20*time.Second, func() (err error) {
+	fixture.Eventually(t, 2*time.Minute, func() (err error) {
 		var waits bool
 		if err = s.pool.QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM pg_locks JOIN pg_stat_activity USING (pid)
 				WHERE locktype = 'advisory' AND NOT granted AND application_name = 'memory-ledger rebuild' AND datname = current_database())`).Scan(&waits); err == nil && !waits {
@@ -132,7 +132,7 @@ func TestARebuildBesideNothing(t *testing.T) {
 		t.Errorf("%+v", result)
 	}
 	s.projector(events.AllPartitions)
-	fixture.Eventually(t, 20*time.Second, func() error {
+	fixture.Eventually(t, 2*time.Minute, func() error {
 		if o, _, err := owners.Find(t.Context(), pool, a.Owner); err != nil || o.LeafCount != 1 {
 			return fmt.Errorf("%+v, %v", o, err)
 		}
@@ -222,7 +222,7 @@ func TestAServerThatEndsIdleTransactionsEndsNoRebuild(t *testing.T) {
 		if !strings.HasPrefix(what, "comparing") {
 			return
 		}
-		fixture.Eventually(t, 20*time.Second, func() error {
+		fixture.Eventually(t, 2*time.Minute, func() error {
 			var idle bool // idle for long enough, or gone
 			err := s.pool.QueryRow(t.Context(), `SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE application_name = 'memory-ledger rebuild'
 				AND datname = current_database() AND state = 'idle in transaction' AND clock_timestamp() - state_change < interval '20 ms')`).Scan(&idle)

@@ -44,7 +44,7 @@ func TestOtherTablesMaySayWhoseItIs(t *testing.T) {
 	if _, err := rebuild.Run(t.Context(), rebuild.Config{Pool: base.Pool, Log: base.Stream.Direct(), Force: true}); err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.After(30 * time.Second); f.Tables() == was; {
+	for deadline := time.After(2 * time.Minute); f.Tables() == was; {
 		select {
 		case <-deadline:
 			t.Fatal("the fence did not notice")

@@ -36,7 +36,7 @@ func TestTheCredentialBeforeTheBody(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
+		_ = conn.SetDeadline(time.Now().Add(2 * time.Minute))
 		if _, err := fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", path, httpapi.MaxBody, strings.Repeat("x", 10<<10)); err != nil {
 			t.Fatal(err)
 		}

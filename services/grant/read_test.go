@@ -109,7 +109,7 @@ func TestNoMoreReadersAtWorkThanReadsLeft(t *testing.T) {
 		}
 		go read()
 		go read()
-		deadline := time.After(30 * time.Second)
+		deadline := time.After(2 * time.Minute)
 		for range reads {
 			select {
 			case <-atWork:

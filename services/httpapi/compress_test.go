@@ -194,7 +194,7 @@ func (a *App) await(t *testing.T) {
 	select {
 	case a.compressing <- struct{}{}:
 		<-a.compressing
-	case <-time.After(10 * time.Second):
+	case <-time.After(2 * time.Minute):
 		t.Fatal("a compressor was not given back")
 	}
 }

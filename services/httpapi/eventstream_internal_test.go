@@ -63,7 +63,7 @@ func eventsOf(t *testing.T, heartbeat time.Duration, raw string) (source *messag
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
-	_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
+	_ = conn.SetDeadline(time.Now().Add(2 * time.Minute))
 	if _, err := io.WriteString(conn, raw); err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +97,7 @@ func expectClosed(t *testing.T, source *messages) {
 	t.Helper()
 	select {
 	case <-source.closed:
-	case <-time.After(10 * time.Second):
+	case <-time.After(2 * time.Minute):
 		t.Error("the source was not closed")
 	}
 }

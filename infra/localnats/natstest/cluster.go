@@ -61,7 +61,7 @@ func (n *Node) start() {
 
 func (n *Node) ready() {
 	n.t.Helper()
-	if !n.ReadyForConnections(20 * time.Second) {
+	if !n.ReadyForConnections(2 * time.Minute) {
 		n.t.Fatal("natstest: a node is not ready")
 	}
 	n.opts.Port = n.Addr().(*net.TCPAddr).Port // the next start uses the same port

@@ -23,7 +23,7 @@ func FromConfig(t testing.TB, file string) string {
 	}
 	ns.Start()
 	t.Cleanup(func() { ns.Shutdown(); ns.WaitForShutdown() })
-	if !ns.ReadyForConnections(20 * time.Second) {
+	if !ns.ReadyForConnections(2 * time.Minute) {
 		t.Fatal("server is not ready")
 	}
 	return ns.ClientURL()

@@ -331,7 +331,7 @@ func TestTheAPIsMayAskForTheNewestMaster(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	if id, err := keystore.NewestMaster(ctx, js); err != nil || id != "" {
 		t.Errorf("%q, %v", id, err)

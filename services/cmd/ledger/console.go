@@ -7,38 +7,26 @@ import (
 	"log/slog"
 	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/memory-ledger/ledger/infra/npm"
 	"github.com/memory-ledger/ledger/services/run/assembly"
 )
 
-// plainConsole is for readers of lines, such as a supervisor or a test. The log goes to
-// standard error.
-type plainConsole struct {
-	out   io.Writer
-	level string
-}
-
-func (c plainConsole) Opened(string) (*slog.Logger, error) { return newLogger(c.level), nil }
-func (c plainConsole) Doing(string)                        {}
-func (c plainConsole) Say(line string)                     { fmt.Fprintln(c.out, line) }
-func (c plainConsole) Up(up assembly.Up) {
-	fmt.Fprintln(c.out, "chain: "+up.Chain)
-	fmt.Fprintln(c.out, "memory ledger is up: core "+up.Core+"  extension "+up.Extension)
-}
-
-// terminalConsole is for a person. The log goes to a file in the data folder. Its
-// warnings also go to the terminal, below the output of the start.
-type terminalConsole struct {
+// console shows a local run. The log goes to a file in the data folder. Its warnings are
+// also shown, below the output of the start.
+type console struct {
 	out     io.Writer
 	level   slog.Level
 	getenv  func(string) string
 	program string // the command as the user typed it
+	// terminal says that a person watches, not a file or a pipe.
+	terminal bool
+	fetches  func(npm.Progress)
 
 	mu     sync.Mutex
 	folder string
@@ -56,7 +44,7 @@ const (
 	mostHeld = 16
 )
 
-func (c *terminalConsole) Opened(folder string) (*slog.Logger, error) {
+func (c *console) Opened(folder string) (*slog.Logger, error) {
 	file, err := openLogFile(filepath.Join(folder, runLogName), maxLogBytes)
 	if err != nil {
 		return nil, fmt.Errorf("open the log of this run: %w", err)
@@ -65,7 +53,7 @@ func (c *terminalConsole) Opened(folder string) (*slog.Logger, error) {
 	return slog.New(warning{slog.NewTextHandler(file, &slog.HandlerOptions{Level: c.level}), c}), nil
 }
 
-func (c *terminalConsole) Doing(what string) {
+func (c *console) Doing(what string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.up {
@@ -73,13 +61,18 @@ func (c *terminalConsole) Doing(what string) {
 	}
 }
 
-func (c *terminalConsole) Say(line string) {
+func (c *console) Fetching(p npm.Progress) { c.fetches(p) }
+
+func (c *console) Say(line string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	fmt.Fprintln(c.out, "\r"+line) // overwrites the ^C of a person who stops it
+	if c.terminal {
+		line = "\r" + line // overwrites the ^C of a person who stops it
+	}
+	fmt.Fprintln(c.out, line)
 }
 
-func (c *terminalConsole) Up(up assembly.Up) {
+func (c *console) Up(up assembly.Up) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.up = true
@@ -116,7 +109,7 @@ Ctrl-C stops it; the data stays. On other ports:
 
 // next returns commands for a newcomer to try. They work in another terminal, which has
 // none of this one's environment.
-func (c *terminalConsole) next(up assembly.Up) []string {
+func (c *console) next(up assembly.Up) []string {
 	tour := ""
 	if up.Core != "http://127.0.0.1:3001" {
 		tour = "CORE_URL=" + up.Core + " "
@@ -128,9 +121,7 @@ func (c *terminalConsole) next(up assembly.Up) []string {
 	var commands, lines []string
 	meaning := map[string]string{}
 	add := func(command, what string) { commands, meaning[command] = append(commands, command), what }
-	if _, err := exec.LookPath("node"); err == nil && isThere("docs/tour.mjs") {
-		add(tour+"node docs/tour.mjs", "sign in, write, search, prove")
-	} else if isThere("docs/tour.sh") {
+	if isThere("docs/tour.sh") {
 		add(tour+folder+"docs/tour.sh", "sign in, write, search, prove")
 	}
 	add(folder+c.program+" tail --follow", "watch what is recorded")
@@ -157,7 +148,7 @@ func shellWord(s string) string {
 
 // warn shows a warning from the log. A warning that repeats within warnAgain is shown
 // once.
-func (c *terminalConsole) warn(r slog.Record) {
+func (c *console) warn(r slog.Record) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if r.Message == c.warned && r.Time.Sub(c.at) < warnAgain {
@@ -183,7 +174,7 @@ func (c *terminalConsole) warn(r slog.Record) {
 // warning passes all records on, and shows warnings and errors on the terminal.
 type warning struct {
 	slog.Handler
-	console *terminalConsole
+	console *console
 }
 
 func (w warning) Handle(ctx context.Context, r slog.Record) error {

@@ -65,7 +65,7 @@ func TestLogFileThatIsGone(t *testing.T) {
 func TestWarningsAtATerminal(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
-	console := &terminalConsole{out: &out, getenv: func(string) string { return "" }, program: "ledger"}
+	console := &console{out: &out, getenv: func(string) string { return "" }, program: "ledger"}
 	log, err := console.Opened(t.TempDir())
 	if err != nil {
 		t.Fatal(err)

@@ -51,7 +51,7 @@ func withOperator(t *testing.T) issuer {
 	must(err)
 	ns.Start()
 	t.Cleanup(func() { ns.Shutdown(); ns.WaitForShutdown() })
-	if !ns.ReadyForConnections(20 * time.Second) {
+	if !ns.ReadyForConnections(2 * time.Minute) {
 		t.Fatal("server is not ready")
 	}
 	return issuer{t, account, ns.ClientURL()}

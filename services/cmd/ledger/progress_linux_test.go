@@ -49,7 +49,7 @@ func TestStepsOnATerminal(t *testing.T) {
 			pieces <- string(buf[:n])
 		}
 	}()
-	s, shown, deadline := &steps{out: tty}, "", time.After(30*time.Second)
+	s, shown, deadline := &steps{out: tty}, "", time.After(2*time.Minute)
 	until := func(again func(), wanted ...string) {
 		t.Helper()
 		for shown = ""; slices.ContainsFunc(wanted, func(want string) bool { return !strings.Contains(shown, want) }); {

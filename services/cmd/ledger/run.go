@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/memory-ledger/ledger/infra/npm"
 	"github.com/memory-ledger/ledger/services/run/assembly"
 	"github.com/memory-ledger/ledger/services/run/config"
 )
@@ -19,8 +20,8 @@ func newRun() *cobra.Command {
 		Use:   "run",
 		Short: "Runs everything in one process: both APIs, projector, anchorer, and the servers they need",
 		Long: `Runs everything in one process until Ctrl-C: both APIs, projector, anchorer, and the
-servers they need. At a terminal it prints their addresses, and logs to run.log in
-the data folder; otherwise it logs to standard error.`,
+servers they need. What is missing of them is fetched into the user's cache first. It
+prints their addresses, and logs to run.log in the data folder.`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := config.Load(localDefaults(environ()))
@@ -33,13 +34,12 @@ the data folder; otherwise it logs to standard error.`,
 	}
 }
 
-// newConsole returns a console for a person if standard error is a terminal, and a plain
-// one otherwise.
 func newConsole(out io.Writer, level string) assembly.Console {
-	if !isTerminal(os.Stderr) {
-		return plainConsole{out: out, level: level}
+	terminal := isTerminal(os.Stdout)
+	return &console{
+		out: out, level: levelOf(level), getenv: os.Getenv, program: os.Args[0],
+		terminal: terminal, fetches: npm.Show(out, terminal),
 	}
-	return &terminalConsole{out: out, level: levelOf(level), getenv: os.Getenv, program: os.Args[0]}
 }
 
 // localDefaults adds the defaults that differ in a local run.

@@ -21,10 +21,9 @@ import (
 )
 
 const (
-	// chainPatience is how long the start of a local run waits for its chain. The first
-	// start on a machine installs the chain's runtime, which may take longer. The run
-	// then goes on without anchoring.
-	chainPatience = 10 * time.Second
+	// chainPatience is how long the start of a local run waits for its chain, once it has
+	// what the chain needs. The run then goes on, and anchors when the chain is up.
+	chainPatience = time.Minute
 	// localFunds is the balance that the authority of a local chain is topped up to.
 	localFunds = 1000 * solana.LAMPORTS_PER_SOL
 )
@@ -61,19 +60,21 @@ func (l *local) startChain(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	starting, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	l.chain = &localChain{cancel: cancel, done: make(chan struct{}), cfg: localchain.Config{
-		DataDir: dir, CacheDir: chainCache(dir), OnInstall: func() { l.console.Doing("installing the local chain with npm, once") },
+	cfg := localchain.Config{
+		DataDir: dir, OnFetch: l.console.Fetching,
 		Programs: []localchain.Program{{ID: program.LocalID.String(), ELF: program.ELF}},
-	}}
+	}
+	if err := localchain.Fetch(ctx, cfg); err != nil {
+		l.chainIs = "none, so memories stay unanchored: " + err.Error()
+		return ctx.Err()
+	}
+	starting, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	l.chain = &localChain{cancel: cancel, done: make(chan struct{}), cfg: cfg}
 	go l.chain.start(starting, l.cfg.AuthorityKeypair)
 	select {
 	case <-ctx.Done():
 	case <-l.chain.done:
 		if err := l.chain.err; err != nil {
-			if errors.Is(err, localchain.ErrNoNode) {
-				err = errors.New("it needs Node 20.18 or newer with npm")
-			}
 			l.chainIs = "none, so memories stay unanchored: " + err.Error()
 			return nil
 		}
@@ -100,15 +101,6 @@ func (c *localChain) start(ctx context.Context, keypair string) {
 	c.url = c.server.URL()
 	c.cfg.Addr = strings.TrimPrefix(c.url, "http://") // for each restart too
 	c.err = c.server.Fund(ctx, key.PublicKey().String(), localFunds)
-}
-
-// chainCache returns the folder of the installed runtime. It is in the user's cache
-// folder if there is one, so that data folders share it.
-func chainCache(dir string) string {
-	if cache, err := os.UserCacheDir(); err == nil {
-		return filepath.Join(cache, "memory-ledger", "localchain")
-	}
-	return filepath.Join(dir, "cache")
 }
 
 // authority makes the key pair that signs commits, in the format of the Solana command

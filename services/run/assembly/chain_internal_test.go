@@ -18,7 +18,7 @@ func TestALocalChainThatEnds(t *testing.T) {
 		t.Skip("slow: make verify runs it")
 	}
 	t.Parallel()
-	cfg := localchain.Config{DataDir: t.TempDir(), CacheDir: localchaintest.CacheDir()}
+	cfg := localchain.Config{DataDir: t.TempDir()}
 	first := localchaintest.Start(t, cfg)
 	cfg.Addr = strings.TrimPrefix(first.URL(), "http://")
 	up := &localChain{cancel: func() {}, cfg: cfg, done: make(chan struct{}), server: first}

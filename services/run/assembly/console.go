@@ -1,6 +1,10 @@
 package assembly
 
-import "log/slog"
+import (
+	"log/slog"
+
+	"github.com/memory-ledger/ledger/infra/npm"
+)
 
 // Console shows a person what a local run does. Its methods may be called concurrently.
 type Console interface {
@@ -9,6 +13,8 @@ type Console interface {
 	Opened(folder string) (*slog.Logger, error)
 	// Doing reports a step that begins now and may take long.
 	Doing(what string)
+	// Fetching reports the progress of a download.
+	Fetching(npm.Progress)
 	// Up reports that both APIs answer.
 	Up(Up)
 	// Say reports a later change.

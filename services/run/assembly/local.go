@@ -146,7 +146,7 @@ func (l *local) launchPostgres(ctx context.Context) (*localpostgres.Server, erro
 	}
 	return localpostgres.Start(ctx, localpostgres.Config{
 		Dir: dir, Root: root, BinDir: l.cfg.PostgresBin, AsyncCommit: true, Logger: l.logger.With("server", "postgres"),
-		SharedBuffers: schema.LocalSharedBuffers,
+		SharedBuffers: schema.LocalSharedBuffers, OnFetch: l.console.Fetching,
 	})
 }
 

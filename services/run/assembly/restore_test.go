@@ -17,6 +17,7 @@ import (
 	"github.com/memory-ledger/ledger/infra/localchain/localchaintest"
 	"github.com/memory-ledger/ledger/infra/localnats/natstest"
 	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
+	"github.com/memory-ledger/ledger/infra/npm"
 	"github.com/memory-ledger/ledger/projections/audit"
 	"github.com/memory-ledger/ledger/services/run/assembly"
 	"github.com/memory-ledger/ledger/services/run/backup"
@@ -128,7 +129,7 @@ func TestARestoredRunIsAnchoredAgain(t *testing.T) {
 		t.Skip("slow: make verify runs it")
 	}
 	t.Parallel()
-	localchaintest.Start(t, localchain.Config{}) // installs, or skips
+	localchaintest.Start(t, localchain.Config{}) // fetches what it needs
 	data, copies := t.TempDir(), filepath.Join(t.TempDir(), "copies")
 	run := startRun(t, data)
 	wallet := stacktest.NewWallet()
@@ -237,5 +238,6 @@ type console struct {
 
 func (c console) Opened(string) (*slog.Logger, error) { return c.log, nil }
 func (console) Doing(string)                          {}
+func (console) Fetching(npm.Progress)                 {}
 func (c console) Up(assembly.Up)                      { close(c.up) }
 func (console) Say(string)                            {}

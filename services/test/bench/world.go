@@ -105,7 +105,7 @@ func (w *world) startLedger() error {
 	ledger := exec.Command(w.ledger, "run")
 	ledger.Env = append(os.Environ(), "LEDGER_DATA_DIR="+data, "CORE_ADDR=127.0.0.1:0", "EXTENSION_ADDR=127.0.0.1:0",
 		"LOCAL_CHAIN=off", "LOG_LEVEL=warn")
-	if _, err := w.spawn(ledger, "memory ledger is up"); err != nil {
+	if _, err := w.spawn(ledger, "Memory Ledger is up."); err != nil {
 		return err
 	}
 	var err error

@@ -75,7 +75,7 @@ func freeAddress(t *testing.T) string {
 // awaitReady polls the API until it is ready.
 func awaitReady(t *testing.T, base string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	for tick := time.NewTicker(20 * time.Millisecond); ; {
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, base+"/readyz", nil)

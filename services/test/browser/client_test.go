@@ -118,7 +118,7 @@ func compileClient(t *testing.T, dir string) string {
 // returns npm's output, or why npm failed.
 func npmCI(t *testing.T, dir string) string {
 	t.Helper()
-	if isDir(filepath.Join(dir, "node_modules")) {
+	if _, err := os.Stat(filepath.Join(dir, "node_modules")); err == nil {
 		return "node_modules has none"
 	}
 	cmd := exec.CommandContext(t.Context(), "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund")

@@ -128,7 +128,7 @@ func (c *Cluster) makeRoles() error {
 }
 
 // ErrNoPsql means that psql, which makes the database's roles, is missing.
-var ErrNoPsql = errors.New("psql is missing: infra/install postgres installs it")
+var ErrNoPsql = errors.New("psql is missing: make deps installs it")
 
 // node runs a node with node.conf of infra/nats, on its own ports.
 func (c *Cluster) node(i int, routes []string) (*Process, error) {

@@ -1,8 +1,6 @@
 package conformance
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"io"
 	"log"
@@ -211,7 +209,7 @@ func fixtures(t *testing.T) http.Handler {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = cmd.Wait() }) // the test's context ends it
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(2 * time.Minute)
 	for {
 		conn, err := net.Dial("tcp", addr)
 		if err == nil {
@@ -282,22 +280,17 @@ func (s suite) node(t *testing.T, arguments ...string) string {
 	return string(out)
 }
 
-// installed installs testdata/suite into the user's cache, once for each lock file.
+// installed fetches testdata/suite into the user's cache, once for each lock file.
 func installed(t *testing.T) suite {
 	t.Helper()
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		cache = os.TempDir()
-	}
-	cache = filepath.Join(cache, "memory-ledger", "conformance")
 	lock, err := os.ReadFile("testdata/suite/package-lock.json")
 	if err != nil {
 		t.Fatal(err)
 	}
-	hash := sha256.Sum256(lock)
-	s := suite{dir: filepath.Join(cache, "modules-"+hex.EncodeToString(hash[:8]))}
-	if _, err := os.Stat(s.dir); err != nil {
-		install(t, cache, s.dir)
+	s := suite{}
+	s.dir, err = npm.Fetch(t.Context(), npm.CacheFolder(), npm.Set{Name: "conformance", What: "the conformance suite", Lock: lock}, nil)
+	if err != nil {
+		t.Fatal(err)
 	}
 	script, err := os.ReadFile("testdata/suite/round.mjs")
 	if err == nil {
@@ -318,35 +311,6 @@ func installed(t *testing.T) suite {
 		lacking(t, "Node 22 or newer is missing: install it")
 	}
 	return s
-}
-
-// install works in a temporary folder and renames it into place, so that an incomplete
-// installation is never used after a crash.
-func install(t *testing.T, cache, dir string) {
-	t.Helper()
-	if err := os.MkdirAll(cache, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	aside, err := os.MkdirTemp(cache, "installing-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = os.RemoveAll(aside) }()
-	for _, name := range []string{"package.json", "package-lock.json"} {
-		content, err := os.ReadFile(filepath.Join("testdata/suite", name))
-		if err == nil {
-			err = os.WriteFile(filepath.Join(aside, name), content, 0o644)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := npm.Install(t.Context(), aside, io.Discard); err != nil {
-		lacking(t, "the conformance suite can't be installed: "+err.Error())
-	}
-	if err := os.Rename(aside, dir); err != nil {
-		t.Fatal(err)
-	}
 }
 
 // lacking skips a test because something that it needs is missing. In CI it fails the

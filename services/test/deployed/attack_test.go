@@ -90,7 +90,7 @@ func (g *gateway) dial(t *testing.T, host string) net.Conn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
-	if err := conn.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(2 * time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	return conn
@@ -139,7 +139,7 @@ func TestGatewayMalformed(t *testing.T) {
 		}
 	}
 	g.client(t, coreHost).Do("GET", "/health", nil, stacktest.With("X-Request-Id", "last"))
-	for deadline := time.Now().Add(10 * time.Second); !strings.Contains(g.log.String(), `"requestId":"last"`); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); !strings.Contains(g.log.String(), `"requestId":"last"`); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("the last request is not logged")
 		}

@@ -212,7 +212,7 @@ func (w *writers) check(c *stacktest.Client) {
 		LeafIndex   int
 	}
 	answer := c.Do("GET", "/memories", nil, w.session)
-	for deadline := time.Now().Add(30 * time.Second); answer.Status == 503 && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(2 * time.Minute); answer.Status == 503 && time.Now().Before(deadline); {
 		answer = c.Do("GET", "/memories", nil, w.session)
 	}
 	if err := json.Unmarshal(answer.Body, &all); err != nil {

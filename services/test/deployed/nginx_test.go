@@ -76,7 +76,7 @@ func nginxPath(t *testing.T) string {
 	if os.Getenv("CI") == "true" {
 		t.Fatal("nginx is missing")
 	}
-	t.Skip("nginx is missing: `infra/install nginx` installs it")
+	t.Skip("nginx is missing: make deps installs it")
 	return ""
 }
 

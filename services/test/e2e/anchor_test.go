@@ -18,7 +18,7 @@ import (
 )
 
 // anchoredWithin is how soon a write must be anchored with the defaults of a local run.
-const anchoredWithin = 15 * time.Second
+const anchoredWithin = 2 * time.Minute
 
 // anchoredStack is a stack that anchors on its own chain. The stack gets the chain as an
 // endpoint, as it would get a cluster.

@@ -154,7 +154,7 @@ func TestARebuildCuresWhatRuns(t *testing.T) {
 	core.Expect(201, "POST", "/memories", map[string]any{"content": "x", "metadata": map[string]any{}}, session)
 	// Delete the rows only once the leaf is projected: a projector refuses a leaf that
 	// does not continue the rows.
-	soon, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	soon, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	for altered := false; !altered; {
 		tag, err := db.Exec(soon, `DELETE FROM ledger.memories WHERE owner = $1

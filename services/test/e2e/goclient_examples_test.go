@@ -143,7 +143,7 @@ func followed(t *testing.T, follow *exec.Cmd, owner *memoryledger.Client) {
 		t.Fatal(err)
 	}
 	printed, writing := make(chan string, 1), make(chan struct{})
-	ctx, stop := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, stop := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer stop()
 	go func() {
 		defer close(writing)

@@ -220,7 +220,7 @@ func TestHeadersTooLarge(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
+	_ = conn.SetDeadline(time.Now().Add(2 * time.Minute))
 	go func() { _, _ = fmt.Fprintf(conn, "GET /%s HTTP/1.1\r\nHost: x\r\n\r\n", strings.Repeat("a", 200_000)) }()
 	buffer := make([]byte, 64)
 	n, _ := conn.Read(buffer)
@@ -238,7 +238,7 @@ func toOldClient(t *testing.T, c *stacktest.Client, line, headers string) string
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
+	_ = conn.SetDeadline(time.Now().Add(2 * time.Minute))
 	if _, err := fmt.Fprintf(conn, "%s HTTP/1.0\r\nConnection: keep-alive\r\n%s\r\n", line, headers); err != nil {
 		t.Fatal(err)
 	}

@@ -134,7 +134,7 @@ func (s *staker) recorded(databaseURL string, want int) []stakes.Movement {
 	pool, err := schema.OpenPool(s.Context(), databaseURL, schema.Live, 2)
 	s.Must(err)
 	defer pool.Close()
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(100 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(100 * time.Millisecond) {
 		list, err := stakes.List(s.Context(), pool, events.Owner(s.PublicKey))
 		s.Must(err)
 		if len(list) >= want || time.Now().After(deadline) {

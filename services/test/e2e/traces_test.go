@@ -74,7 +74,7 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 // await returns the first span that fits, once it has arrived.
 func (r *receiver) await(what string, fits func(*otlp.Span) bool) *otlp.Span {
 	r.t.Helper()
-	deadline := time.After(30 * time.Second)
+	deadline := time.After(2 * time.Minute)
 	for {
 		r.mu.Lock()
 		for _, s := range r.spans {

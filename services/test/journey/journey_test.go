@@ -23,6 +23,8 @@ import (
 	"github.com/memory-ledger/ledger/anchoring/commitment"
 	"github.com/memory-ledger/ledger/anchoring/receipt"
 	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/infra/node"
+	"github.com/memory-ledger/ledger/infra/npm"
 	"github.com/memory-ledger/ledger/services/test/journey"
 )
 
@@ -48,11 +50,11 @@ func TestFilesAreCurrent(t *testing.T) {
 // TestWithoutGo runs the page's example in another language.
 func TestWithoutGo(t *testing.T) {
 	t.Parallel()
-	node, err := exec.LookPath("node")
+	program, err := node.Program(t.Context(), npm.CacheFolder(), nil)
 	if err != nil {
-		t.Skip("needs node")
+		t.Fatal(err)
 	}
-	if out, err := exec.Command(node, filepath.Join(folder, "verify.mjs")).CombinedOutput(); err != nil {
+	if out, err := exec.Command(program, filepath.Join(folder, "verify.mjs")).CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
 }

@@ -24,7 +24,7 @@ type Client struct {
 	t    testing.TB
 }
 
-const requestTimeout = 30 * time.Second
+const requestTimeout = 2 * time.Minute
 
 // NewClient returns a client of the replica at a URL. It checks every answer against the
 // API's OpenAPI document.

@@ -1,0 +1,80 @@
+// Package node finds Node's program, or fetches it from the npm registry.
+//
+// To change the fetched version, edit package.json and run, in this folder,
+//
+//	npm install --package-lock-only --omit-lockfile-registry-resolved
+package node
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/memory-ledger/ledger/infra/npm"
+)
+
+//go:embed package-lock.json
+var lock []byte
+
+// Program returns the path of a Node that is new enough: the one on PATH, or one that was
+// or is now fetched into cache. Errors of the fetch match npm.ErrFetch.
+func Program(ctx context.Context, cache string, report func(npm.Progress)) (string, error) {
+	if program, err := exec.LookPath("node"); err == nil && newEnough(version(ctx, program)) {
+		return program, nil
+	}
+	folder, err := npm.Fetch(ctx, cache, npm.Set{Name: "node", What: "Node", Lock: lock, Finish: runs}, report)
+	if err != nil {
+		return "", err
+	}
+	return in(folder)
+}
+
+// in returns the program of a fetched folder, which holds the package of one platform.
+func in(folder string) (string, error) {
+	found, err := filepath.Glob(filepath.Join(folder, "node_modules", "*", "bin", "node"))
+	if err == nil && len(found) != 1 {
+		err = fmt.Errorf("%d programs in %s, want one", len(found), folder)
+	}
+	if err != nil {
+		return "", err
+	}
+	return found[0], nil
+}
+
+// runs tries the program, so that a libc that does not suit it shows here and not later.
+func runs(folder string) error {
+	program, err := in(folder)
+	if err != nil {
+		return err
+	}
+	if err := exec.Command(program, "--version").Run(); err != nil {
+		return errors.Join(errors.New("what was fetched does not run on this machine"), err)
+	}
+	return nil
+}
+
+// version returns what a program says of itself, like v20.18.0, or "".
+func version(ctx context.Context, program string) string {
+	out, err := exec.CommandContext(ctx, program, "--version").Output()
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// newEnough reports whether a version is at least 20.18, which the local chain's modules
+// require.
+func newEnough(version string) bool {
+	parts := strings.SplitN(strings.TrimPrefix(version, "v"), ".", 3)
+	if len(parts) < 2 {
+		return false
+	}
+	major, err1 := strconv.Atoi(parts[0])
+	minor, err2 := strconv.Atoi(parts[1])
+	return err1 == nil && err2 == nil && (major > 20 || major == 20 && minor >= 18)
+}

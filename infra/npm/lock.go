@@ -1,0 +1,136 @@
+package npm
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+)
+
+// pkg is one package of a lock file.
+type pkg struct {
+	folder    string // where it is unpacked: node_modules/…
+	name      string // in the registry
+	version   string
+	integrity string // "sha512-" and base64
+}
+
+// entry is the part of a lock file's entry that decides what is fetched.
+type entry struct {
+	Name      string `json:"name,omitempty"` // if it differs from the folder's
+	Version   string `json:"version,omitempty"`
+	Integrity string `json:"integrity,omitempty"`
+	Optional  bool   `json:"optional,omitempty"`
+	Dev       bool   `json:"dev,omitempty"`
+	Link      bool   `json:"link,omitempty"`
+	OS        list   `json:"os,omitempty"`
+	CPU       list   `json:"cpu,omitempty"`
+	Libc      list   `json:"libc,omitempty"`
+}
+
+// list is a list of strings. A package may write one string instead.
+type list []string
+
+func (l *list) UnmarshalJSON(text []byte) error {
+	var one string
+	if json.Unmarshal(text, &one) == nil {
+		*l = list{one}
+		return nil
+	}
+	return json.Unmarshal(text, (*[]string)(l))
+}
+
+// platform is this system in npm's words.
+type platform struct{ os, cpu, libc string }
+
+func here() platform {
+	p := platform{os: runtime.GOOS, cpu: runtime.GOARCH}
+	if p.cpu == "amd64" {
+		p.cpu = "x64"
+	}
+	if p.os == "linux" {
+		p.libc = "glibc"
+		if loaders, _ := filepath.Glob("/lib/ld-musl-*"); len(loaders) > 0 { // the pattern is constant
+			p.libc = "musl"
+		}
+	}
+	return p
+}
+
+// parse returns the packages of a lock file (version 3) that the platform needs: not
+// those for development, and of the optional ones those that suit it.
+func parse(lock []byte, on platform) ([]pkg, error) {
+	var file struct {
+		Version  int              `json:"lockfileVersion"`
+		Packages map[string]entry `json:"packages"`
+	}
+	if err := json.Unmarshal(lock, &file); err != nil {
+		return nil, fmt.Errorf("package-lock.json: %w", err)
+	}
+	if file.Version != 3 {
+		return nil, fmt.Errorf("package-lock.json: version %d, want 3", file.Version)
+	}
+	var packages []pkg
+	for folder, e := range file.Packages {
+		if folder == "" || e.Dev || e.Link || e.Optional && !e.suits(on) {
+			continue
+		}
+		p, err := e.pkg(folder, on)
+		if err != nil {
+			return nil, fmt.Errorf("package-lock.json: %s: %w", folder, err)
+		}
+		packages = append(packages, p)
+	}
+	if len(packages) == 0 {
+		return nil, fmt.Errorf("there is no package for %s/%s", on.os, on.cpu)
+	}
+	slices.SortFunc(packages, func(a, b pkg) int { return strings.Compare(a.folder, b.folder) })
+	return packages, nil
+}
+
+func (e entry) pkg(folder string, on platform) (pkg, error) {
+	if !e.suits(on) {
+		return pkg{}, fmt.Errorf("it does not run on %s/%s", on.os, on.cpu)
+	}
+	if !filepath.IsLocal(folder) || !strings.HasPrefix(folder, "node_modules/") {
+		return pkg{}, errors.New("its folder is not below node_modules")
+	}
+	if !strings.HasPrefix(e.Integrity, "sha512-") {
+		return pkg{}, errors.New("it has no sha512 integrity")
+	}
+	name := e.Name
+	if name == "" {
+		_, name, _ = cutLast(folder, "node_modules/")
+	}
+	return pkg{folder: folder, name: name, version: e.Version, integrity: e.Integrity}, nil
+}
+
+func (e entry) suits(on platform) bool {
+	return allows(e.OS, on.os) && allows(e.CPU, on.cpu) && (on.libc == "" || allows(e.Libc, on.libc))
+}
+
+// allows reports whether a list of npm admits a value: an empty list admits all, and
+// "!x" admits all but x.
+func allows(list list, value string) bool {
+	if slices.Contains(list, "!"+value) {
+		return false
+	}
+	onlyNot := !slices.ContainsFunc(list, func(s string) bool { return !strings.HasPrefix(s, "!") })
+	return onlyNot || slices.Contains(list, value)
+}
+
+// tarball returns the path of the package's archive at a registry.
+func (p pkg) tarball() string {
+	return p.name + "/-/" + path.Base(p.name) + "-" + p.version + ".tgz"
+}
+
+func cutLast(s, sep string) (before, after string, found bool) {
+	if i := strings.LastIndex(s, sep); i >= 0 {
+		return s[:i], s[i+len(sep):], true
+	}
+	return s, "", false
+}
