@@ -53,7 +53,7 @@ unit: ## all Go tests except the slow ones
 	$(GOTEST) -short -timeout 10m $$(go list $(PACKAGES) | grep -v -e '/services/test/deployed$$' -e '/services/test/browser$$')
 
 .PHONY: verify
-verify: deps staticcheck vulncheck generated lint-openapi client dashboard-current webextension slow plain race fuzz ## the rest: linters, slow tests, race detector, crashes, clusters, browser, fuzzing
+verify: deps staticcheck vulncheck generated lint-openapi client dashboard-current webextension slow plain race fuzz empty-root ## the rest: linters, slow tests, race detector, crashes, clusters, browser, fuzzing
 
 # RACE lists the packages that start goroutines or share memory, in their code or their
 # tests. It leaves out the cluster's package, which runs alone; the browser's package,
@@ -67,8 +67,9 @@ CONCURRENT := "sync(/atomic)?"|"testing/synctest"|\.Go\(|^\s*go (func|[a-z])
 SKIPS := testing\.Short\(\)
 BROWSER := ./services/test/browser
 MANIFESTS := ./infra/kubernetes
+EMPTY := ./infra/emptyroot
 RACE = $(filter-out $(CLUSTER) $(BROWSER) $(MANIFESTS),$(call folders,$(CONCURRENT),*.go))
-SLOW = $(filter-out $(CLUSTER) $(RACE),$(call folders,$(SKIPS),*_test.go))
+SLOW = $(filter-out $(CLUSTER) $(EMPTY) $(RACE),$(call folders,$(SKIPS),*_test.go))
 
 .PHONY: slow
 slow: ## slow tests of the packages that the race detector does not run
@@ -86,6 +87,10 @@ race: ## the packages that share memory between goroutines, with the race detect
 	@$(LAZYGC) go list -race -test -export $(RACE) $(CLUSTER) >/dev/null
 	$(GOTEST) -race -timeout 15m $(RACE)
 	go test -vet=off -race -timeout 10m $(CLUSTER) # a cluster of many processes: it runs alone
+
+.PHONY: empty-root
+empty-root: ## README's two commands on an empty Debian; EMPTY_ROOT=all runs make test there for each user
+	go test -vet=off -count=1 -v -timeout 80m $(EMPTY)
 
 .PHONY: network
 network: ## 10,000 writes through a bad network with each client, each stored once

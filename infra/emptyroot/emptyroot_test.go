@@ -1,0 +1,291 @@
+package emptyroot
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// limit bounds one newcomer's time with the two commands.
+const limit = 25 * time.Minute
+
+// newcomer is a person on an empty machine.
+type newcomer struct {
+	suite string // of Debian
+	user  string
+	home  string
+	tests bool // whether make test is run in CI, too; EMPTY_ROOT=all runs it for all
+}
+
+// TestTwoCommands: on an empty Debian, as root and as a user without sudo, make run leads
+// to an anchored receipt with no step between, make test passes at the first try, and the
+// second run needs no network. Nothing outside the repository, the user's caches and
+// temporary folders changes.
+func TestTwoCommands(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow: make verify runs it")
+	}
+	needs(t)
+	for _, n := range []newcomer{
+		{suite: "bookworm", user: "root", home: "/root", tests: true},
+		{suite: "trixie", user: "newcomer", home: "/home/newcomer"},
+	} {
+		t.Run(n.suite+" as "+n.user, func(t *testing.T) { n.tryREADME(t) })
+	}
+}
+
+// needs skips the test on a machine that can't make an empty root.
+func needs(t *testing.T) {
+	t.Helper()
+	lacks := ""
+	switch _, err := exec.LookPath("debootstrap"); {
+	case runtime.GOOS != "linux":
+		lacks = "this is not Linux"
+	case os.Geteuid() != 0:
+		lacks = "only root can make an empty root"
+	case err != nil:
+		lacks = "debootstrap is missing: make deps installs it"
+	}
+	if lacks == "" {
+		if out, err := exec.Command("unshare", "--mount", "--pid", "--net", "--fork", "true").CombinedOutput(); err != nil {
+			lacks = fmt.Sprintf("no namespaces can be made here: %v: %s", err, out)
+		}
+	}
+	if lacks != "" {
+		t.Skip(lacks)
+	}
+}
+
+func (n newcomer) tryREADME(t *testing.T) {
+	m := newMachine(t, n)
+	m.run("--mount", "first run", `
+		make run >run.txt 2>&1 &
+		up
+		docs/tour.sh; checked
+		rm receipt.json
+		make -s tour; checked
+		stop`)
+	m.printsOnlyTheStart()
+	if n.tests || os.Getenv("EMPTY_ROOT") == "all" {
+		m.run("--mount", "make test", `GOFLAGS=-count=1 make test`)
+	}
+	m.run("--net", "without a network", `
+		make run >again.txt 2>&1 &
+		up
+		docs/tour.sh; checked
+		stop`)
+	m.changesNothingElse()
+}
+
+// functions are those of the scripts. The start is bounded by the limit of the script.
+const functions = `
+	up() {
+		run=$!
+		until [ -e .data/run.json ] && bin/ledger env >/dev/null 2>&1; do
+			kill -0 $run || { cat run.txt; exit 1; }
+			sleep 0.2
+		done
+	}
+	checked() { (eval "$(bin/ledger env)"; bin/ledger verify-receipt --rpc "$SOLANA_RPC_URL" receipt.json) | tee /dev/stderr | grep -q 'is a prefix of the'; }
+	stop() {
+		kill -TERM $run
+		wait $run || true
+		if cat /proc/[0-9]*/comm 2>/dev/null | grep -xE 'ledger|postgres|node'; then exit 1; fi
+	}
+`
+
+// machine is an empty root, with an overlay over it that collects what changes.
+type machine struct {
+	*testing.T
+	newcomer
+	lower, upper, root string
+}
+
+func newMachine(t *testing.T, n newcomer) *machine {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "ledger-emptyroot-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	m := &machine{T: t, newcomer: n, lower: filepath.Join(dir, "lower"), upper: filepath.Join(dir, "upper"), root: filepath.Join(dir, "root")}
+	for _, folder := range []string{"upper", "work", "root", "gocache", "gocache-work", "modcache", "modcache-work"} {
+		if err := os.Mkdir(filepath.Join(dir, folder), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m.do("debootstrap", "--variant=minbase", "--include=git,make,curl,ca-certificates", n.suite, m.lower)
+	m.furnish()
+	return m
+}
+
+// furnish brings what an empty machine has besides: Go, a user, name resolution, and the
+// certificates of this machine's network. It clones the repository as the user would.
+func (m *machine) furnish() {
+	m.Helper()
+	if m.user != "root" {
+		m.do("chroot", m.lower, "useradd", "--create-home", "--shell", "/bin/bash", m.user)
+	}
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		m.Fatal(err)
+	}
+	for _, folder := range []string{"usr/local/go", m.home + "/.cache/go-build", goEnv(m, "GOMODCACHE")} {
+		if err := os.MkdirAll(filepath.Join(m.lower, folder), 0o755); err != nil {
+			m.Fatal(err)
+		}
+	}
+	if m.user != "root" { // who is to reach the modules; see run
+		for dir := filepath.Dir(goEnv(m, "GOMODCACHE")); dir != "/"; dir = filepath.Dir(dir) {
+			m.do("chmod", "o+x", filepath.Join(m.lower, dir))
+		}
+	}
+	for _, file := range []string{"/etc/resolv.conf", "/etc/hosts", "/etc/ssl/certs/ca-certificates.crt"} {
+		text, err := os.ReadFile(file)
+		if err == nil {
+			err = os.WriteFile(filepath.Join(m.lower, file), text, 0o644)
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			m.Fatal(err)
+		}
+	}
+	m.do("git", "clone", "--quiet", "--no-local", root, filepath.Join(m.lower, m.home, "ledger"))
+	m.do("chroot", m.lower, "chown", "-R", m.user+":", m.home)
+}
+
+// run runs a script as the newcomer, in the folder of the repository, in namespaces of its
+// own: no process outlives it. The caches of Go on this machine are below overlays. The
+// modules have the path that they have on this machine: so the compiler finds them in its
+// cache.
+func (m *machine) run(namespace, what, script string) {
+	m.Helper()
+	begun := time.Now()
+	ctx, cancel := context.WithTimeout(m.Context(), limit)
+	defer cancel()
+	dir := filepath.Dir(m.root)
+	inside := "set -eu\ncd " + m.home + "/ledger\n" + functions + script
+	outside := fmt.Sprintf(`set -eu
+		mount -t overlay overlay -o lowerdir=%[1]s,upperdir=%[2]s,workdir=%[3]s/work %[4]s
+		mount -t overlay overlay -o lowerdir=%[5]s,upperdir=%[3]s/gocache,workdir=%[3]s/gocache-work %[4]s%[7]s/.cache/go-build
+		mount -t overlay overlay -o lowerdir=%[6]s,upperdir=%[3]s/modcache,workdir=%[3]s/modcache-work %[4]s%[6]s
+		mount --bind -o ro %[8]s %[4]s/usr/local/go
+		mount -t proc proc %[4]s/proc
+		mount --rbind /dev %[4]s/dev
+		# The entries may stay root's: it is enough that the user can add some.
+		chroot %[4]s sh -c 'chown %[9]s %[7]s/.cache/go-build %[7]s/.cache/go-build/?? %[6]s %[6]s/cache'
+		ip link set lo up 2>/dev/null || true
+		exec chroot --userspec=%[9]s: %[4]s /usr/bin/env -i %[10]s bash -c "$SCRIPT"`,
+		m.lower, m.upper, dir, m.root, goEnv(m, "GOCACHE"), goEnv(m, "GOMODCACHE"), m.home, goEnv(m, "GOROOT"), m.user, m.environment())
+	flags := []string{"--mount", "--pid", "--fork", "--kill-child"}
+	if namespace == "--net" {
+		flags = append(flags, "--net")
+	}
+	cmd := exec.CommandContext(ctx, "unshare", append(flags, "sh", "-c", outside)...)
+	cmd.Env = append(os.Environ(), "SCRIPT="+inside)
+	cmd.WaitDelay = 10 * time.Second
+	out, err := cmd.CombinedOutput()
+	m.Logf("%s took %v", what, time.Since(begun).Round(time.Second))
+	if err != nil {
+		run, _ := os.ReadFile(filepath.Join(m.upper, m.home, "ledger", "run.txt"))
+		m.Fatalf("%s: %v\n%s\nrun.txt:\n%s", what, cmp.Or(ctx.Err(), err), out, run)
+	}
+	if testing.Verbose() {
+		m.Logf("%s", out)
+	}
+}
+
+// environment is a newcomer's, with the settings of Go's and npm's downloads of this
+// machine.
+func (m *machine) environment() string {
+	set := []string{"GOMODCACHE=" + goEnv(m, "GOMODCACHE"), "HOME=" + m.home, "USER=" + m.user, "PATH=/usr/local/go/bin:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", "TERM=dumb"}
+	for _, name := range []string{"GOPROXY", "GOSUMDB", "GONOSUMDB"} {
+		if value := goEnv(m, name); value != "" {
+			set = append(set, name+"='"+value+"'")
+		}
+	}
+	if value := os.Getenv("npm_config_registry"); value != "" {
+		set = append(set, "npm_config_registry='"+value+"'")
+	}
+	return strings.Join(set, " ")
+}
+
+// printsOnlyTheStart: a start that nobody watches prints progress and the block, and no
+// lines of a log.
+func (m *machine) printsOnlyTheStart() {
+	m.Helper()
+	text, err := os.ReadFile(filepath.Join(m.upper, m.home, "ledger", "run.txt"))
+	if err != nil {
+		m.Fatal(err)
+	}
+	for _, want := range []string{"compiled bin/ledger", "fetched PostgreSQL: ", "fetched the local chain: ", "fetched Node: ", "Memory Ledger is up.", "/app/", "Try next", "Ctrl-C stops it"} {
+		if !strings.Contains(string(text), want) {
+			m.Errorf("make run does not print %q", want)
+		}
+	}
+	if strings.Contains(string(text), "level=") {
+		m.Error("make run prints lines of its log")
+	}
+	if m.Failed() {
+		m.Logf("%s", text)
+	}
+}
+
+// changesNothingElse lists the overlay: everything that the two commands changed.
+func (m *machine) changesNothingElse() {
+	m.Helper()
+	// Go keeps counters of its own beside its settings.
+	allowed := []string{"tmp", "var/tmp", "dev", "proc"}
+	for _, folder := range []string{m.home + "/ledger", m.home + "/.cache", m.home + "/.config/go", goEnv(m, "GOMODCACHE")} {
+		allowed = append(allowed, strings.TrimPrefix(folder, "/"))
+	}
+	err := filepath.WalkDir(m.upper, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || path == m.upper {
+			return err
+		}
+		rel, err := filepath.Rel(m.upper, path)
+		if err != nil {
+			return err
+		}
+		if slices.Contains(allowed, rel) {
+			return fs.SkipDir
+		}
+		above := slices.ContainsFunc(allowed, func(a string) bool { return strings.HasPrefix(a, rel+"/") })
+		if !above {
+			m.Errorf("changed: /%s", rel)
+		}
+		return nil
+	})
+	if err != nil {
+		m.Error(err)
+	}
+}
+
+func (m *machine) do(name string, args ...string) {
+	m.Helper()
+	if out, err := exec.CommandContext(m.Context(), name, args...).CombinedOutput(); err != nil {
+		m.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out[max(0, len(out)-2000):])
+	}
+}
+
+func goEnv(t testing.TB, name string) string {
+	t.Helper()
+	out, err := exec.Command("go", "env", name).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(out))
+}
