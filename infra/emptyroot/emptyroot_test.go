@@ -24,7 +24,7 @@ type newcomer struct {
 	suite string // of Debian
 	user  string
 	home  string
-	tests bool // whether make test is run in CI, too; EMPTY_ROOT=all runs it for all
+	tests bool // whether make test is run in CI, too; EMPTY_ROOT=all runs it for each
 }
 
 // TestTwoCommands: on an empty Debian, as root and as a user without sudo, make run leads
@@ -96,7 +96,13 @@ const functions = `
 			sleep 0.2
 		done
 	}
-	checked() { (eval "$(bin/ledger env)"; bin/ledger verify-receipt --rpc "$SOLANA_RPC_URL" receipt.json) | tee /dev/stderr | grep -q 'is a prefix of the'; }
+	checked() {
+		eval "$(bin/ledger env)"
+		local said
+		said=$(bin/ledger verify-receipt --rpc "$SOLANA_RPC_URL" receipt.json)
+		echo "$said"
+		grep -q 'is a prefix of the' <<<"$said"
+	}
 	stop() {
 		kill -TERM $run
 		wait $run || true
@@ -223,7 +229,7 @@ func (m *machine) environment() string {
 	return strings.Join(set, " ")
 }
 
-// printsOnlyTheStart: a start that nobody watches prints progress and the block, and no
+// printsOnlyTheStart: a start without a terminal prints progress and the block, and no
 // lines of a log.
 func (m *machine) printsOnlyTheStart() {
 	m.Helper()

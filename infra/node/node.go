@@ -1,14 +1,15 @@
 // Package node finds Node's program, or fetches it from the npm registry.
 //
-// To change the fetched version, edit package.json and run, in this folder,
+// The fetched version is one whose program needs no library that an empty Debian lacks:
+// those from 26 on need libatomic. To change it, edit package.json and run, in this folder,
 //
 //	npm install --package-lock-only --omit-lockfile-registry-resolved
 package node
 
 import (
+	"bytes"
 	"context"
 	_ "embed"
-	"errors"
 	"fmt"
 	"os/exec"
 	"path/filepath"
@@ -52,8 +53,8 @@ func runs(folder string) error {
 	if err != nil {
 		return err
 	}
-	if err := exec.Command(program, "--version").Run(); err != nil {
-		return errors.Join(errors.New("what was fetched does not run on this machine"), err)
+	if said, err := exec.Command(program, "--version").CombinedOutput(); err != nil {
+		return fmt.Errorf("what was fetched does not run on this machine: %w: %s", err, bytes.TrimSpace(said))
 	}
 	return nil
 }
