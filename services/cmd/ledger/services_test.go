@@ -106,6 +106,7 @@ func TestAskedToStopWhileStarting(t *testing.T) {
 				"MASTER_KEY": base64.StdEncoding.EncodeToString(make([]byte, 32)), "JWT_SECRET": strings.Repeat("s", 32),
 				"SOLANA_RPC_URL": "http://127.0.0.1:1", "AUTHORITY_KEYPAIR": pair, "COMMITMENT_PROGRAM_ID": solana.SystemProgramID.String(),
 				"LEDGER_DATA_DIR": t.TempDir(), "LOCAL_CHAIN": "off", "LOG_LEVEL": "error",
+				"CORE_ADDR": "127.0.0.1:0", "EXTENSION_ADDR": "127.0.0.1:0",
 			})
 			ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 			defer stop()
