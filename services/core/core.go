@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -181,6 +182,7 @@ func (a *API) write(c *fiber.Ctx, caller access.Caller) (*command.WriteMemory, e
 // newMemory is a memory in the body of a request.
 type newMemory struct {
 	Content  *string        `json:"content"`
+	Source   *string        `json:"source"`
 	Metadata jsontext.Value `json:"metadata"`
 }
 
@@ -189,6 +191,9 @@ func (m newMemory) draft(caller access.Caller) (memory.Draft, error) {
 		return memory.Draft{}, memory.ErrEmptyContent
 	}
 	metadata, err := httpapi.Metadata(m.Metadata)
+	if err == nil && m.Source != nil {
+		metadata, err = memory.WithSource(metadata, strings.TrimSpace(*m.Source))
+	}
 	return memory.Draft{Owner: caller.Owner, Content: *m.Content, Metadata: metadata, Credential: caller.Credential}, err
 }
 

@@ -105,16 +105,9 @@ func (a *API) listMemories(c *fiber.Ctx) error {
 	return httpapi.StreamMemories(c, cursor, `{"memories":`, `}`)
 }
 
-// Limits of this API, in Unicode code points.
-const (
-	maxContent = 10000
-	maxSource  = 80
-)
+const maxContent = 10000 // code points
 
-var (
-	errContent = httpapi.BadRequest("content must be a string of 1 to 10000 characters")
-	errSource  = httpapi.BadRequest("source must be a string of 1 to 80 characters")
-)
+var errContent = httpapi.BadRequest("content must be a string of 1 to 10000 characters")
 
 // memoryBody is the body of a write. An absent member is nil.
 type memoryBody struct {
@@ -142,7 +135,7 @@ func (a *API) writeMemory(c *fiber.Ctx, caller access.Caller) error {
 		return errContent
 	}
 	if body.Source == nil {
-		return errSource
+		return memory.ErrSource
 	}
 	content, source := strings.TrimSpace(*body.Content), strings.TrimSpace(*body.Source)
 	metadata, err := checkText(content, &source, body.Metadata)
@@ -175,10 +168,7 @@ func checkText(content string, source *string, raw jsontext.Value) (canonical.Ob
 	if err != nil || source == nil {
 		return metadata, err
 	}
-	if n := memory.Length(*source); n < 1 || n > maxSource {
-		return canonical.Object{}, errSource
-	}
-	return metadata.With("source", *source)
+	return memory.WithSource(metadata, *source)
 }
 
 var (
@@ -248,11 +238,11 @@ func (a *API) fillDrop(c *fiber.Ctx) error {
 	if err := httpapi.Decode(c, &body); err != nil {
 		return err
 	}
-	memory, err := a.deposit(c, drop, body)
+	written, err := a.deposit(c, drop, body)
 	if err != nil {
 		return err
 	}
-	return c.Status(http.StatusCreated).JSON(answerOf(memory))
+	return c.Status(http.StatusCreated).JSON(answerOf(written))
 }
 
 func (a *API) deposit(c *fiber.Ctx, drop grant.Opened, body memoryBody) (command.Written, error) {

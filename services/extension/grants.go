@@ -66,7 +66,7 @@ func (a *API) mint(kind events.GrantKind) func(*fiber.Ctx, access.Caller) error 
 // asked holds the terms in a request to mint; nil for an absent member.
 type asked struct{ minutes, uses *int }
 
-// askedTerms reads the members of the kind's own route. It ignores the other kind's
+// askedTerms reads the members of the kind's own route. It refuses the other kind's
 // member, like any unknown member.
 func askedTerms(c *fiber.Ctx, kind events.GrantKind) (asked, error) {
 	if kind == events.GrantCase {

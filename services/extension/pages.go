@@ -21,6 +21,7 @@ import (
 	"github.com/memory-ledger/ledger/services/grant"
 	"github.com/memory-ledger/ledger/services/httpapi"
 	"github.com/memory-ledger/ledger/services/httpapi/connect"
+	"github.com/memory-ledger/ledger/services/memory"
 	"github.com/memory-ledger/ledger/services/signin"
 )
 
@@ -178,26 +179,26 @@ func (a *API) fillDropByForm(c *fiber.Ctx) error {
 	if err == nil {
 		form, err = httpapi.Form(c)
 	}
-	var memory command.Written
+	var written command.Written
 	if err == nil {
 		content, body := form["content"], memoryBody{}
 		body.Content = &content
 		if source := form["source"]; source != "" {
 			body.Source = &source
 		}
-		memory, err = a.deposit(c, drop, body)
+		written, err = a.deposit(c, drop, body)
 	}
 	switch {
 	case !httpapi.WantsPage(c) && err != nil:
 		return err
 	case !httpapi.WantsPage(c):
-		return c.Status(http.StatusCreated).JSON(answerOf(memory))
+		return c.Status(http.StatusCreated).JSON(answerOf(written))
 	case isDead(err):
 		return deadPage(c)
 	case err != nil:
 		return a.formAgain(c, drop, form, err)
 	}
-	page := leftPage{Written: memory}
+	page := leftPage{Written: written}
 	if left, err := a.Grants.Open(httpapi.Context(c), httpapi.Param(c, "token"), events.GrantDrop); err == nil {
 		page.More = left.Left
 	}
@@ -231,7 +232,7 @@ func (a *API) formAgain(c *fiber.Ctx, drop grant.Opened, form map[string]string,
 	switch {
 	case errors.Is(refusal, errContent):
 		page.Problem = "a memory has 1 to 10,000 characters"
-	case errors.Is(refusal, errSource):
+	case errors.Is(refusal, memory.ErrSource):
 		page.Problem = "where it is from takes at most 80 characters"
 	case errors.Is(refusal, command.ErrIdempotencyMismatch) && drop.Left == 0:
 		return deadPage(c)

@@ -21,14 +21,16 @@ import (
 // MaxBody is the largest request body in bytes.
 const MaxBody = 1 << 20
 
-// Decode reads a JSON object into v. Unknown members are ignored; duplicate
-// names, invalid UTF-8, lone surrogates and trailing data are refused.
-func Decode(c *fiber.Ctx, v any) error { return decode(c, v, Body) }
+// Decode reads a JSON object into v. Unknown members, duplicate names, invalid UTF-8, lone
+// surrogates and trailing data are refused. A member that is ignored would be lost: the log
+// can't be changed later.
+func Decode(c *fiber.Ctx, v any) error { return decode(c, v, Body, known) }
 
-// DecodePublic is Decode for public routes, which any client may call.
-func DecodePublic(c *fiber.Ctx, v any) error { return decode(c, v, publicBody) }
+// DecodeSignIn is Decode for the sign-in routes, which any client may call. It ignores
+// unknown members, because wallets' libraries send more than the routes need.
+func DecodeSignIn(c *fiber.Ctx, v any) error { return decode(c, v, publicBody, strict) }
 
-func decode(c *fiber.Ctx, v any, read func(*fiber.Ctx) ([]byte, error)) error {
+func decode(c *fiber.Ctx, v any, read func(*fiber.Ctx) ([]byte, error), options json.Options) error {
 	body, err := read(c)
 	if err != nil {
 		return err
@@ -39,7 +41,7 @@ func decode(c *fiber.Ctx, v any, read func(*fiber.Ctx) ([]byte, error)) error {
 	if !isObject(body) {
 		return BadRequest("body must be a JSON object")
 	}
-	if err := json.Unmarshal(body, v, strict); err != nil {
+	if err := json.Unmarshal(body, v, options); err != nil {
 		return BadRequest(reason(err))
 	}
 	return nil
@@ -54,6 +56,9 @@ var strict = json.WithUnmarshalers(json.JoinUnmarshalers(
 	json.UnmarshalFromFunc(notNull[*string]), json.UnmarshalFromFunc(notNull[*int]), json.UnmarshalFromFunc(notNull[*bool]),
 	json.UnmarshalFromFunc(notNull[*[]string]),
 ))
+
+// known is strict, and refuses unknown members of all objects that decode into a struct.
+var known = json.JoinOptions(strict, json.RejectUnknownMembers(true))
 
 func notNull[T any](decoder *jsontext.Decoder, _ *T) error {
 	if decoder.PeekKind() == 'n' {
@@ -149,10 +154,41 @@ func reason(err error) string {
 		return "body has a duplicate name in one object"
 	}
 	var semantic *json.SemanticError
-	if errors.As(err, &semantic) && len(semantic.JSONPointer) < 100 {
-		return "member " + strconv.QuoteToASCII(string(semantic.JSONPointer)) + " has the wrong type"
+	if errors.As(err, &semantic) {
+		if errors.Is(err, json.ErrUnknownName) {
+			return unknownMember(semantic)
+		}
+		if len(semantic.JSONPointer) < 100 {
+			return "member " + strconv.QuoteToASCII(string(semantic.JSONPointer)) + " has the wrong type"
+		}
 	}
 	return "body is not valid JSON"
+}
+
+// unknownMember names an unknown member and the members that its object may have.
+func unknownMember(found *json.SemanticError) string {
+	// An object with its own UnmarshalJSONFrom wraps the error that says which member.
+	for found.Err != json.ErrUnknownName {
+		var inner *json.SemanticError
+		if !errors.As(found.Err, &inner) {
+			break
+		}
+		found = inner
+	}
+	name := strconv.QuoteToASCII(string(found.JSONPointer))
+	if len(name) > 200 {
+		name = "with a long name"
+	}
+	var members []string
+	for i := range found.GoType.NumField() {
+		if tag, _, _ := strings.Cut(found.GoType.Field(i).Tag.Get("json"), ","); tag != "" {
+			members = append(members, strconv.Quote(tag))
+		}
+	}
+	if len(members) == 0 {
+		return "unknown member " + name + "; there are none here"
+	}
+	return "unknown member " + name + "; the members here are " + strings.Join(members, ", ")
 }
 
 // Metadata returns the canonical form of a body's metadata: the empty object if the body

@@ -31,7 +31,7 @@ func TestBodiesAtOnceAreBounded(t *testing.T) {
 		return err
 	})
 	app.Post("/reads", func(c *fiber.Ctx) error { _, err := Body(c); return err })
-	app.Post("/public", func(c *fiber.Ctx) error { return DecodePublic(c, &struct{}{}) })
+	app.Post("/public", func(c *fiber.Ctx) error { return DecodeSignIn(c, &struct{}{}) })
 	addr := serve(t, app)
 	post := func(path string) *bufio.Reader {
 		conn, err := net.Dial("tcp", addr)

@@ -72,6 +72,7 @@ var table = []row{
 	{memory.ErrNotFound, http.StatusNotFound, ""},
 	{memory.ErrRetracted, http.StatusGone, ""},
 	{memory.ErrEmptyContent, http.StatusBadRequest, ""},
+	{memory.ErrSource, http.StatusBadRequest, ""},
 	{memory.ErrContentTooLarge, http.StatusRequestEntityTooLarge, ""},
 	{memory.ErrMetadataTooLarge, http.StatusRequestEntityTooLarge, ""},
 	{memory.ErrBatchCount, http.StatusBadRequest, ""},

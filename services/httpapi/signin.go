@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/gofiber/fiber/v2"
 
@@ -19,7 +20,7 @@ func challenge(c *fiber.Ctx, signIn *signin.SignIn) error {
 		PublicKey string  `json:"publicKey"`
 		Purpose   *string `json:"purpose"`
 	}
-	if err := DecodePublic(c, &body); err != nil {
+	if err := DecodeSignIn(c, &body); err != nil {
 		return err
 	}
 	purpose := signin.PurposeSignIn
@@ -34,7 +35,7 @@ func challenge(c *fiber.Ctx, signIn *signin.SignIn) error {
 }
 
 func verify(c *fiber.Ctx, signIn *signin.SignIn, parseSignature func(jsontext.Value) ([]byte, error)) error {
-	answer, err := SignedChallenge(c, parseSignature)
+	answer, err := signedChallenge(c, parseSignature, strict)
 	if err != nil {
 		return err
 	}
@@ -45,14 +46,18 @@ func verify(c *fiber.Ctx, signIn *signin.SignIn, parseSignature func(jsontext.Va
 	return c.JSON(session)
 }
 
-// SignedChallenge reads a challenge that a wallet signed.
+// SignedChallenge reads a challenge that a wallet signed, on a route other than sign-in.
 func SignedChallenge(c *fiber.Ctx, parseSignature func(jsontext.Value) ([]byte, error)) (signin.Answer, error) {
+	return signedChallenge(c, parseSignature, known)
+}
+
+func signedChallenge(c *fiber.Ctx, parseSignature func(jsontext.Value) ([]byte, error), options json.Options) (signin.Answer, error) {
 	var body struct {
 		PublicKey string         `json:"publicKey"`
 		Message   *string        `json:"message"`
 		Signature jsontext.Value `json:"signature"`
 	}
-	if err := DecodePublic(c, &body); err != nil {
+	if err := decode(c, &body, publicBody, options); err != nil {
 		return signin.Answer{}, err
 	}
 	if body.Message == nil || body.Signature == nil {

@@ -31,6 +31,7 @@ import (
 const (
 	MaxContentBytes  = 262144 // UTF-8
 	MaxMetadataBytes = 65536  // canonical
+	maxSource        = 80     // code points
 )
 
 // Errors of this package.
@@ -39,6 +40,7 @@ var (
 	ErrRetracted        = errors.New("the memory was retracted or erased")
 	ErrEmptyContent     = errors.New("content must not be empty")
 	ErrContentTooLarge  = fmt.Errorf("content is longer than %d bytes of UTF-8", MaxContentBytes)
+	ErrSource           = errors.New("source must be a string of 1 to 80 characters")
 	ErrMetadataTooLarge = fmt.Errorf("metadata is longer than %d bytes in canonical form", MaxMetadataBytes)
 )
 
@@ -119,6 +121,15 @@ func (s *Service) Write(ctx context.Context, d Draft) (*command.WriteMemory, err
 		return nil, err
 	}
 	return write, nil
+}
+
+// WithSource merges a memory's source into its metadata, where it replaces a member of that
+// name.
+func WithSource(metadata canonical.Object, source string) (canonical.Object, error) {
+	if n := Length(source); n < 1 || n > maxSource {
+		return canonical.Object{}, ErrSource
+	}
+	return metadata.With("source", source)
 }
 
 // MaxBatch is how many memories one request writes at most.

@@ -39,7 +39,7 @@ func TestOddInput(t *testing.T) {
 		{"huge but finite number", `{"content":"x","metadata":{"n":1.7976931348623157e308}}`, 201},
 		{"many digits", `{"content":"x","metadata":{"n":` + strings.Repeat("9", 300) + `}}`, 201},
 		{"64 deep", `{"content":"x","metadata":` + nest(64) + `}`, 201},
-		{"unknown members", `{"content":"x","metadata":{},"more":[1]}`, 201},
+		{"unknown members", `{"content":"x","metadata":{},"more":[1]}`, 400},
 		{"no metadata", `{"content":"x"}`, 201},
 		{"most content", `{"content":"` + strings.Repeat("x", 262144) + `","metadata":{}}`, 201},
 		{"most metadata", `{"content":"x","metadata":{"k":"` + strings.Repeat("y", 65536-8) + `"}}`, 201},
