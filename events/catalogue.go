@@ -1,6 +1,7 @@
 package events
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"slices"
@@ -35,7 +36,7 @@ var catalogue = []Definition{
 	{TypeOwnerRegistered, 1, func() Data { return new(OwnerRegistered) }, nil, "A wallet signed in for the first time.", []SubjectKind{KindSession}},
 	{TypeSessionIssued, 1, func() Data { return new(SessionIssued) }, nil, "A wallet proved possession of its key and got a session.", []SubjectKind{KindSession}},
 	{TypeSessionRevoked, 1, func() Data { return new(SessionRevoked) }, nil, "A session was ended: by its owner, or because there were too many.", []SubjectKind{KindSession}},
-	{TypeMemoryWritten, 2, func() Data { return new(MemoryWritten) }, []Upcast{memoryWrittenV1}, "A memory became a leaf of its owner's log.", []SubjectKind{KindMemory}},
+	{TypeMemoryWritten, 3, func() Data { return new(MemoryWritten) }, []Upcast{memoryWrittenV1, memoryWrittenV2}, "A memory became a leaf of its owner's log.", []SubjectKind{KindMemory}},
 	{TypeMemoryRetracted, 1, func() Data { return new(MemoryRetracted) }, nil, "An owner took a memory back; its leaf stays.", []SubjectKind{KindMemory}},
 	{TypeOwnerErased, 1, func() Data { return new(OwnerErased) }, nil, "An owner had all texts so far made unreadable; the leaves stay.", []SubjectKind{KindMemory}},
 	{TypeGrantMinted, 1, func() Data { return new(GrantMinted) }, nil, "An owner handed out a capability to read or to write.", []SubjectKind{KindGrant}},
@@ -65,6 +66,23 @@ func memoryWrittenV1(data jsontext.Value) (jsontext.Value, error) {
 		return nil, errors.New("version 1 has no via")
 	}
 	return data, nil
+}
+
+// memoryWrittenV2 adds the salt that all memories of version 2 had. It leaves the other
+// bytes as they are: the metadata was hashed in this form.
+func memoryWrittenV2(data jsontext.Value) (jsontext.Value, error) {
+	var members struct {
+		MemoryID string         `json:"memoryId"`
+		Salt     jsontext.Value `json:"salt"`
+	}
+	if err := json.Unmarshal(data, &members); err != nil {
+		return nil, err
+	}
+	head, closed := bytes.CutSuffix(bytes.TrimSpace(data), []byte(`}`))
+	if members.Salt != nil || members.MemoryID == "" || !closed {
+		return nil, errors.New("version 2 has a memoryId and no salt")
+	}
+	return append(bytes.Clone(head), `,"salt":"owner"}`...), nil
 }
 
 // apiKeyCreatedV1 adds the scopes that all keys of version 1 had.

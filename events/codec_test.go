@@ -35,7 +35,7 @@ func golden() []events.Data {
 		&events.MemoryWritten{
 			MemoryID: id, LeafIndex: 7, LeafHash: h1, LeafVersion: 1,
 			Metadata: jsontext.Value(`{"a":"\u0000<é>","b":[1,2]}`), Sealed: []byte{0, 1, 2, 253, 254, 255}, IdempotencyKeyHash: &h2,
-			Via: &events.Via{Kind: events.ViaDrop, ID: other},
+			Via: &events.Via{Kind: events.ViaDrop, ID: other}, Salt: events.SaltGuest,
 		},
 		&events.MemoryRetracted{MemoryID: id, LeafIndex: 7, Leaves: 9},
 		&events.OwnerErased{Leaves: 9},

@@ -91,7 +91,22 @@ type MemoryWritten struct {
 	IdempotencyKeyHash *Hash `json:"idempotencyKeyHash,omitzero"`
 	// Via says how the memory came in. Version 1 did not record it.
 	Via *Via `json:"via,omitzero"`
+	// Salt says which secret the leaf's salt derives from; see package leaf. Versions 1 and
+	// 2 had only the owner's.
+	Salt Salt `json:"salt"`
 }
+
+// Salt names the secret that a leaf's salt derives from.
+type Salt string
+
+const (
+	// SaltOwner is the owner's secret: the same memory gives the same leaf.
+	SaltOwner Salt = "owner"
+	// SaltGuest is the secret of an API key that may not read; Via names the key.
+	SaltGuest Salt = "guest"
+	// SaltSealed is reserved for a salt that is sealed with the text. Nothing writes it yet.
+	SaltSealed Salt = "sealed"
+)
 
 // Via names what a memory was written with: a session or an API key of its owner, or a
 // memory drop, whose holder may be anyone.

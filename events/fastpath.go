@@ -77,6 +77,9 @@ func decodeCanonicalMemory(data []byte, m *MemoryWritten) bool {
 	if !plain(m.MemoryID) {
 		return false
 	}
+	if head, m.Salt = cutSalt(head); m.Salt == "" {
+		return false
+	}
 	if rest, closed := bytes.CutSuffix(head, []byte(`"}`)); closed {
 		if head, m.Via = cutVia(rest); m.Via == nil {
 			return false
@@ -91,6 +94,18 @@ func decodeCanonicalMemory(data []byte, m *MemoryWritten) bool {
 	}
 	metadata, sealed, ok := cutLastText(head, `,"sealed":"`)
 	return ok && decodeMetadata(metadata, m) && decodeSealed(sealed, m)
+}
+
+// cutSalt cuts off the last member, "salt", a text. It returns an empty salt if the last
+// member is not of that form.
+func cutSalt(object []byte) (rest []byte, salt Salt) {
+	const name = `,"salt":"`
+	object, closed := bytes.CutSuffix(object, []byte(`"`))
+	at := bytes.LastIndex(object, []byte(name))
+	if !closed || at < 0 || !plain(string(object[at+len(name):])) {
+		return nil, ""
+	}
+	return object[:at], Salt(object[at+len(name):])
 }
 
 // cutVia cuts off the last member, "via", an object of two texts. It returns a nil via if

@@ -87,9 +87,9 @@ func TestEveryChangedByteGetsTheSameAnswer(t *testing.T) {
 // members that follow it.
 func TestMetadataThatLooksLikeMore(t *testing.T) {
 	t.Parallel()
-	memory := &MemoryWritten{MemoryID: "m", LeafVersion: 1, Sealed: []byte("sealed"), IdempotencyKeyHash: &Hash{1}}
+	memory := &MemoryWritten{MemoryID: "m", LeafVersion: 1, Sealed: []byte("sealed"), IdempotencyKeyHash: &Hash{1}, Salt: SaltGuest}
 	for _, metadata := range []string{
-		`{}`, `{"a":1,"sealed":"AAAA"}`, `{"a":1,"sealed":"AAAA","idempotencyKeyHash":"00"}`, `{"x":{"metadata":{},"sealed":"AAAA"}}`,
+		`{}`, `{"a":1,"sealed":"AAAA"}`, `{"a":1,"sealed":"AAAA","idempotencyKeyHash":"00"}`, `{"a":1,"salt":"guest"}`, `{"x":{"metadata":{},"sealed":"AAAA"}}`,
 		`{"a":"\",\"sealed\":\""}`, `{"a":"}]"}`, `{"data":[1],"b":{"data":null}}`, `{"a":"\u0000é\ud83d\ude00"}`,
 		"{\"\ufdd0\":\"\ufffe\U0010ffff\"}", // earlier builds accepted these
 		`{"deep":` + strings.Repeat("[", 60) + strings.Repeat("]", 60) + `}`,
@@ -118,7 +118,7 @@ func FuzzDecodeCanonical(f *testing.F) {
 
 func BenchmarkDecode(b *testing.B) {
 	memory := &MemoryWritten{
-		MemoryID: "018f0000-0000-7000-8000-000000000000", LeafVersion: 1, Sealed: bytes.Repeat([]byte("ciphertext "), 25),
+		MemoryID: "018f0000-0000-7000-8000-000000000000", LeafVersion: 1, Sealed: bytes.Repeat([]byte("ciphertext "), 25), Salt: SaltOwner,
 		Metadata: []byte(`{"source":"bench","tags":["one","two"],"title":"a memory among many"}`),
 	}
 	payload, err := EncodeBatch([]Event{{ID: "018f0000-0000-7000-8000-000000000000", Source: "/core", Owner: "o", OwnerVersion: 1, CommandID: "c", Data: memory}})

@@ -2,14 +2,17 @@
 // hashed into the owner's Merkle log. Version 1 never changes; another form
 // would be a version 2.
 //
-//	secret = HKDF-SHA256(data key, no salt, info "memory-ledger/leaf/v1"), 32 bytes
+//	secret = HKDF-SHA256(data key, no salt, info "memory-ledger/leaf/v1"), 32 bytes;
+//	         of a writer who may not read: info "memory-ledger/leaf/guest/v1" || credential id
 //	salt   = lowercase hex of HMAC-SHA256(secret, JCS {content, metadata, owner, v: 1})
 //	entry  = JCS {content, metadata, owner, salt, v: 1}
 //	hash   = SHA-256(0x00 || entry)                         (RFC 6962, section 2.1)
 //
 // The salt depends only on the owner's key and the memory itself, so the same
 // memory gives the same leaf through either API. An attacker who holds a
-// sibling's hash and guesses its text still cannot check the guess.
+// sibling's hash and guesses its text still cannot check the guess. A writer who may
+// not read has salts of its own: otherwise it could write its guesses and compare the
+// hashes that it gets.
 package leaf
 
 import (
@@ -26,14 +29,24 @@ import (
 // Version of the form described above.
 const Version = 1
 
-const hkdfInfo = "memory-ledger/leaf/v1"
+const (
+	ownerInfo = "memory-ledger/leaf/v1"
+	guestInfo = "memory-ledger/leaf/guest/v1"
+)
 
-// Secret is the key of an owner's salts. It never leaves the service.
+// Secret is the key of salts. It never leaves the service.
 type Secret [32]byte
 
 // DeriveSecret derives the owner's leaf secret from the 32-byte data key.
-func DeriveSecret(dataKey [32]byte) (Secret, error) {
-	out, err := hkdf.Key(sha256.New, dataKey[:], nil, hkdfInfo, 32)
+func DeriveSecret(dataKey [32]byte) (Secret, error) { return derive(dataKey, ownerInfo) }
+
+// DeriveGuestSecret derives the leaf secret of one credential that may not read.
+func DeriveGuestSecret(dataKey [32]byte, credentialID string) (Secret, error) {
+	return derive(dataKey, guestInfo+credentialID)
+}
+
+func derive(dataKey [32]byte, info string) (Secret, error) {
+	out, err := hkdf.Key(sha256.New, dataKey[:], nil, info, 32)
 	if err != nil {
 		return Secret{}, fmt.Errorf("derive leaf secret: %w", err)
 	}

@@ -14,7 +14,7 @@ import (
 // vector is one row of testdata/vectors.json, which a program in another
 // language has computed.
 type vector struct {
-	Name, DataKey, Owner, Content, Metadata, Salt, Entry, LeafHash string
+	Name, DataKey, Guest, Owner, Content, Metadata, Salt, Entry, LeafHash string
 }
 
 func TestVectors(t *testing.T) {
@@ -26,7 +26,7 @@ func TestVectors(t *testing.T) {
 	if err := json.Unmarshal(raw, &vectors); err != nil {
 		t.Fatal(err)
 	}
-	if len(vectors) < 7 {
+	if len(vectors) < 8 {
 		t.Fatalf("only %d vectors", len(vectors))
 	}
 	for _, v := range vectors {
@@ -40,6 +40,9 @@ func check(t *testing.T, v vector) {
 		t.Fatal(err)
 	}
 	secret, err := leaf.DeriveSecret([32]byte(key))
+	if v.Guest != "" {
+		secret, err = leaf.DeriveGuestSecret([32]byte(key), v.Guest)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -38,7 +38,8 @@ type Log interface {
 // Key opens an owner's sealed content.
 type Key interface {
 	Open(memoryID string, sealed []byte) (string, error)
-	LeafSecret() leaf.Secret
+	// LeafSecret returns the secret of a leaf's salt. via is how the memory was written.
+	LeafSecret(salt events.Salt, via *events.Via) (leaf.Secret, error)
 	// Erasures is how many times the owner had erased everything when the key was made.
 	// The key opens no leaf from before the last of these erasures.
 	Erasures() int

@@ -204,6 +204,9 @@ func (f *fold) memory(ctx context.Context, c *current, data *events.MemoryWritte
 			return err
 		}
 	}
+	if data.Salt == events.SaltGuest {
+		f.guestWrote(c, data)
+	}
 	if err := f.recompute(ctx, c, data); err != nil {
 		return err
 	}
@@ -261,7 +264,11 @@ func (f *fold) leafDiffers(key Key, owner events.Owner, data *events.MemoryWritt
 	if err != nil || metadata.String() != string(data.Metadata) {
 		return "the metadata is not in canonical form"
 	}
-	l, err := leaf.New(key.LeafSecret(), leaf.Memory{Content: content, Metadata: metadata, Owner: owner})
+	secret, err := key.LeafSecret(data.Salt, data.Via)
+	if err != nil {
+		return err.Error()
+	}
+	l, err := leaf.New(secret, leaf.Memory{Content: content, Metadata: metadata, Owner: owner})
 	if err != nil {
 		return err.Error()
 	}

@@ -27,10 +27,11 @@ const (
 	memoryIdempotency
 	memorySeq
 	memoryVia
+	memorySalt
 	memoryColumns
 )
 
-var memoryNames = [memoryColumns]string{"owner", "leaf_index", "id", "leaf_hash", "metadata", "sealed", "created_at", "idempotency_key_hash", "seq", "via"}
+var memoryNames = [memoryColumns]string{"owner", "leaf_index", "id", "leaf_hash", "metadata", "sealed", "created_at", "idempotency_key_hash", "seq", "via", "salt"}
 
 // memoryRow is a row of the memories table: values in PostgreSQL's binary form, nil for
 // NULL.
@@ -49,7 +50,7 @@ func (m *memoryRow) order(o *memoryRow) int {
 func memoryOf(e *events.Event, data *events.MemoryWritten, seq uint64) *memoryRow {
 	eight := func(n int64) []byte { return binary.BigEndian.AppendUint64(nil, uint64(n)) }
 	m := &memoryRow{[]byte(e.Owner), eight(int64(data.LeafIndex)), nil, data.LeafHash[:], data.Metadata,
-		data.Sealed, eight(e.Time.Time().UnixMicro() - postgresEpoch), nil, eight(int64(seq)), nil}
+		data.Sealed, eight(e.Time.Time().UnixMicro() - postgresEpoch), nil, eight(int64(seq)), nil, []byte(data.Salt)}
 	if id, ok := column.ParseUUID(data.MemoryID); ok { // otherwise NULL, which no row has
 		m[memoryID] = id[:]
 	}
@@ -77,7 +78,7 @@ type memoryRows struct {
 }
 
 func openMemories(ctx context.Context, conn *pgx.Conn, r *report, where string, args []any) (*memoryRows, error) {
-	rows, err := conn.Query(ctx, `SELECT owner, leaf_index, id, leaf_hash, metadata, sealed, created_at, idempotency_key_hash, seq, via
+	rows, err := conn.Query(ctx, `SELECT owner, leaf_index, id, leaf_hash, metadata, sealed, created_at, idempotency_key_hash, seq, via, salt
 		FROM memories`+where+` ORDER BY seq, leaf_index, owner`, append([]any{pgx.QueryResultFormats{pgx.BinaryFormatCode}}, args...)...)
 	if err != nil {
 		return nil, fmt.Errorf("read memories: %w", err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -142,6 +143,15 @@ func (f *fold) keyUsed(c *current, data *events.ApiKeyUsed) {
 	}
 	if k.used == nil || now.After(*k.used) {
 		k.used = now
+	}
+}
+
+// guestWrote checks that a key that may not read wrote the memory.
+func (f *fold) guestWrote(c *current, data *events.MemoryWritten) {
+	if data.Via == nil || data.Via.Kind != events.ViaKey {
+		f.wrong(c, CheckLeaf, "leaf %d has a guest's salt, and no API key wrote it", data.LeafIndex)
+	} else if k := f.keys[data.Via.ID]; k != nil && slices.Contains(events.SplitScopes(k.scopes), events.ScopeRead) {
+		f.wrong(c, CheckLeaf, "leaf %d has a guest's salt, and API key %s may read", data.LeafIndex, data.Via.ID)
 	}
 }
 

@@ -23,7 +23,7 @@ type plainKey struct{}
 
 func (plainKey) Erasures() int { return 0 }
 
-func (plainKey) LeafSecret() leaf.Secret { return leaf.Secret{1} }
+func (plainKey) LeafSecret(events.Salt, *events.Via) (leaf.Secret, error) { return leaf.Secret{1}, nil }
 
 func (plainKey) Open(_ string, sealed []byte) (string, error) {
 	text, ok := strings.CutPrefix(string(sealed), "sealed ")
@@ -49,7 +49,7 @@ func genuine(t *testing.T, n int) (said []fixture.Message, leaves []events.Hash)
 		if err != nil {
 			t.Fatal(err)
 		}
-		l, err := leaf.New(plainKey{}.LeafSecret(), leaf.Memory{Content: content, Metadata: metadata, Owner: a.Owner})
+		l, err := leaf.New(leaf.Secret{1}, leaf.Memory{Content: content, Metadata: metadata, Owner: a.Owner})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -239,6 +239,14 @@ func TestBrokenRulesAreFound(t *testing.T) {
 		"idempotency key again": {[]events.Data{
 			&events.MemoryWritten{MemoryID: id, LeafIndex: 0, Metadata: []byte(`{}`), IdempotencyKeyHash: &same},
 			&events.MemoryWritten{MemoryID: second, LeafIndex: 1, Metadata: []byte(`{}`), IdempotencyKeyHash: &same}}, audit.CheckUnique},
+		"guest's salt of a session": {[]events.Data{
+			&events.MemoryWritten{MemoryID: id, LeafIndex: 0, Metadata: []byte(`{}`), Via: &events.Via{Kind: events.ViaSession, ID: id}, Salt: events.SaltGuest}}, audit.CheckLeaf},
+		"guest's salt of a reader": {[]events.Data{
+			&events.ApiKeyCreated{KeyID: id, KeyHash: fixture.Hash(id), Prefix: "svc_", Label: "l", Scopes: []events.Scope{events.ScopeRead, events.ScopeWrite}},
+			&events.MemoryWritten{MemoryID: id, LeafIndex: 0, Metadata: []byte(`{}`), Via: &events.Via{Kind: events.ViaKey, ID: id}, Salt: events.SaltGuest}}, audit.CheckLeaf},
+		"guest's salt of a guest": {[]events.Data{
+			&events.ApiKeyCreated{KeyID: id, KeyHash: fixture.Hash(id), Prefix: "svc_", Label: "l", Scopes: []events.Scope{events.ScopeWrite}},
+			&events.MemoryWritten{MemoryID: id, LeafIndex: 0, Metadata: []byte(`{}`), Via: &events.Via{Kind: events.ViaKey, ID: id}, Salt: events.SaltGuest}}, ""},
 		"memory id again": {[]events.Data{
 			&events.MemoryWritten{MemoryID: id, LeafIndex: 0, Metadata: []byte(`{}`)},
 			&events.MemoryWritten{MemoryID: id, LeafIndex: 1, Metadata: []byte(`{}`)}}, audit.CheckUnique},

@@ -239,7 +239,9 @@ func (l *lookups) caller(ctx context.Context, token string, read bool) (Caller, 
 	if err != nil {
 		return Caller{}, err
 	}
-	return Caller{Owner: who.owner, Credential: command.Credential{Kind: l.kind, ID: who.id}, Head: head, hash: hash, scopes: who.scopes}, nil
+	credential := command.Credential{Kind: l.kind, ID: who.id}
+	credential.Guest = l.kind == command.CredentialKey && !slices.Contains(who.scopes, events.ScopeRead)
+	return Caller{Owner: who.owner, Credential: credential, Head: head, hash: hash, scopes: who.scopes}, nil
 }
 
 // bearer takes the credential out of an Authorization header.

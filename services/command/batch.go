@@ -34,7 +34,7 @@ func (c *WriteBatch) decide(s *State, now time.Time) (Decision, error) {
 		if err := memory.checkKey(s); err != nil {
 			return Decision{}, err
 		}
-		d.Events = append(d.Events, memory.event(s.Leaves+uint64(i), now, c.Credential.via()))
+		d.Events = append(d.Events, memory.event(s.Leaves+uint64(i), now, c.Credential.Via(), c.Credential.Salt()))
 	}
 	d.Events = append(d.Events, c.Credential.use(s, now)...)
 	return d, nil

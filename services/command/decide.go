@@ -2,6 +2,7 @@ package command
 
 import (
 	"cmp"
+	"crypto/sha256"
 	"errors"
 	"maps"
 	"slices"
@@ -72,8 +73,9 @@ const (
 
 // Credential authorises a command.
 type Credential struct {
-	Kind CredentialKind
-	ID   string // session or key id
+	Kind  CredentialKind
+	ID    string // session or key id
+	Guest bool   // a key that may not read
 }
 
 // check refuses a credential that is not alive in the state. The events of the decision are
@@ -98,8 +100,28 @@ func (c Credential) check(s *State, now time.Time) error {
 	return nil
 }
 
-// via returns how a memory written with the credential came in.
-func (c Credential) via() events.Via {
+// Salt returns which secret salts the leaves that the credential writes. A guest's leaves
+// can't be compared with the owner's: otherwise a guest could write guesses and learn which
+// of them the owner wrote.
+func (c Credential) Salt() events.Salt {
+	if c.Guest {
+		return events.SaltGuest
+	}
+	return events.SaltOwner
+}
+
+// Scoped returns the hash under which an Idempotency-Key of the credential is kept. A guest
+// has keys of its own: otherwise a replay would tell it of the owner's writes.
+func (c Credential) Scoped(key *events.Hash) *events.Hash {
+	if key == nil || !c.Guest {
+		return key
+	}
+	scoped := events.Hash(sha256.Sum256(append([]byte("memory-ledger/guest-key/v1\x00"+c.ID+"\x00"), key[:]...)))
+	return &scoped
+}
+
+// Via returns how a memory written with the credential came in.
+func (c Credential) Via() events.Via {
 	if c.Kind == CredentialKey {
 		return events.Via{Kind: events.ViaKey, ID: c.ID}
 	}
@@ -202,7 +224,7 @@ func (c *WriteMemory) decide(s *State, now time.Time) (Decision, error) {
 	if err := c.checkKey(s); err != nil {
 		return Decision{}, err
 	}
-	memory := c.event(s.Leaves, now, c.Credential.via())
+	memory := c.event(s.Leaves, now, c.Credential.Via(), c.Credential.Salt())
 	return Decision{events.KindMemory, append([]events.Data{memory}, c.Credential.use(s, now)...)}, nil
 }
 
@@ -224,8 +246,8 @@ func (c *WriteMemory) replay(s *State) (bool, error) {
 }
 
 // isOf refuses a write that is not the repetition of the one that got the answer. The leaf
-// hash depends on owner, data key, text, and metadata only, so it tells whether the bodies
-// are the same. A member of the body that is not in the leaf must be compared, too.
+// hash depends on owner, data key, text, metadata, and for guests on the key, so it tells
+// whether the bodies are the same. A member of the body that is not in the leaf must be compared, too.
 func (w Written) isOf(c *WriteMemory, s *State) error {
 	switch {
 	case w.LeafIndex < s.Erased.Leaves:
@@ -247,11 +269,11 @@ func (c *WriteMemory) checkKey(s *State) error {
 	return nil
 }
 
-func (c *WriteMemory) event(index uint64, now time.Time, via events.Via) *events.MemoryWritten {
+func (c *WriteMemory) event(index uint64, now time.Time, via events.Via, salt events.Salt) *events.MemoryWritten {
 	c.Written = Written{MemoryID: c.MemoryID, LeafIndex: index, LeafHash: c.LeafHash, CreatedAt: events.At(now)}
 	return &events.MemoryWritten{
 		MemoryID: c.MemoryID, LeafIndex: index, LeafHash: c.LeafHash, LeafVersion: leaf.Version,
-		Metadata: jsontext.Value(c.Metadata.String()), Sealed: c.Sealed, IdempotencyKeyHash: c.IdempotencyKey, Via: &via,
+		Metadata: jsontext.Value(c.Metadata.String()), Sealed: c.Sealed, IdempotencyKeyHash: c.IdempotencyKey, Via: &via, Salt: salt,
 	}
 }
 
@@ -351,7 +373,7 @@ func (c *ConsumeDrop) decide(s *State, now time.Time) (Decision, error) {
 	if err := c.Memory.checkKey(s); err != nil {
 		return Decision{}, err
 	}
-	return Decision{events.KindMemory, []events.Data{consumed, c.Memory.event(s.Leaves, now, events.Via{Kind: events.ViaDrop, ID: c.GrantID})}}, nil
+	return Decision{events.KindMemory, []events.Data{consumed, c.Memory.event(s.Leaves, now, events.Via{Kind: events.ViaDrop, ID: c.GrantID}, events.SaltOwner)}}, nil
 }
 
 func consume(s *State, id string, kind events.GrantKind, now time.Time) (*events.GrantConsumed, error) {

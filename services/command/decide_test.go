@@ -130,7 +130,7 @@ func (m *machine) credential() (Credential, bool) {
 		return Credential{}, true
 	case 1:
 		id := m.pick("key", sortedKeys(m.model.keys))
-		return Credential{CredentialKey, id}, m.keyLives(id)
+		return Credential{Kind: CredentialKey, ID: id}, m.keyLives(id)
 	default:
 		id := m.pick("session", sortedKeys(m.model.sessions))
 		// A session of one API is not valid for the other.
@@ -138,7 +138,7 @@ func (m *machine) credential() (Credential, bool) {
 		if rapid.Bool().Draw(m.t, "as a core session") {
 			kind, right = CredentialCoreSession, m.model.core[id]
 		}
-		return Credential{kind, id}, right && m.now.Before(m.model.sessions[id])
+		return Credential{Kind: kind, ID: id}, right && m.now.Before(m.model.sessions[id])
 	}
 }
 
@@ -480,7 +480,7 @@ func TestExpiredKeys(t *testing.T) {
 	s.Apply(2, []events.Event{{Time: events.At(now.Add(-time.Second)), Data: &events.ApiKeyUsed{KeyID: "0"}}})
 	now = now.Add(time.Minute + clockSpread)
 	for _, id := range []string{"0", "more"} {
-		if err := (Credential{CredentialKey, id}).check(s, now); !errors.Is(err, ErrCredentialDead) {
+		if err := (Credential{Kind: CredentialKey, ID: id}).check(s, now); !errors.Is(err, ErrCredentialDead) {
 			t.Errorf("key %s: %v", id, err)
 		}
 		if d, err := (&UseKey{KeyID: id}).decide(s, now); len(d.Events) > 0 || err != nil {

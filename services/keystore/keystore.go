@@ -385,7 +385,7 @@ type OwnerKey struct {
 	owner   events.Owner
 	dataKey [KeySize]byte
 	aead    cipher.AEAD
-	secret  leaf.Secret
+	secret  leaf.Secret // of the owner's salts
 	rand    io.Reader
 
 	erasures int
@@ -406,8 +406,16 @@ func newOwnerKey(owner events.Owner, dataKey [KeySize]byte, random io.Reader) (*
 // Erasures returns how often the owner had erased everything when the key was made.
 func (k *OwnerKey) Erasures() int { return k.erasures }
 
-// LeafSecret returns the secret that salts the owner's leaves.
-func (k *OwnerKey) LeafSecret() leaf.Secret { return k.secret }
+// LeafSecret returns the secret of a leaf's salt. via is how the memory was written.
+func (k *OwnerKey) LeafSecret(salt events.Salt, via *events.Via) (leaf.Secret, error) {
+	switch {
+	case salt == events.SaltOwner:
+		return k.secret, nil
+	case salt == events.SaltGuest && via != nil:
+		return leaf.DeriveGuestSecret(k.dataKey, via.ID)
+	}
+	return leaf.Secret{}, fmt.Errorf("no secret for the salt %q", salt)
+}
 
 // Seal encrypts the content of a memory: nonce (12 bytes), ciphertext, tag (16 bytes). The
 // owner and the memory's id are associated data.

@@ -52,8 +52,11 @@ func (x *Export) AppendLine(v *View, b []byte) ([]byte, error) {
 		line, err := json.Marshal(l)
 		return append(b, line...), err
 	}
-	// The salt derives from the owner's key and the memory itself.
-	salted, err := leaf.New(x.key.LeafSecret(), leaf.Memory{Content: v.Content, Metadata: canonical.Trusted(v.Metadata), Owner: x.reader.Owner})
+	secret, err := x.key.LeafSecret(v.salt, v.Via)
+	if err != nil {
+		return nil, fmt.Errorf("salt memory: %w", err)
+	}
+	salted, err := leaf.New(secret, leaf.Memory{Content: v.Content, Metadata: canonical.Trusted(v.Metadata), Owner: x.reader.Owner})
 	if err != nil {
 		return nil, fmt.Errorf("salt memory: %w", err)
 	}

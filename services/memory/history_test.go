@@ -77,7 +77,7 @@ func (h *history) write(t testing.TB, w *writer, texts ...string) {
 		id := uuid.Must(uuid.NewV7())
 		v := View{
 			ID: id.String(), Content: text, Metadata: jsontext.Value(fmt.Sprintf(`{"n":%d}`, n)),
-			LeafHash: sha256.Sum256(id[:]), LeafIndex: uint64(n),
+			LeafHash: sha256.Sum256(id[:]), LeafIndex: uint64(n), salt: events.SaltOwner,
 			CreatedAt: events.At(time.UnixMilli(1_800_000_000_000 + int64(h.seq) + int64(len(records)) + 1)),
 		}
 		sealed, err := w.key.Seal(v.ID, text)
@@ -87,7 +87,7 @@ func (h *history) write(t testing.TB, w *writer, texts ...string) {
 		w.written = append(w.written, v)
 		records = append(records, projector.Record{Family: events.FamilyLedger, Owner: w.owner, Events: []events.Event{{
 			Owner: w.owner, OwnerVersion: w.version, Time: v.CreatedAt,
-			Data: &events.MemoryWritten{MemoryID: v.ID, LeafIndex: v.LeafIndex, LeafHash: v.LeafHash, Metadata: v.Metadata, Sealed: sealed},
+			Data: &events.MemoryWritten{MemoryID: v.ID, LeafIndex: v.LeafIndex, LeafHash: v.LeafHash, Metadata: v.Metadata, Sealed: sealed, Salt: events.SaltOwner},
 		}}})
 	}
 	h.apply(t, records...)

@@ -168,7 +168,7 @@ func (s *Service) WriteBatch(ctx context.Context, drafts []Draft) (*command.Writ
 	if size > eventlog.MaxPayload {
 		return nil, ErrBatchTooLarge
 	}
-	if key := drafts[0].IdempotencyKey; key != nil {
+	if key := write.Credential.Scoped(drafts[0].IdempotencyKey); key != nil {
 		own := batchKey(*key)
 		write.Memories[0].IdempotencyKey = &own
 	}
@@ -195,7 +195,11 @@ func (s *Service) Prepare(ctx context.Context, d Draft) (*command.WriteMemory, e
 	if err != nil {
 		return nil, err
 	}
-	hash, err := leaf.Commit(key.LeafSecret(), leaf.Memory{Content: d.Content, Metadata: d.Metadata, Owner: d.Owner})
+	secret, err := key.LeafSecret(d.Credential.Salt(), new(d.Credential.Via()))
+	if err != nil {
+		return nil, err
+	}
+	hash, err := leaf.Commit(secret, leaf.Memory{Content: d.Content, Metadata: d.Metadata, Owner: d.Owner})
 	if err != nil {
 		return nil, err
 	}
@@ -206,7 +210,7 @@ func (s *Service) Prepare(ctx context.Context, d Draft) (*command.WriteMemory, e
 	}
 	return &command.WriteMemory{
 		MemoryID: id, LeafHash: hash, Metadata: d.Metadata, Sealed: sealed,
-		IdempotencyKey: d.IdempotencyKey, Credential: d.Credential, KeyErasures: key.Erasures(),
+		IdempotencyKey: d.Credential.Scoped(d.IdempotencyKey), Credential: d.Credential, KeyErasures: key.Erasures(),
 	}, nil
 }
 
@@ -221,6 +225,7 @@ type View struct {
 	Anchored  bool             `json:"anchored"`
 	CreatedAt events.Timestamp `json:"createdAt"`
 	Via       *events.Via      `json:"via"` // null if the event does not say
+	salt      events.Salt
 	retracted bool             // and therefore without content
 	Score     *float64         `json:"score,omitzero"` // of a ranked answer; higher is better
 }
@@ -236,7 +241,7 @@ func view(key *keystore.OwnerKey, m *memories.Memory) (View, error) {
 func viewOf(content string, m *memories.Memory) View {
 	return View{
 		ID: m.ID, Content: content, Metadata: jsontext.Value(m.Metadata.String()), LeafHash: m.LeafHash,
-		LeafIndex: m.LeafIndex, BatchID: m.BatchID, Anchored: m.Anchored, CreatedAt: m.CreatedAt, Via: m.Via,
+		LeafIndex: m.LeafIndex, BatchID: m.BatchID, Anchored: m.Anchored, CreatedAt: m.CreatedAt, Via: m.Via, salt: m.Salt,
 	}
 }
 

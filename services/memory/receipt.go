@@ -46,14 +46,18 @@ func (s *Service) Receipt(ctx context.Context, reader Reader, id string) (*recei
 	return r, s.anchor(ctx, reader.Owner, r, e.newest)
 }
 
-// entryOf opens a memory and recomputes its salt, which derives from the owner's key and
-// the memory itself.
+// entryOf opens a memory and recomputes its salt, which derives from the owner's key, the
+// memory itself and, for a writer who may not read, the credential.
 func entryOf(key *keystore.OwnerKey, m *memories.Memory) (receipt.Entry, error) {
 	content, err := key.Open(m.ID, m.Sealed)
 	if err != nil {
 		return receipt.Entry{}, err
 	}
-	salted, err := leaf.New(key.LeafSecret(), leaf.Memory{Content: content, Metadata: m.Metadata, Owner: m.Owner})
+	secret, err := key.LeafSecret(m.Salt, m.Via)
+	if err != nil {
+		return receipt.Entry{}, fmt.Errorf("salt memory: %w", err)
+	}
+	salted, err := leaf.New(secret, leaf.Memory{Content: content, Metadata: m.Metadata, Owner: m.Owner})
 	if err != nil {
 		return receipt.Entry{}, fmt.Errorf("salt memory: %w", err)
 	}

@@ -27,6 +27,7 @@ type Memory struct {
 	CreatedAt events.Timestamp
 	Seq       uint64
 	Via       *events.Via // how it was written; nil if its event does not say
+	Salt      events.Salt
 
 	Retracted bool // the owner retracted it, or erased all memories at the time
 
@@ -36,7 +37,7 @@ type Memory struct {
 	Anchored bool
 }
 
-const columns = `m.id, m.owner, m.leaf_index, m.leaf_hash, m.metadata, m.sealed, m.created_at, m.seq, m.via,
+const columns = `m.id, m.owner, m.leaf_index, m.leaf_hash, m.metadata, m.sealed, m.created_at, m.seq, m.via, m.salt,
 	EXISTS (SELECT FROM retractions r WHERE r.owner = m.owner AND r.leaf_index = m.leaf_index)
 	OR EXISTS (SELECT FROM erasures e WHERE e.owner = m.owner AND e.leaves > m.leaf_index)`
 
@@ -152,7 +153,7 @@ func scan(row pgx.Row, m *Memory, more ...any) error {
 		via      *string
 	)
 	targets := append([]any{&id, (*string)(&m.Owner), &m.LeafIndex, column.Hash(&m.LeafHash),
-		&metadata, &m.Sealed, &created, &m.Seq, &via, &m.Retracted}, more...)
+		&metadata, &m.Sealed, &created, &m.Seq, &via, (*string)(&m.Salt), &m.Retracted}, more...)
 	if err := row.Scan(targets...); err != nil {
 		return err
 	}

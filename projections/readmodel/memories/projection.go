@@ -64,7 +64,7 @@ func (Projection) Apply(_ context.Context, w *projector.Writer, s projector.Slic
 		insert(w, rows)
 	default:
 		order := byOwner(rows)
-		w.Copy("memories", []string{"owner", "leaf_index", "id", "leaf_hash", "metadata", "sealed", "created_at", "idempotency_key_hash", "seq", "via"},
+		w.Copy("memories", []string{"owner", "leaf_index", "id", "leaf_hash", "metadata", "sealed", "created_at", "idempotency_key_hash", "seq", "via", "salt"},
 			pgx.CopyFromSlice(len(rows), func(i int) ([]any, error) { return rows[order[i].row].values(), nil }))
 	}
 	return nil
@@ -81,17 +81,17 @@ func insert(w *projector.Writer, rows []written) {
 		leafIndex, seq           = make([]int64, n), make([]int64, n)
 		id, leafHash, sealed, ik = make([][]byte, n), make([][]byte, n), make([][]byte, n), make([][]byte, n)
 		created                  = make([]time.Time, n)
-		via                      = make([]*string, n)
+		via, salt                = make([]*string, n), make([]string, n)
 	)
 	for i := range rows {
 		m := &rows[i]
 		owner[i], leafIndex[i], id[i], leafHash[i], metadata[i] = m.owner, int64(m.LeafIndex), m.id[:], m.LeafHash[:], string(m.Metadata)
 		sealed[i], created[i], ik[i], seq[i] = column.Bytes(m.Sealed), m.created, column.HashArg(m.IdempotencyKeyHash), m.seq
-		via[i] = m.via()
+		via[i], salt[i] = m.via(), string(m.Salt)
 	}
-	w.Exec(`INSERT INTO memories (owner, leaf_index, id, leaf_hash, metadata, sealed, created_at, idempotency_key_hash, seq, via)
-		SELECT * FROM unnest($1::text[], $2::bigint[], $3::uuid[], $4::bytea[], $5::text[], $6::bytea[], $7::timestamptz[], $8::bytea[], $9::bigint[], $10::text[])`,
-		owner, leafIndex, id, leafHash, metadata, sealed, created, ik, seq, via)
+	w.Exec(`INSERT INTO memories (owner, leaf_index, id, leaf_hash, metadata, sealed, created_at, idempotency_key_hash, seq, via, salt)
+		SELECT * FROM unnest($1::text[], $2::bigint[], $3::uuid[], $4::bytea[], $5::text[], $6::bytea[], $7::timestamptz[], $8::bytea[], $9::bigint[], $10::text[], $11::text[])`,
+		owner, leafIndex, id, leafHash, metadata, sealed, created, ik, seq, via, salt)
 }
 
 // place is the sort key of a row.
@@ -125,5 +125,5 @@ func byOwner(rows []written) []place {
 // values returns the row's values in the order of Apply's columns.
 func (m *written) values() []any {
 	return []any{m.owner, int64(m.LeafIndex), m.id[:], m.LeafHash[:], []byte(m.Metadata), column.Bytes(m.Sealed), m.created,
-		column.HashArg(m.IdempotencyKeyHash), m.seq, m.via()}
+		column.HashArg(m.IdempotencyKeyHash), m.seq, m.via(), string(m.Salt)}
 }

@@ -97,7 +97,11 @@ func (w *world) ownerKey(ctx context.Context, nc *nats.Conn, owner events.Owner)
 // written returns the message that stores a memory as leaf i.
 func written(owner events.Owner, key *keystore.OwnerKey, version, i int, text string) (subject string, payload []byte, err error) {
 	metadata := fmt.Sprintf(`{"n":%d,"source":"bench"}`, i)
-	l, err := leaf.New(key.LeafSecret(), leaf.Memory{Content: text, Metadata: canonical.Trusted([]byte(metadata)), Owner: owner})
+	secret, err := key.LeafSecret(events.SaltOwner, nil)
+	if err != nil {
+		return "", nil, err
+	}
+	l, err := leaf.New(secret, leaf.Memory{Content: text, Metadata: canonical.Trusted([]byte(metadata)), Owner: owner})
 	if err != nil {
 		return "", nil, err
 	}
@@ -115,7 +119,7 @@ func written(owner events.Owner, key *keystore.OwnerKey, version, i int, text st
 		OwnerVersion: version, CommandID: assembly.NewID(),
 		Data: &events.MemoryWritten{
 			MemoryID: id, LeafIndex: uint64(i), LeafHash: hash, LeafVersion: leaf.Version,
-			Metadata: jsontext.Value(metadata), Sealed: sealed,
+			Metadata: jsontext.Value(metadata), Sealed: sealed, Salt: events.SaltOwner,
 		},
 	}})
 	return events.Subject{Family: events.FamilyLedger, Owner: owner, Kind: events.KindMemory}.String(), payload, err

@@ -91,7 +91,17 @@ func (s *story) leaf() (leaf.Leaf, error) {
 	if err != nil {
 		return leaf.Leaf{}, err
 	}
-	return leaf.New(s.key.LeafSecret(), leaf.Memory{Content: content, Metadata: metadata, Owner: s.owner})
+	secret, err := s.secret()
+	if err != nil {
+		return leaf.Leaf{}, err
+	}
+	return leaf.New(secret, leaf.Memory{Content: content, Metadata: metadata, Owner: s.owner})
+}
+
+// secret returns the secret of the leaf's salt.
+func (s *story) secret() (leaf.Secret, error) {
+	credential := s.written[leafIndex].Credential
+	return s.key.LeafSecret(credential.Salt(), new(credential.Via()))
 }
 
 type leafFile struct {
@@ -113,7 +123,11 @@ func (s *story) leafFile(l leaf.Leaf) (leafFile, error) {
 	if err != nil {
 		return leafFile{}, err
 	}
-	w, secret := s.written[leafIndex], s.key.LeafSecret()
+	secret, err := s.secret()
+	if err != nil {
+		return leafFile{}, err
+	}
+	w := s.written[leafIndex]
 	salted := bytes.Replace(entry, []byte(`,"salt":"`+l.Salt+`"`), nil, 1)
 	const nonceSize = 12
 	return leafFile{
