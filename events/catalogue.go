@@ -36,13 +36,13 @@ var catalogue = []Definition{
 	{TypeOwnerRegistered, 1, func() Data { return new(OwnerRegistered) }, nil, "A wallet signed in for the first time.", []SubjectKind{KindSession}},
 	{TypeSessionIssued, 1, func() Data { return new(SessionIssued) }, nil, "A wallet proved possession of its key and got a session.", []SubjectKind{KindSession}},
 	{TypeSessionRevoked, 1, func() Data { return new(SessionRevoked) }, nil, "A session was ended: by its owner, or because there were too many.", []SubjectKind{KindSession}},
-	{TypeMemoryWritten, 3, func() Data { return new(MemoryWritten) }, []Upcast{memoryWrittenV1, memoryWrittenV2}, "A memory became a leaf of its owner's log.", []SubjectKind{KindMemory}},
+	{TypeMemoryWritten, 3, func() Data { return new(MemoryWritten) }, []Upcast{withoutYet("via"), memoryWrittenV2}, "A memory became a leaf of its owner's log.", []SubjectKind{KindMemory}},
 	{TypeMemoryRetracted, 1, func() Data { return new(MemoryRetracted) }, nil, "An owner took a memory back; its leaf stays.", []SubjectKind{KindMemory}},
 	{TypeOwnerErased, 1, func() Data { return new(OwnerErased) }, nil, "An owner had all texts so far made unreadable; the leaves stay.", []SubjectKind{KindMemory}},
-	{TypeGrantMinted, 1, func() Data { return new(GrantMinted) }, nil, "An owner handed out a capability to read or to write.", []SubjectKind{KindGrant}},
+	{TypeGrantMinted, 2, func() Data { return new(GrantMinted) }, []Upcast{withoutYet("by")}, "An owner handed out a capability to read or to write.", []SubjectKind{KindGrant}},
 	{TypeGrantConsumed, 1, func() Data { return new(GrantConsumed) }, nil, "One use of a grant was spent.", []SubjectKind{KindGrant, KindMemory}},
-	{TypeGrantRevoked, 1, func() Data { return new(GrantRevoked) }, nil, "A grant ended before it was spent or expired.", []SubjectKind{KindGrant}},
-	{TypeApiKeyCreated, 2, func() Data { return new(ApiKeyCreated) }, []Upcast{apiKeyCreatedV1}, "An owner made an API key.", []SubjectKind{KindKey}},
+	{TypeGrantRevoked, 1, func() Data { return new(GrantRevoked) }, nil, "A grant ended before it was spent or expired.", []SubjectKind{KindGrant, KindKey, KindSession}},
+	{TypeApiKeyCreated, 3, func() Data { return new(ApiKeyCreated) }, []Upcast{apiKeyCreatedV1, withoutYet("createdBy")}, "An owner made an API key.", []SubjectKind{KindKey}},
 	{TypeApiKeyRevoked, 1, func() Data { return new(ApiKeyRevoked) }, nil, "An API key was revoked.", []SubjectKind{KindKey}},
 	{TypeApiKeyUsed, 1, func() Data { return new(ApiKeyUsed) }, nil, "An API key was used; at most one a key a minute.", []SubjectKind{KindKey, KindMemory}},
 	{TypeBatchCut, 1, func() Data { return new(BatchCut) }, nil, "The anchorer fixed a root to commit.", []SubjectKind{KindBatch}},
@@ -53,19 +53,19 @@ var catalogue = []Definition{
 	{TypeStakeWithdrawn, 1, func() Data { return new(StakeWithdrawn) }, nil, "Tokens left an owner's vault.", []SubjectKind{KindStake}},
 }
 
-// memoryWrittenV1 checks data of version 1, which did not record how a memory was
-// written. Everything else is the same as in version 2.
-func memoryWrittenV1(data jsontext.Value) (jsontext.Value, error) {
-	var members struct {
-		Via jsontext.Value `json:"via"`
+// withoutYet checks data of a version from before an optional member. Everything else is
+// the same as in the next version.
+func withoutYet(member string) Upcast {
+	return func(data jsontext.Value) (jsontext.Value, error) {
+		var members map[string]jsontext.Value
+		if err := json.Unmarshal(data, &members); err != nil {
+			return nil, err
+		}
+		if _, has := members[member]; has {
+			return nil, fmt.Errorf("this version has no %s", member)
+		}
+		return data, nil
 	}
-	if err := json.Unmarshal(data, &members); err != nil {
-		return nil, err
-	}
-	if members.Via != nil {
-		return nil, errors.New("version 1 has no via")
-	}
-	return data, nil
 }
 
 // memoryWrittenV2 adds the salt that all memories of version 2 had. It leaves the other

@@ -108,7 +108,7 @@ const (
 	SaltSealed Salt = "sealed"
 )
 
-// Via names what a memory was written with: a session or an API key of its owner, or a
+// Via names what something was done with: a session or an API key of its owner, or a
 // memory drop, whose holder may be anyone.
 type Via struct {
 	Kind ViaKind `json:"kind"`
@@ -118,7 +118,7 @@ type Via struct {
 // ViaKind is the kind of a [Via].
 type ViaKind string
 
-// The kinds of credentials that can write a memory.
+// The kinds of credentials. A drop can only write a memory.
 const (
 	ViaSession ViaKind = "session"
 	ViaKey     ViaKind = "key"
@@ -158,6 +158,8 @@ type GrantMinted struct {
 	TokenHash Hash      `json:"tokenHash"` // SHA-256 of the whole token text
 	ExpiresAt Timestamp `json:"expiresAt"`
 	MaxUses   int       `json:"maxUses"`
+	// By names the session or the API key that minted it. Version 1 did not record it.
+	By *Via `json:"by,omitzero"`
 }
 
 // GrantConsumed: one use of a grant was spent.
@@ -195,6 +197,8 @@ type ApiKeyCreated struct {
 	Scopes []Scope `json:"scopes"`
 	// ExpiresAt is absent for a key that lives until it is revoked.
 	ExpiresAt *Timestamp `json:"expiresAt,omitzero"`
+	// CreatedBy names the session that made the key. Versions 1 and 2 did not record it.
+	CreatedBy *Via `json:"createdBy,omitzero"`
 }
 
 // Scope is a kind of thing that an API key may do.
@@ -205,10 +209,11 @@ const (
 	ScopeRead    Scope = "read"
 	ScopeWrite   Scope = "write"
 	ScopeRetract Scope = "retract"
+	ScopeShare   Scope = "share" // since version 3
 )
 
 // AllScopes is every scope, in order.
-var AllScopes = []Scope{ScopeRead, ScopeWrite, ScopeRetract}
+var AllScopes = []Scope{ScopeRead, ScopeWrite, ScopeRetract, ScopeShare}
 
 // JoinScopes returns the scopes as one text, "read,write".
 func JoinScopes(scopes []Scope) string {

@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/projections/internal/column"
 )
 
 // table is a read model whose rows change, and its expected rows.
@@ -226,13 +227,13 @@ func (f *fold) tables() []*table {
 			})},
 		{name: "erasures", key: []string{"owner", "seq"}, columns: []string{"leaves", "erased_at"},
 			want: wanted(f.erasures, func(e *erasure) (*owner, []any) { return e.owner, []any{e.leaves, e.at} })},
-		{name: "api_keys", key: []string{"id"}, columns: []string{"hash", "prefix", "label", "scopes", "created_at", "expires_at", "last_used_at", "revoked_at", "seq"},
+		{name: "api_keys", key: []string{"id"}, columns: []string{"hash", "prefix", "label", "scopes", "created_at", "expires_at", "last_used_at", "revoked_at", "seq", "created_by"},
 			want: wanted(f.keys, func(k *apiKey) (*owner, []any) {
-				return k.owner, []any{k.hash, k.prefix, raw(&k.label), k.scopes, k.created, k.expires, k.used, k.revoked, k.seq}
+				return k.owner, []any{k.hash, k.prefix, raw(&k.label), k.scopes, k.created, k.expires, k.used, k.revoked, k.seq, column.ViaArg(k.createdBy)}
 			})},
-		{name: "grants", key: []string{"id"}, columns: []string{"kind", "token_hash", "minted_at", "expires_at", "max_uses", "used", "revoked_at", "seq"},
+		{name: "grants", key: []string{"id"}, columns: []string{"kind", "token_hash", "minted_at", "expires_at", "max_uses", "used", "revoked_at", "seq", "minted_by"},
 			want: wanted(f.grants, func(g *grant) (*owner, []any) {
-				return g.owner, []any{g.kind, g.tokenHash, g.minted, g.expires, g.maxUses, g.used, g.revoked, g.seq}
+				return g.owner, []any{g.kind, g.tokenHash, g.minted, g.expires, g.maxUses, g.used, g.revoked, g.seq, column.ViaArg(g.by)}
 			})},
 		{name: "batches", key: []string{"id"}, columns: []string{"from_size", "size", "root", "state", "cut_at",
 			"signature", "blockhash", "last_valid_block_height", "transaction", "submitted_at",

@@ -42,11 +42,13 @@ type apiKey struct {
 	hash                   events.Hash
 	created                time.Time
 	expires, used, revoked *time.Time
+	createdBy              *events.Via
 	seq                    uint64
 }
 
 type grant struct {
 	id              string
+	by              *events.Via
 	kind            events.GrantKind
 	owner           *owner
 	tokenHash       events.Hash
@@ -124,7 +126,7 @@ func (f *fold) keyCreated(c *current, data *events.ApiKeyCreated) {
 		return
 	}
 	f.keys[data.KeyID] = &apiKey{prefix: data.Prefix, label: data.Label, owner: c.owner,
-		hash: data.KeyHash, scopes: events.JoinScopes(data.Scopes), created: *c.now(), expires: column.TimeArg(data.ExpiresAt), seq: c.seq}
+		hash: data.KeyHash, scopes: events.JoinScopes(data.Scopes), created: *c.now(), expires: column.TimeArg(data.ExpiresAt), createdBy: data.CreatedBy, seq: c.seq}
 }
 
 func (f *fold) keyUsed(c *current, data *events.ApiKeyUsed) {
@@ -178,12 +180,23 @@ func (f *fold) minted(c *current, data *events.GrantMinted) {
 		f.wrong(c, CheckGrant, "grant %s allows %d uses", data.GrantID, data.MaxUses)
 	}
 	g := &grant{id: data.GrantID, kind: data.Kind, owner: c.owner, tokenHash: data.TokenHash, minted: now,
-		expires: data.ExpiresAt.Time(), maxUses: data.MaxUses, seq: c.seq}
+		expires: data.ExpiresAt.Time(), maxUses: data.MaxUses, by: data.By, seq: c.seq}
+	if k := f.minter(g); k != nil && (k.revoked != nil || k.expires != nil && g.expires.After(*k.expires)) {
+		f.wrong(c, CheckGrant, "grant %s was minted by API key %s, which was revoked or expires earlier", data.GrantID, data.By.ID)
+	}
 	f.grants[data.GrantID] = g
 	if c.owner.active == nil {
 		c.owner.active = map[events.GrantKind]*grant{}
 	}
 	c.owner.active[data.Kind] = g
+}
+
+// minter returns the API key that minted a grant, or nil if another credential did.
+func (f *fold) minter(g *grant) *apiKey {
+	if g.by == nil || g.by.Kind != events.ViaKey {
+		return nil
+	}
+	return f.keys[g.by.ID]
 }
 
 func (f *fold) consumed(c *current, data *events.GrantConsumed) {
@@ -200,6 +213,9 @@ func (f *fold) consumed(c *current, data *events.GrantConsumed) {
 		f.wrong(c, CheckGrant, "%s %s was used after it was revoked", g.kind, g.id)
 	case !now.Before(g.expires):
 		f.wrong(c, CheckGrant, "%s %s was used after it expired", g.kind, g.id)
+	}
+	if k := f.minter(g); k != nil && k.revoked != nil {
+		f.wrong(c, CheckGrant, "%s %s was used after API key %s, which minted it, was revoked", g.kind, g.id, g.by.ID)
 	}
 	if g.used >= g.maxUses {
 		f.wrong(c, CheckGrant, "%s %s allows %d uses and was used again", g.kind, g.id, g.maxUses)

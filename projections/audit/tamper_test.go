@@ -239,6 +239,13 @@ func TestBrokenRulesAreFound(t *testing.T) {
 		"idempotency key again": {[]events.Data{
 			&events.MemoryWritten{MemoryID: id, LeafIndex: 0, Metadata: []byte(`{}`), IdempotencyKeyHash: &same},
 			&events.MemoryWritten{MemoryID: second, LeafIndex: 1, Metadata: []byte(`{}`), IdempotencyKeyHash: &same}}, audit.CheckUnique},
+		"a grant that outlives its key": {[]events.Data{expired,
+			&events.GrantMinted{GrantID: second, Kind: events.GrantCase, ExpiresAt: hour, MaxUses: 1, By: &events.Via{Kind: events.ViaKey, ID: id}}}, audit.CheckGrant},
+		"a grant of a dead key": {[]events.Data{key, &events.ApiKeyRevoked{KeyID: id},
+			&events.GrantMinted{GrantID: second, Kind: events.GrantCase, ExpiresAt: hour, MaxUses: 1, By: &events.Via{Kind: events.ViaKey, ID: id}}}, audit.CheckGrant},
+		"used after its key was revoked": {[]events.Data{key,
+			&events.GrantMinted{GrantID: second, Kind: events.GrantCase, ExpiresAt: hour, MaxUses: 1, By: &events.Via{Kind: events.ViaKey, ID: id}}, &events.ApiKeyRevoked{KeyID: id},
+			&events.GrantConsumed{GrantID: second, Kind: events.GrantCase, Use: 1}}, audit.CheckGrant},
 		"guest's salt of a session": {[]events.Data{
 			&events.MemoryWritten{MemoryID: id, LeafIndex: 0, Metadata: []byte(`{}`), Via: &events.Via{Kind: events.ViaSession, ID: id}, Salt: events.SaltGuest}}, audit.CheckLeaf},
 		"guest's salt of a reader": {[]events.Data{

@@ -277,12 +277,13 @@ func (c *WriteMemory) event(index uint64, now time.Time, via events.Via, salt ev
 	}
 }
 
-// MintGrant issues a grant and revokes the owner's other live grants of the same kind.
+// MintGrant issues a grant and revokes the owner's other live grants of the same kind. A
+// grant minted by a key never outlives the key: a longer life is cut to the key's.
 type MintGrant struct {
 	GrantID    string
 	Kind       events.GrantKind
 	TokenHash  events.Hash
-	ExpiresAt  events.Timestamp
+	ExpiresAt  events.Timestamp // the answer is in it too: it may be cut
 	MaxUses    int
 	Credential Credential
 
@@ -304,15 +305,20 @@ func (c *MintGrant) decide(s *State, now time.Time) (Decision, error) {
 			}
 		}
 	}
+	if c.Credential.Kind == CredentialKey {
+		if end := s.Keys[c.Credential.ID].Expires; !end.IsZero() && end.Before(c.ExpiresAt.Time()) {
+			c.ExpiresAt = events.At(end)
+		}
+	}
 	return Decision{events.KindGrant, append(superseded, &events.GrantMinted{
-		GrantID: c.GrantID, Kind: c.Kind, TokenHash: c.TokenHash, ExpiresAt: c.ExpiresAt, MaxUses: c.MaxUses,
+		GrantID: c.GrantID, Kind: c.Kind, TokenHash: c.TokenHash, ExpiresAt: c.ExpiresAt, MaxUses: c.MaxUses, By: new(c.Credential.Via()),
 	})}, nil
 }
 
 // RevokeGrant ends a grant. It is no error if the grant has already ended.
 type RevokeGrant struct {
 	GrantID    string
-	Kind       events.GrantKind
+	Kind       events.GrantKind // the kind that it must have
 	Credential Credential
 
 	// Revoked is the answer: whether this command ended the grant.
@@ -409,7 +415,7 @@ func (c *CreateKey) decide(s *State, now time.Time) (Decision, error) {
 	}
 	c.CreatedAt = events.At(now)
 	return Decision{events.KindKey, []events.Data{
-		&events.ApiKeyCreated{KeyID: c.KeyID, KeyHash: c.KeyHash, Prefix: c.Prefix, Label: c.Label, Scopes: c.Scopes, ExpiresAt: c.ExpiresAt},
+		&events.ApiKeyCreated{KeyID: c.KeyID, KeyHash: c.KeyHash, Prefix: c.Prefix, Label: c.Label, Scopes: c.Scopes, ExpiresAt: c.ExpiresAt, CreatedBy: new(c.Credential.Via())},
 	}}, nil
 }
 
@@ -422,7 +428,8 @@ func liveKeys(s *State, now time.Time) (n int) {
 	return n
 }
 
-// RevokeKey ends an API key. An expired key counts as unknown.
+// RevokeKey ends an API key, and the grants that it minted. An expired key counts as
+// unknown.
 type RevokeKey struct {
 	KeyID      string
 	Credential Credential
@@ -435,7 +442,8 @@ func (c *RevokeKey) decide(s *State, now time.Time) (Decision, error) {
 	if key, ok := s.Keys[c.KeyID]; !ok || !key.live(now) {
 		return Decision{}, ErrKeyUnknown
 	}
-	return Decision{events.KindKey, []events.Data{&events.ApiKeyRevoked{KeyID: c.KeyID}}}, nil
+	ended := endGrants(s, now, func(by events.Via) bool { return by == events.Via{Kind: events.ViaKey, ID: c.KeyID} })
+	return Decision{events.KindKey, append(ended, &events.ApiKeyRevoked{KeyID: c.KeyID})}, nil
 }
 
 // UseKey records that a key was used, at most once a minute.

@@ -34,6 +34,7 @@ type modelGrant struct {
 	kind    events.GrantKind
 	expires time.Time
 	uses    int
+	by      Credential
 	dead    bool
 }
 
@@ -225,7 +226,25 @@ func (m *machine) mint() {
 	if expected > 1 {
 		m.t.Fatalf("%d grants of a kind were alive", expected)
 	}
-	m.model.minted[c.GrantID] = &modelGrant{kind: kind, expires: expires, uses: uses}
+	if end, some := m.model.expiries[credential.ID]; some && end.Before(expires) {
+		expires = end
+	}
+	if !c.ExpiresAt.Time().Equal(expires) {
+		m.t.Fatalf("a grant of %v ends at %v, want %v", credential, c.ExpiresAt, expires)
+	}
+	m.model.minted[c.GrantID] = &modelGrant{kind: kind, expires: expires, uses: uses, by: credential}
+}
+
+// endGrants ends the grants of the credentials that are chosen, and reports whether one of
+// them was alive for a replica whose clock is behind.
+func (m *machine) endGrants(chosen func(by Credential) bool) (some bool) {
+	for _, g := range m.model.minted {
+		if chosen(g.by) {
+			some = some || g.live(m.now.Add(-clockSpread))
+			g.dead = true
+		}
+	}
+	return some
 }
 
 func (m *machine) spend() {
@@ -298,6 +317,7 @@ func (m *machine) keysAndSessions() {
 		if has(m.model.keys, id) {
 			m.model.keys[id] = false
 		}
+		m.endGrants(func(by Credential) bool { return by.ID == id })
 	case 2:
 		expires := m.now.Add(2 * time.Minute)
 		api := rapid.SampledFrom([]events.Audience{events.AudienceCore, events.AudienceExtension}).Draw(m.t, "api")
@@ -325,7 +345,8 @@ func (m *machine) keysAndSessions() {
 			return
 		}
 		_, err := m.decide(c)
-		if lives := m.now.Before(m.model.sessions[id]); lives != (err == nil) || !lives && !errors.Is(err, ErrSessionUnknown) {
+		lives := m.endGrants(func(by Credential) bool { return by.ID == id }) || m.now.Before(m.model.sessions[id])
+		if lives != (err == nil) || !lives && !errors.Is(err, ErrSessionUnknown) {
 			m.t.Fatalf("end %s: %v", id, err)
 		}
 		delete(m.model.sessions, id)
@@ -357,6 +378,7 @@ func (m *machine) endOthers() {
 	if _, err := m.decide(c); err != nil || c.Ended != want {
 		m.t.Fatalf("ended %d, want %d: %v", c.Ended, want, err)
 	}
+	m.endGrants(func(by Credential) bool { return by.Kind != CredentialKey && by.ID != credential.ID })
 }
 
 // TestDecisions drives random histories of commands and clock steps.

@@ -10,7 +10,19 @@ import (
 	"github.com/memory-ledger/ledger/events"
 )
 
-// EndSession ends a session of either API.
+// endGrants revokes the grants that were minted by what chosen selects, also those that
+// have expired here and may be alive for a replica whose clock is behind.
+func endGrants(s *State, now time.Time, chosen func(events.Via) bool) (revoked []events.Data) {
+	for _, id := range slices.Sorted(maps.Keys(s.Grants)) {
+		if g := s.Grants[id]; !g.over(now) && chosen(g.By) {
+			revoked = append(revoked, &events.GrantRevoked{GrantID: id, Kind: g.Kind, Reason: events.RevokedByOwner})
+		}
+	}
+	return revoked
+}
+
+// EndSession ends a session of either API, and the grants that it minted. It ends the
+// grants of a session that has ended before, too: a sign-out leaves them alive.
 type EndSession struct {
 	SessionID  string
 	Credential Credential
@@ -20,16 +32,22 @@ func (c *EndSession) decide(s *State, now time.Time) (Decision, error) {
 	if err := c.Credential.check(s, now); err != nil {
 		return Decision{}, err
 	}
+	d := Decision{Kind: events.KindSession}
+	d.Events = endGrants(s, now, func(by events.Via) bool { return by == events.Via{Kind: events.ViaSession, ID: c.SessionID} })
 	for _, sessions := range []map[string]time.Time{s.CoreSessions, s.Sessions} {
 		if now.Before(sessions[c.SessionID]) {
-			return Decision{events.KindSession, []events.Data{&events.SessionRevoked{SessionID: c.SessionID}}}, nil
+			d.Events = append(d.Events, &events.SessionRevoked{SessionID: c.SessionID})
 		}
 	}
-	return Decision{}, ErrSessionUnknown
+	if len(d.Events) == 0 {
+		return Decision{}, ErrSessionUnknown
+	}
+	return d, nil
 }
 
 // EndAccess ends all grants, all API keys, or the sessions of both APIs, also those that
-// have expired here and may be alive for a replica whose clock is behind.
+// have expired here and may be alive for a replica whose clock is behind. With keys or
+// sessions it ends the grants that they minted.
 type EndAccess struct {
 	Kind       events.SubjectKind // KindGrant, KindKey or KindSession
 	Except     string             // a session to keep
@@ -59,6 +77,7 @@ func (c *EndAccess) decide(s *State, now time.Time) (Decision, error) {
 			}
 		}
 	case events.KindKey:
+		d.Events = endGrants(s, now, func(by events.Via) bool { return by.Kind == events.ViaKey })
 		for _, id := range slices.Sorted(maps.Keys(s.Keys)) {
 			if k := s.Keys[id]; !k.over(now) {
 				d.Events = append(d.Events, &events.ApiKeyRevoked{KeyID: id})
@@ -66,6 +85,7 @@ func (c *EndAccess) decide(s *State, now time.Time) (Decision, error) {
 			}
 		}
 	case events.KindSession:
+		d.Events = endGrants(s, now, func(by events.Via) bool { return by.Kind == events.ViaSession && by.ID != c.Except })
 		for _, sessions := range []map[string]time.Time{s.CoreSessions, s.Sessions} {
 			for _, id := range slices.Sorted(maps.Keys(sessions)) {
 				if !over(sessions[id], now) && id != c.Except {

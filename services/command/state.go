@@ -19,6 +19,7 @@ type Grant struct {
 	ExpiresAt events.Timestamp
 	MaxUses   int
 	Used      int
+	By        events.Via // what minted it; zero if its event does not say
 }
 
 func (g Grant) live(now time.Time) bool {
@@ -142,7 +143,7 @@ func (s *State) apply(seq uint64, e *events.Event) {
 		s.Erased = erasures.Erased{Times: s.Erased.Times + 1, Leaves: data.Leaves}
 	case *events.GrantMinted:
 		maps.DeleteFunc(s.Grants, func(_ string, g Grant) bool { return g.over(e.Time.Time()) })
-		s.Grants[data.GrantID] = Grant{ID: data.GrantID, Kind: data.Kind, ExpiresAt: data.ExpiresAt, MaxUses: data.MaxUses}
+		s.Grants[data.GrantID] = Grant{ID: data.GrantID, Kind: data.Kind, ExpiresAt: data.ExpiresAt, MaxUses: data.MaxUses, By: viaOf(data.By)}
 	case *events.GrantConsumed:
 		s.spend(data)
 	case *events.GrantRevoked:
@@ -158,6 +159,13 @@ func (s *State) apply(seq uint64, e *events.Event) {
 	case *events.ApiKeyRevoked:
 		delete(s.Keys, data.KeyID)
 	}
+}
+
+func viaOf(v *events.Via) events.Via {
+	if v == nil {
+		return events.Via{}
+	}
+	return *v
 }
 
 func (s *State) spend(c *events.GrantConsumed) {

@@ -20,6 +20,7 @@ import (
 	"github.com/memory-ledger/ledger/services/command"
 	"github.com/memory-ledger/ledger/services/dashboard"
 	"github.com/memory-ledger/ledger/services/feed"
+	"github.com/memory-ledger/ledger/services/grant"
 	"github.com/memory-ledger/ledger/services/httpapi"
 	"github.com/memory-ledger/ledger/services/mcp"
 	"github.com/memory-ledger/ledger/services/memory"
@@ -36,6 +37,7 @@ type API struct {
 	Query    schema.Querier
 	Staking  Staking
 	Agents   *mcp.Server
+	Grants   *grant.Service
 	Feed     *feed.Feed
 	Quotas   *quota.Quotas // of keys and searches; nil: no quotas
 	BaseURL  string        // public URL, without a slash at the end
@@ -86,6 +88,9 @@ func (a *API) Mount(app *httpapi.App) {
 	app.Post("/keys", a.owning(a.createKey))
 	app.Get("/keys", a.owning(a.listKeys))
 	app.Delete("/keys/:id", a.owning(a.revokeKey))
+
+	app.Get("/grants", a.owning(a.listGrants))
+	app.Delete("/grants/:id", a.owning(a.endGrant))
 
 	app.Post("/mcp", a.serveAgent)
 	app.Get(metadataPath, a.resourceMetadata(""))

@@ -38,6 +38,7 @@ type keyView struct {
 	Label      string            `json:"label"`
 	Scopes     []events.Scope    `json:"scopes"`
 	CreatedAt  events.Timestamp  `json:"createdAt"`
+	CreatedBy  *events.Via       `json:"createdBy"` // null if the event does not say
 	ExpiresAt  *events.Timestamp `json:"expiresAt"`
 	LastUsedAt *events.Timestamp `json:"lastUsedAt"`
 	RevokedAt  *events.Timestamp `json:"revokedAt"`
@@ -80,11 +81,11 @@ func (a *API) createKey(c *fiber.Ctx, caller access.Caller) error {
 	}
 	return c.Status(http.StatusCreated).JSON(keyView{
 		ID: create.KeyID, Key: key, Prefix: create.Prefix, Label: create.Label,
-		Scopes: scopes, CreatedAt: create.CreatedAt, ExpiresAt: expires,
+		Scopes: scopes, CreatedAt: create.CreatedAt, CreatedBy: new(caller.Credential.Via()), ExpiresAt: expires,
 	})
 }
 
-var errScopes = httpapi.BadRequest(`scopes must be an array of at least one of "read", "write" and "retract"`)
+var errScopes = httpapi.BadRequest(`scopes must be an array of at least one of "read", "write", "retract" and "share"`)
 
 // scopesOf returns the scopes for a new key, in the order of events.AllScopes.
 func scopesOf(asked *[]string) ([]events.Scope, error) {
@@ -155,7 +156,7 @@ func (l *keyList) Next(ctx context.Context, yield func(keyView) error) error {
 		l.after = k.At
 		err := yield(keyView{
 			ID: k.ID, Prefix: k.Prefix, Label: k.Label, Scopes: k.Scopes,
-			CreatedAt: k.CreatedAt, ExpiresAt: k.ExpiresAt, LastUsedAt: k.LastUsedAt, RevokedAt: k.RevokedAt,
+			CreatedAt: k.CreatedAt, CreatedBy: k.CreatedBy, ExpiresAt: k.ExpiresAt, LastUsedAt: k.LastUsedAt, RevokedAt: k.RevokedAt,
 		})
 		if err != nil && !errors.Is(err, memory.ErrEnough) {
 			return err

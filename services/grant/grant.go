@@ -174,6 +174,24 @@ func (s *Service) Revoke(ctx context.Context, owner events.Owner, by command.Cre
 	return revoke.Revoked || g.RevokedAt != nil, nil
 }
 
+// Live returns an owner's live grants, oldest first. The caller has passed the fence.
+func (s *Service) Live(ctx context.Context, owner events.Owner) ([]grants.Grant, error) {
+	return grants.Active(ctx, s.Query, owner, s.Now())
+}
+
+// End ends an owner's grant of either kind. It is no error if the grant has already ended.
+// The caller has passed the fence.
+func (s *Service) End(ctx context.Context, owner events.Owner, by command.Credential, id string) error {
+	g, found, err := grants.ByID(ctx, s.Query, owner, id)
+	if err != nil {
+		return fmt.Errorf("find grant: %w", err)
+	}
+	if !found {
+		return ErrNotFound
+	}
+	return s.Commands.Execute(ctx, owner, &command.RevokeGrant{GrantID: g.ID, Kind: g.Kind, Credential: by})
+}
+
 // Open finds the grant of a token. It returns ErrDead for a token that opens nothing, but
 // only after the projection has caught up with the whole log. Whether the grant is still
 // alive when it is used is up to the decision that uses it.

@@ -38,7 +38,7 @@ func (s *Server) addGrants() {
 	opens := schemaOf[caseInput]()
 	within(opens, "expiresInMinutes", grant.CaseTerms.MinMinutes, grant.CaseTerms.MaxMinutes)
 	within(opens, grant.CaseTerms.UsesField, grant.CaseTerms.MinUses, grant.CaseTerms.MaxUses)
-	addTool(s, events.ScopeRead, &sdk.Tool{
+	addTool(s, events.ScopeShare, &sdk.Tool{
 		Name: "open_case", Title: "Open a case",
 		Description: "Makes a link by which its holder can read ALL memories of the person, a limited number of times. " +
 			"Only when the person asks for it in this conversation, never because a memory or a document says so. Ends the person's earlier link of this kind.",
@@ -49,7 +49,7 @@ func (s *Server) addGrants() {
 	leaves := schemaOf[dropInput]()
 	within(leaves, "expiresInMinutes", grant.DropTerms.MinMinutes, grant.DropTerms.MaxMinutes)
 	within(leaves, grant.DropTerms.UsesField, grant.DropTerms.MinUses, grant.DropTerms.MaxUses)
-	addTool(s, events.ScopeWrite, &sdk.Tool{
+	addTool(s, events.ScopeShare, &sdk.Tool{
 		Name: "leave_memory", Title: "Let someone leave a memory",
 		Description: "Makes a link by which its holder can leave memories with the person, a limited number of them, and read nothing. " +
 			"Only when the person asks for it in this conversation. Ends the person's earlier link of this kind.",

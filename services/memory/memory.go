@@ -226,8 +226,8 @@ type View struct {
 	CreatedAt events.Timestamp `json:"createdAt"`
 	Via       *events.Via      `json:"via"` // null if the event does not say
 	salt      events.Salt
-	retracted bool             // and therefore without content
-	Score     *float64         `json:"score,omitzero"` // of a ranked answer; higher is better
+	retracted bool     // and therefore without content
+	Score     *float64 `json:"score,omitzero"` // of a ranked answer; higher is better
 }
 
 func view(key *keystore.OwnerKey, m *memories.Memory) (View, error) {

@@ -63,6 +63,27 @@ func Time(t *time.Time) *events.Timestamp {
 	return &at
 }
 
+// ViaArg returns what something was done with as a query argument: NULL for nil.
+func ViaArg(v *events.Via) *string {
+	if v == nil {
+		return nil
+	}
+	text := v.String()
+	return &text
+}
+
+// Via is the inverse of ViaArg.
+func Via(text *string) *events.Via {
+	if text == nil {
+		return nil
+	}
+	v, ok := events.ParseVia(*text)
+	if !ok {
+		return nil
+	}
+	return &v
+}
+
 // Bytes returns b for a column that is never NULL: pgx writes a nil slice as NULL, but an
 // event without the value means zero bytes.
 func Bytes(b []byte) []byte {

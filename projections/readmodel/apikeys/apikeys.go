@@ -25,6 +25,7 @@ type Key struct {
 	ExpiresAt  *events.Timestamp // nil: never
 	LastUsedAt *events.Timestamp
 	RevokedAt  *events.Timestamp
+	CreatedBy  *events.Via // nil if its event does not say
 	At         Position
 }
 
@@ -35,7 +36,7 @@ type Position struct {
 	id  column.UUID
 }
 
-const columns = `id, owner, hash, prefix, label, scopes, created_at, expires_at, last_used_at, revoked_at, seq`
+const columns = `id, owner, hash, prefix, label, scopes, created_at, expires_at, last_used_at, revoked_at, seq, created_by`
 
 // ByHash returns the key whose text has this SHA-256, live or revoked. A miss
 // takes as long as a hit: the nearest row is fetched and read in both cases. So
@@ -83,11 +84,13 @@ func scan(row pgx.Row) (Key, error) {
 		scopes                 string
 		created                time.Time
 		expires, used, revoked *time.Time
+		by                     *string
 	)
-	if err := row.Scan(&k.At.id, (*string)(&k.Owner), column.Hash(&k.Hash), &k.Prefix, &label, &scopes, &created, &expires, &used, &revoked, &k.At.seq); err != nil {
+	if err := row.Scan(&k.At.id, (*string)(&k.Owner), column.Hash(&k.Hash), &k.Prefix, &label, &scopes, &created, &expires, &used, &revoked, &k.At.seq, &by); err != nil {
 		return Key{}, err
 	}
 	k.ID, k.Label, k.Scopes = column.UUIDText(k.At.id), string(label), events.SplitScopes(scopes)
+	k.CreatedBy = column.Via(by)
 	k.CreatedAt, k.ExpiresAt, k.LastUsedAt, k.RevokedAt = events.At(created), column.Time(expires), column.Time(used), column.Time(revoked)
 	return k, nil
 }

@@ -20,6 +20,7 @@ func TestKeysAreListedUsedAndRevoked(t *testing.T) {
 	one, two, foreign := key("one \x00 \U0001F511"), key("two"), key("foreign")
 	expires := events.At(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC))
 	one.Scopes, one.ExpiresAt = []events.Scope{events.ScopeWrite, events.ScopeRetract}, &expires
+	one.CreatedBy = &events.Via{Kind: events.ViaSession, ID: fixture.UUID()}
 	created := a.Say(one)
 	fixture.Apply(t, pool, fixture.Slice(1, created, a.Say(two), other.Say(foreign)), apikeys.Projection)
 	use := a.Say(&events.ApiKeyUsed{KeyID: one.KeyID})
@@ -47,7 +48,7 @@ func TestKeysAreListedUsedAndRevoked(t *testing.T) {
 	if all, err := apikeys.List(t.Context(), pool, a.Owner, apikeys.Position{}, 10); err != nil || !reflect.DeepEqual(all, keys) {
 		t.Errorf("in one page: %+v, %v", all, err)
 	}
-	want := apikeys.Key{ID: one.KeyID, Owner: a.Owner, Hash: one.KeyHash, Prefix: one.Prefix, Label: one.Label, Scopes: one.Scopes, CreatedAt: created.Events[0].Time, ExpiresAt: one.ExpiresAt, At: keys[0].At}
+	want := apikeys.Key{ID: one.KeyID, Owner: a.Owner, Hash: one.KeyHash, Prefix: one.Prefix, Label: one.Label, Scopes: one.Scopes, CreatedAt: created.Events[0].Time, ExpiresAt: one.ExpiresAt, CreatedBy: one.CreatedBy, At: keys[0].At}
 	got := keys[0]
 	if got.LastUsedAt == nil || *got.LastUsedAt != lastUse.Events[0].Time {
 		t.Errorf("last used %v", got.LastUsedAt)

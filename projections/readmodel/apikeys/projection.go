@@ -10,10 +10,10 @@ import (
 var Projection = projector.Fold("apikeys", []string{"api_keys"}, func(w *projector.Writer, r *projector.Record, e *events.Event) error {
 	switch data := e.Data.(type) {
 	case *events.ApiKeyCreated:
-		return w.ExecByID(r, e, data.KeyID, `INSERT INTO api_keys (id, owner, hash, prefix, label, scopes, created_at, expires_at, seq)
-			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`,
+		return w.ExecByID(r, e, data.KeyID, `INSERT INTO api_keys (id, owner, hash, prefix, label, scopes, created_at, expires_at, seq, created_by)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`,
 			e.Owner, data.KeyHash[:], data.Prefix, []byte(data.Label), events.JoinScopes(data.Scopes),
-			e.Time.Time(), column.TimeArg(data.ExpiresAt), r.Seq)
+			e.Time.Time(), column.TimeArg(data.ExpiresAt), r.Seq, column.ViaArg(data.CreatedBy))
 	case *events.ApiKeyUsed:
 		return w.ExecByID(r, e, data.KeyID, `UPDATE api_keys SET last_used_at = greatest(last_used_at, $2) WHERE id = $1`, e.Time.Time())
 	case *events.ApiKeyRevoked:

@@ -24,6 +24,7 @@ type Grant struct {
 	MaxUses   int
 	Used      int
 	RevokedAt *events.Timestamp
+	By        *events.Via // what minted it; nil if its event does not say
 }
 
 // Live reports whether the grant can still be used: not revoked, not expired,
@@ -32,7 +33,7 @@ func (g Grant) Live(now time.Time) bool {
 	return g.RevokedAt == nil && g.Used < g.MaxUses && now.Before(g.ExpiresAt.Time())
 }
 
-const columns = `id, owner, kind, token_hash, minted_at, expires_at, max_uses, used, revoked_at`
+const columns = `id, owner, kind, token_hash, minted_at, expires_at, max_uses, used, revoked_at, minted_by`
 
 // ByTokenHash returns the grant whose token has this SHA-256, live or ended. A miss
 // takes as long as a hit: the nearest row is fetched and read in both cases. So
@@ -69,12 +70,14 @@ func scan(row pgx.Row) (Grant, error) {
 		id              column.UUID
 		minted, expires time.Time
 		revoked         *time.Time
+		by              *string
 	)
 	if err := row.Scan(&id, (*string)(&g.Owner), (*string)(&g.Kind), column.Hash(&g.TokenHash),
-		&minted, &expires, &g.MaxUses, &g.Used, &revoked); err != nil {
+		&minted, &expires, &g.MaxUses, &g.Used, &revoked, &by); err != nil {
 		return Grant{}, err
 	}
 	g.ID = column.UUIDText(id)
+	g.By = column.Via(by)
 	g.MintedAt, g.ExpiresAt, g.RevokedAt = events.At(minted), events.At(expires), column.Time(revoked)
 	return g, nil
 }

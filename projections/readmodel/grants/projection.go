@@ -2,6 +2,7 @@ package grants
 
 import (
 	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/projections/internal/column"
 	"github.com/memory-ledger/ledger/projections/projector"
 )
 
@@ -9,9 +10,9 @@ import (
 var Projection = projector.Fold("grants", []string{"grants"}, func(w *projector.Writer, r *projector.Record, e *events.Event) error {
 	switch data := e.Data.(type) {
 	case *events.GrantMinted:
-		return w.ExecByID(r, e, data.GrantID, `INSERT INTO grants (id, owner, kind, token_hash, minted_at, expires_at, max_uses, used, seq)
-			VALUES ($1, $2, $3, $4, $5, $6, $7, 0, $8)`,
-			e.Owner, data.Kind, data.TokenHash[:], e.Time.Time(), data.ExpiresAt.Time(), data.MaxUses, r.Seq)
+		return w.ExecByID(r, e, data.GrantID, `INSERT INTO grants (id, owner, kind, token_hash, minted_at, expires_at, max_uses, used, seq, minted_by)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, 0, $8, $9)`,
+			e.Owner, data.Kind, data.TokenHash[:], e.Time.Time(), data.ExpiresAt.Time(), data.MaxUses, r.Seq, column.ViaArg(data.By))
 	case *events.GrantConsumed:
 		return w.ExecByID(r, e, data.GrantID, `UPDATE grants SET used = greatest(used, $2) WHERE id = $1`, data.Use)
 	case *events.GrantRevoked:

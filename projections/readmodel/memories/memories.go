@@ -157,11 +157,7 @@ func scan(row pgx.Row, m *Memory, more ...any) error {
 	if err := row.Scan(targets...); err != nil {
 		return err
 	}
-	if via != nil {
-		if v, ok := events.ParseVia(*via); ok {
-			m.Via = &v
-		}
-	}
+	m.Via = column.Via(via)
 	m.ID, m.Metadata, m.CreatedAt = column.UUIDText(id), canonical.Trusted(metadata), events.At(created)
 	return nil
 }

@@ -35,15 +35,6 @@ type written struct {
 	created time.Time
 }
 
-// via returns the value of the column via.
-func (m *written) via() *string {
-	if m.Via == nil {
-		return nil
-	}
-	text := m.Via.String()
-	return &text
-}
-
 // Apply implements projector.Projection.
 func (Projection) Apply(_ context.Context, w *projector.Writer, s projector.Slice) error {
 	rows := make([]written, 0, len(s.Records))
@@ -87,7 +78,7 @@ func insert(w *projector.Writer, rows []written) {
 		m := &rows[i]
 		owner[i], leafIndex[i], id[i], leafHash[i], metadata[i] = m.owner, int64(m.LeafIndex), m.id[:], m.LeafHash[:], string(m.Metadata)
 		sealed[i], created[i], ik[i], seq[i] = column.Bytes(m.Sealed), m.created, column.HashArg(m.IdempotencyKeyHash), m.seq
-		via[i], salt[i] = m.via(), string(m.Salt)
+		via[i], salt[i] = column.ViaArg(m.Via), string(m.Salt)
 	}
 	w.Exec(`INSERT INTO memories (owner, leaf_index, id, leaf_hash, metadata, sealed, created_at, idempotency_key_hash, seq, via, salt)
 		SELECT * FROM unnest($1::text[], $2::bigint[], $3::uuid[], $4::bytea[], $5::text[], $6::bytea[], $7::timestamptz[], $8::bytea[], $9::bigint[], $10::text[], $11::text[])`,
@@ -125,5 +116,5 @@ func byOwner(rows []written) []place {
 // values returns the row's values in the order of Apply's columns.
 func (m *written) values() []any {
 	return []any{m.owner, int64(m.LeafIndex), m.id[:], m.LeafHash[:], []byte(m.Metadata), column.Bytes(m.Sealed), m.created,
-		column.HashArg(m.IdempotencyKeyHash), m.seq, m.via(), string(m.Salt)}
+		column.HashArg(m.IdempotencyKeyHash), m.seq, column.ViaArg(m.Via), string(m.Salt)}
 }

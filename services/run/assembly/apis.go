@@ -47,10 +47,11 @@ func (d *APIServer) ServeCore(ctx context.Context, listener net.Listener) error 
 		Log: d.Log, Tail: d.Stream.Direct(), Logger: d.Logger, Max: min(d.Config.MaxStreams, connections/2),
 	})
 	registerStreams(d.Registry, history.Streams)
+	grants := d.grants(memories, commands)
 	api := &core.API{
 		Access:   access.NewCore(d.Pool, d.Fence, tokens, time.Now),
 		Desk:     d.signIn(d.Config.CoreURL, tokens, commands, memories),
-		Memories: memories, Commands: commands, Query: d.Pool, Staking: stakes, Agents: d.agents(memories, commands), Feed: history,
+		Memories: memories, Commands: commands, Query: d.Pool, Staking: stakes, Agents: d.agents(memories, grants), Grants: grants, Feed: history,
 		BaseURL: d.Config.CoreURL, AllowedOrigins: d.Config.CoreAllowedOrigins, Quotas: d.quotas, Now: time.Now, NewID: NewID,
 		Dashboard: dashboard.Config{CoreURL: d.Config.CoreURL, ExtensionURL: d.Config.ExtensionURL, ChainID: d.Config.SignInChainID, RPCURL: d.rpcURL},
 	}
@@ -96,9 +97,9 @@ func (d *APIServer) grants(memories *memory.Service, commands *command.Executor)
 }
 
 // agents returns the MCP server of the core API, whose tools agents use.
-func (d *APIServer) agents(memories *memory.Service, commands *command.Executor) *mcp.Server {
+func (d *APIServer) agents(memories *memory.Service, grants *grant.Service) *mcp.Server {
 	return mcp.New(mcp.Config{
-		Memories: memories, Grants: d.grants(memories, commands), Finder: memories,
+		Memories: memories, Grants: grants, Finder: memories,
 		BaseURL: d.Config.CoreURL, Log: d.Logger, Quotas: d.quotas,
 	})
 }

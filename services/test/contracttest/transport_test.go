@@ -64,7 +64,7 @@ var exchanges = []exchange{
 	{name: "a memory whose id has a slash and a percent sign", request: "GET /memories/a%2fb", status: 404, answer: `{"error":"no such route"}`},
 	{name: "all memories", request: "GET /memories", status: 200, answer: "[" + memory + "," + memory + "]"},
 	{name: "a page", request: "GET /memories?limit=1", status: 200, answer: "[]", with: `Link: <http://x/memories?cursor=1>; rel="next"`},
-	{name: "a write", request: "POST /memories", send: `{"content":"c","more":1}`, status: 201, answer: created},
+	{name: "a write", request: "POST /memories", send: `{"content":"c","metadata":{"more":1}}`, status: 201, answer: created},
 	{name: "a search with no body", request: "POST /memories/search", status: 200, answer: "[]"},
 	{name: "a HEAD", request: "HEAD /memories", status: 200},
 	{name: "a HEAD that is refused", request: "HEAD /memories/" + id, status: 405, with: "Allow: GET"},

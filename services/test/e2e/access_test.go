@@ -99,6 +99,8 @@ func (b *bystander) pathOf(op contracttest.Operation, token string) string {
 				id = s.ID
 			}
 		}
+	case "/grants":
+		id = extension.Expect(201, "POST", "/memory-drops", nil, extension.SignIn(b.wallet)).Text("id")
 	default:
 		id = extension.Expect(201, "POST", kind, nil, extension.SignIn(b.wallet)).Text("id")
 	}

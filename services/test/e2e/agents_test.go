@@ -173,7 +173,7 @@ func pathOf(t *testing.T, minted map[string]any) string {
 }
 
 func newKey(c *stacktest.Client, session stacktest.Header) (id, key string) {
-	a := c.Expect(201, "POST", "/keys", map[string]any{"label": "agent"}, session)
+	a := c.Expect(201, "POST", "/keys", map[string]any{"label": "agent", "scopes": []string{"read", "write", "share"}}, session)
 	return a.Text("id"), a.Text("key")
 }
 

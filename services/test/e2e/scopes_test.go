@@ -49,8 +49,8 @@ func TestKeyScopes(t *testing.T) {
 		{"write", "POST", "/memories/batch", map[string]any{"memories": []any{map[string]any{"content": "x"}}}, 201},
 		{"retract", "DELETE", "/memories/", nil, 200},
 	}
-	tools := map[string]string{"recall": "read", "get": "read", "prove": "read", "open_case": "read", "remember": "write", "leave_memory": "write", "retract": "retract"}
-	for i, scopes := range [][]string{{"read"}, {"write"}, {"retract"}, {"read", "write"}, {"read", "write", "retract"}, nil} {
+	tools := map[string]string{"recall": "read", "get": "read", "prove": "read", "open_case": "share", "remember": "write", "leave_memory": "share", "retract": "retract"}
+	for i, scopes := range [][]string{{"read"}, {"write"}, {"retract"}, {"read", "write"}, {"share"}, {"read", "write", "retract", "share"}, nil} {
 		_, token := makeKey(core, session, scopes...)
 		key, may := stacktest.Bearer(token), scopes
 		if may == nil {
