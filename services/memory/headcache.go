@@ -25,6 +25,9 @@ type extent struct {
 	newest  *batches.Batch // the largest confirmed batch, or nil
 	without without        // leaves
 	root    *events.Hash   // of all leaves; nil if it was not asked for
+	// waiting is when the oldest leaf was written that is not anchored. It is nil if there
+	// is none, and while root is nil.
+	waiting *events.Timestamp
 }
 
 // holds reports whether the extent includes a row, and its anchoring if the row is

@@ -8,6 +8,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"time"
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -60,6 +61,9 @@ type Config struct {
 	// many erasures. Nil if the service is not allowed to.
 	DestroyKey func(ctx context.Context, owner events.Owner, before int) error
 	NewID      func() string
+	Now        func() time.Time // nil: the clock
+	// AnchorMaxWait is how long a leaf waits for its batch to be cut.
+	AnchorMaxWait time.Duration
 
 	// Quotas bound an owner's writes; nil: no quotas.
 	Quotas *quota.Quotas
@@ -85,6 +89,9 @@ type Service struct {
 
 // New returns a Service.
 func New(cfg Config) *Service {
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
 	if cfg.Long == nil {
 		cfg.Long = NewFairScheduler()
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/memory-ledger/ledger/anchoring/chainview"
 	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/projections/fence"
 	"github.com/memory-ledger/ledger/projections/readmodel/batches"
 	"github.com/memory-ledger/ledger/projections/readmodel/memories"
 	"github.com/memory-ledger/ledger/projections/tree"
@@ -100,7 +101,15 @@ type LogHead struct {
 	AnchoredSize uint64       `json:"anchoredSize"`
 	AnchoredRoot *events.Hash `json:"anchoredRoot"`
 	TxSignature  *string      `json:"txSignature"`
+	// WaitingSince is when the oldest leaf was written that is not anchored; nil if there
+	// is none. Delayed means that it has waited for longer than batches usually take.
+	WaitingSince *events.Timestamp `json:"waitingSince"`
+	Delayed      bool              `json:"delayed"`
 }
+
+// delayedAfter is how many times AnchorMaxWait a leaf waits before its batch counts as
+// delayed: the batch is cut after one, and has two to be committed.
+const delayedAfter = 3
 
 // Head returns the size and root of the owner's log, now and as anchored.
 func (s *Service) Head(ctx context.Context, r Reader) (LogHead, error) {
@@ -109,18 +118,37 @@ func (s *Service) Head(ctx context.Context, r Reader) (LogHead, error) {
 		return LogHead{}, err
 	}
 	if e.root == nil {
-		root, err := tree.Root(ctx, s.Pool, r.Owner, e.leaves)
-		if err != nil {
-			return LogHead{}, fmt.Errorf("root of %d leaves: %w", e.leaves, err)
+		if e, err = s.withRoot(ctx, r, e); err != nil {
+			return LogHead{}, err
 		}
-		e.root = &root
-		s.Heads.put(r, e)
 	}
-	head := LogHead{Owner: r.Owner, TreeSize: e.leaves, Root: *e.root}
+	head := LogHead{Owner: r.Owner, TreeSize: e.leaves, Root: *e.root, WaitingSince: e.waiting}
+	head.Delayed = e.waiting != nil && s.Now().Sub(e.waiting.Time()) > delayedAfter*s.AnchorMaxWait
 	if e.newest != nil {
 		head.AnchoredSize, head.AnchoredRoot, head.TxSignature = e.newest.Size, &e.newest.Root, &e.newest.Signature
 	}
 	return head, nil
+}
+
+// withRoot adds to an extent what only Head needs.
+func (s *Service) withRoot(ctx context.Context, r Reader, e extent) (extent, error) {
+	root, err := tree.Root(ctx, s.Pool, r.Owner, e.leaves)
+	if err != nil {
+		return e, fmt.Errorf("root of %d leaves: %w", e.leaves, err)
+	}
+	e.root = &root
+	if e.anchored() < e.leaves {
+		at, found, err := memories.WrittenAt(ctx, s.Pool, r.Owner, e.anchored())
+		if err == nil && !found {
+			err = fmt.Errorf("%w: leaf %d of %d is gone", fence.ErrBehind, e.anchored(), e.leaves)
+		}
+		if err != nil {
+			return e, err
+		}
+		e.waiting = &at
+	}
+	s.Heads.put(r, e)
+	return e, nil
 }
 
 // Consistency is the answer of GET /log/consistency.

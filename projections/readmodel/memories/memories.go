@@ -98,6 +98,16 @@ func ByIDs(ctx context.Context, q schema.Querier, wanted []Wanted) ([]*Memory, e
 	return found, nil
 }
 
+// WrittenAt returns when a leaf of the owner was written.
+func WrittenAt(ctx context.Context, q schema.Querier, owner events.Owner, leaf uint64) (events.Timestamp, bool, error) {
+	return column.One(q.QueryRow(ctx, `SELECT created_at FROM memories WHERE owner = $1 AND leaf_index = $2`, string(owner), leaf),
+		"time of a leaf", func(row pgx.Row) (events.Timestamp, error) {
+			var at time.Time
+			err := row.Scan(&at)
+			return events.At(at), err
+		})
+}
+
 // ByIdempotencyKey returns the memory that the owner wrote with the idempotency key that
 // has this SHA-256.
 func ByIdempotencyKey(ctx context.Context, q schema.Querier, owner events.Owner, hash events.Hash) (Memory, bool, error) {

@@ -473,6 +473,7 @@ func (d *APIServer) rpcURL() string {
 func (d *APIServer) memories(commands *command.Executor, vectors *recall.Vectors, destroy func(context.Context, events.Owner, int) error) *memory.Service {
 	return memory.New(memory.Config{
 		Commands: commands, Keys: d.Keys, Pool: d.Pool, NewID: NewID, Chain: d.Chain, Quotas: d.quotas, DestroyKey: destroy,
+		Now: time.Now, AnchorMaxWait: d.Config.AnchorMaxWait,
 		Segments: d.segments, Words: d.words, Vectors: vectors, Rows: d.rows, Heads: d.heads, Long: d.long, Short: d.short,
 	})
 }

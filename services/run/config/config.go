@@ -78,7 +78,7 @@ type Config struct {
 	StakeMaturity       time.Duration `env:"STAKE_MATURITY" envDefault:"24h" for:"core-api run" doc:"how long after a deposit a lot is mature"`
 	ChainFactsBy        string        `env:"CHAIN_FACTS_BY" envDefault:"all" for:"core-api anchorer run" doc:"who appends what is seen on the chain of stakes: 'all' who look, or, where the log's roles allow no other, the 'anchorer'"`
 
-	AnchorMaxWait           time.Duration `env:"ANCHOR_MAX_WAIT" envDefault:"5m" run:"5s" for:"anchorer run" doc:"a batch is cut when its oldest leaf has waited this long"`
+	AnchorMaxWait           time.Duration `env:"ANCHOR_MAX_WAIT" envDefault:"5m" run:"5s" for:"core-api anchorer run" doc:"a batch is cut when its oldest leaf has waited this long; the core API calls a batch delayed after three times that"`
 	AnchorMaxLeaves         int           `env:"ANCHOR_MAX_LEAVES" envDefault:"1024" for:"anchorer run" doc:"a batch is cut when an owner has this many leaves that wait"`
 	AnchorPartitions        string        `env:"ANCHOR_PARTITIONS" envDefault:"00-ff" for:"anchorer run" doc:"the run of partitions, of 00 to ff, whose owners this anchorer works for; those with the same run stand by for each other"`
 	AnchorPriorityFee       uint64        `env:"ANCHOR_PRIORITY_FEE" envDefault:"0" for:"anchorer run" doc:"paid for each compute unit, in micro-lamports"`
