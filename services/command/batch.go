@@ -29,6 +29,9 @@ func (c *WriteBatch) decide(s *State, now time.Time) (Decision, error) {
 	if len(c.earlier) > 0 {
 		return Decision{}, c.replay(s)
 	}
+	if err := s.admit(now, c.Memories...); err != nil {
+		return Decision{}, err
+	}
 	d := Decision{Kind: events.KindMemory}
 	for i, memory := range c.Memories {
 		if err := memory.checkKey(s); err != nil {

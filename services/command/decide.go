@@ -207,6 +207,8 @@ type WriteMemory struct {
 	// that the memory is sealed with. A later erasure has destroyed that key, and the memory
 	// is refused with ErrKeyErased.
 	KeyErasures int
+	// BytesPerDay bounds the sealed bytes that the owner writes on a UTC day; 0: no limit.
+	BytesPerDay int64
 
 	// Written is the answer.
 	Written Written
@@ -222,6 +224,9 @@ func (c *WriteMemory) decide(s *State, now time.Time) (Decision, error) {
 		return Decision{}, err
 	}
 	if err := c.checkKey(s); err != nil {
+		return Decision{}, err
+	}
+	if err := s.admit(now, c); err != nil {
 		return Decision{}, err
 	}
 	memory := c.event(s.Leaves, now, c.Credential.Via(), c.Credential.Salt())
@@ -378,6 +383,9 @@ func (c *ConsumeDrop) decide(s *State, now time.Time) (Decision, error) {
 	}
 	if err := c.Memory.checkKey(s); err != nil {
 		return Decision{}, err
+	}
+	if err := s.admit(now, &c.Memory); err != nil {
+		return Decision{}, err // the use is not spent
 	}
 	return Decision{events.KindMemory, []events.Data{consumed, c.Memory.event(s.Leaves, now, events.Via{Kind: events.ViaDrop, ID: c.GrantID}, events.SaltOwner)}}, nil
 }

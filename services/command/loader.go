@@ -23,6 +23,8 @@ import (
 type ReadModel struct {
 	Pool *pgxpool.Pool
 	Now  func() time.Time
+	// CountBytes loads how much an owner wrote today, for a limit of bytes a day.
+	CountBytes bool
 }
 
 // Load implements Loader. All parts are read in one database snapshot, at one position of
@@ -37,12 +39,27 @@ func (r ReadModel) Load(ctx context.Context, owner events.Owner) (*State, error)
 		}
 		state.Seq, state.Version, state.Leaves = o.LastSeq, int(o.Version), o.LeafCount
 		state.Registered, state.UserID = o.UserID != "", o.UserID
+		if err := r.loadDay(ctx, tx, state); err != nil {
+			return err
+		}
 		return r.loadCredentials(ctx, tx, state)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("load %s from the read model: %w", owner, err)
 	}
 	return state, nil
+}
+
+func (r ReadModel) loadDay(ctx context.Context, tx pgx.Tx, state *State) error {
+	if !r.CountBytes || state.Leaves == 0 {
+		return nil
+	}
+	today := r.Now().UTC().Truncate(day)
+	bytes, err := memories.SealedSince(ctx, tx, state.Owner, today, clockSpread)
+	if bytes > 0 {
+		state.Day, state.DayBytes = dayOf(today), bytes
+	}
+	return err
 }
 
 func (r ReadModel) loadCredentials(ctx context.Context, tx pgx.Tx, state *State) error {

@@ -60,18 +60,21 @@ type Written struct {
 // State is one owner's state, folded from the owner's events of the ledger family. It holds
 // only what decisions need.
 type State struct {
-	Owner        events.Owner
-	Seq          uint64 // sequence of the newest event folded in; the expectation of the next append
-	Version      int    // owner version of that event
-	Registered   bool
-	UserID       string
-	Leaves       uint64
-	Retracted    leaf.Set // an owner may retract as many as there are
-	Erased       erasures.Erased
-	Grants       map[string]Grant     // by id: neither revoked nor spent
-	Keys         map[string]Key       // by id: not revoked; some may have expired
-	Sessions     map[string]time.Time // extension sessions by id: not revoked; their expiry
-	CoreSessions map[string]time.Time // the same of the core API
+	Owner      events.Owner
+	Seq        uint64 // sequence of the newest event folded in; the expectation of the next append
+	Version    int    // owner version of that event
+	Registered bool
+	UserID     string
+	Leaves     uint64
+	Retracted  leaf.Set // an owner may retract as many as there are
+	Erased     erasures.Erased
+	Grants     map[string]Grant // by id: neither revoked nor spent
+	Keys       map[string]Key   // by id: not revoked; some may have expired
+	// Day is the newest UTC day, counted from 1970, on which the owner wrote a memory, and
+	// DayBytes how many bytes of sealed content on that day.
+	Day, DayBytes int64
+	Sessions      map[string]time.Time // extension sessions by id: not revoked; their expiry
+	CoreSessions  map[string]time.Time // the same of the core API
 	// idempotent holds the answers to writes with an Idempotency-Key that were folded in
 	// since the state was loaded or trimmed. Older answers are in the read model, which was
 	// at least as new then.
@@ -127,6 +130,7 @@ func (s *State) apply(seq uint64, e *events.Event) {
 		delete(s.CoreSessions, data.SessionID)
 	case *events.MemoryWritten:
 		s.Leaves = data.LeafIndex + 1
+		s.count(e.Time.Time(), len(data.Sealed))
 		if data.IdempotencyKeyHash != nil {
 			s.idempotent[*data.IdempotencyKeyHash] = Written{
 				MemoryID: data.MemoryID, LeafIndex: data.LeafIndex, LeafHash: data.LeafHash, CreatedAt: e.Time, Seq: seq,

@@ -97,7 +97,11 @@ func (a *API) searchMemories(c *fiber.Ctx, reader memory.Reader) error {
 	if err := httpapi.DecodeOptional(c, &body); err != nil {
 		return err
 	}
-	if err := a.Quotas.Take(quota.Searches, reader.Owner, 1); err != nil {
+	selection, err := body.selection()
+	if err != nil {
+		return err
+	}
+	if err := a.Quotas.Take(quota.Searches, reader.Owner, 1); err != nil { // refused input is not counted
 		return err
 	}
 	if body.whole() {
@@ -106,10 +110,6 @@ func (a *API) searchMemories(c *fiber.Ctx, reader memory.Reader) error {
 			return err
 		}
 		return httpapi.StreamMemories(c, cursor, "", "")
-	}
-	selection, err := body.selection()
-	if err != nil {
-		return err
 	}
 	picked, err := a.Memories.Select(httpapi.Context(c), reader, selection, httpapi.Gone(c))
 	if err != nil {

@@ -227,6 +227,7 @@ func (a *API) formAgain(c *fiber.Ctx, drop grant.Opened, form map[string]string,
 	if status >= http.StatusInternalServerError || form == nil {
 		return refusal
 	}
+	httpapi.RetryAfter(c, refusal)
 	page := a.linkPageOf(drop)
 	page.Action, page.Problem, page.Content, page.Source = actionOf(rand.Text()), message, form["content"], form["source"]
 	switch {

@@ -22,9 +22,12 @@ const (
 	deliveredBytes = 32 << 10
 	// pause is the wait before a failed tail begins again.
 	pause = time.Second
+	// maxPerOwner bounds an owner's followers, so that one owner can't take all of them.
+	maxPerOwner = 32
 )
 
-// ErrTooMany: the process already has its maximum number of followers.
+// ErrTooMany: the process already has its maximum number of followers. For an owner with
+// too many, the error is a quota.ExceededError.
 var ErrTooMany = errors.New("too many open event streams")
 
 // Config of a Feed.
@@ -46,13 +49,14 @@ type Feed struct {
 
 	mu   sync.Mutex
 	live map[events.Owner]map[*Follower]struct{}
+	open map[events.Owner]int // followers that are not closed
 }
 
 // New returns a Feed. Followers get new events only while Run runs.
 func New(cfg Config) *Feed {
 	return &Feed{
 		cfg: cfg, slots: make(chan struct{}, cfg.Max), begun: make(chan struct{}, 1),
-		live: map[events.Owner]map[*Follower]struct{}{},
+		live: map[events.Owner]map[*Follower]struct{}{}, open: map[events.Owner]int{},
 	}
 }
 

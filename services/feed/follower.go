@@ -2,8 +2,10 @@ package feed
 
 import (
 	"context"
+	"time"
 
 	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/services/quota"
 )
 
 // Follower is one reader of an owner's events. It belongs to one goroutine.
@@ -19,8 +21,14 @@ type Follower struct {
 // Follow returns a follower of the owner's events after a cursor. Its pages have limit
 // events, as those of [Feed.Page]. The caller must close it.
 func (f *Feed) Follow(owner events.Owner, after uint64, limit int) (*Follower, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.open[owner] >= maxPerOwner {
+		return nil, &quota.ExceededError{Of: "open event streams of one owner", Limit: maxPerOwner, Wait: 10 * time.Second}
+	}
 	select {
 	case f.slots <- struct{}{}:
+		f.open[owner]++
 		return &Follower{feed: f, owner: owner, cursor: after, limit: limit, behind: true}, nil
 	default:
 		return nil, ErrTooMany
@@ -29,8 +37,14 @@ func (f *Feed) Follow(owner events.Owner, after uint64, limit int) (*Follower, e
 
 // Close ends the follower.
 func (w *Follower) Close() {
-	w.feed.drop(w)
-	<-w.feed.slots
+	f := w.feed
+	f.mu.Lock()
+	f.dropLocked(w)
+	if f.open[w.owner]--; f.open[w.owner] == 0 {
+		delete(f.open, w.owner)
+	}
+	f.mu.Unlock()
+	<-f.slots
 }
 
 // Next waits for events of the owner. It returns each event once, in the order of the

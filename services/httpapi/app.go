@@ -320,16 +320,21 @@ func (a *App) fail(c *fiber.Ctx, err error) error {
 	case http.StatusServiceUnavailable:
 		c.Set(fiber.HeaderRetryAfter, "1")
 	case http.StatusTooManyRequests:
-		var exceeded *quota.ExceededError
-		if errors.As(err, &exceeded) {
-			c.Set(fiber.HeaderRetryAfter, strconv.Itoa(exceeded.Seconds()))
-		}
+		RetryAfter(c, err)
 	}
 	c.Status(status)
 	if a.Page != nil && a.Page(c, status) {
 		return nil
 	}
 	return c.JSON(body)
+}
+
+// RetryAfter sets the header of that name if a quota was exceeded.
+func RetryAfter(c *fiber.Ctx, err error) {
+	var exceeded *quota.ExceededError
+	if errors.As(err, &exceeded) {
+		c.Set(fiber.HeaderRetryAfter, strconv.Itoa(exceeded.Seconds()))
+	}
 }
 
 // tell logs a failed request, unless the log is thinned out.

@@ -68,6 +68,7 @@ var table = []row{
 	{signin.ErrMalformed, http.StatusBadRequest, ""},
 	{signin.ErrAddress, http.StatusBadRequest, ""},
 	{signin.ErrRefused, http.StatusUnauthorized, ""},
+	{signin.ErrClosed, http.StatusForbidden, ""},
 
 	{memory.ErrNotFound, http.StatusNotFound, ""},
 	{memory.ErrRetracted, http.StatusGone, ""},

@@ -67,6 +67,8 @@ type Config struct {
 
 	// Quotas bound an owner's writes; nil: no quotas.
 	Quotas *quota.Quotas
+	// BytesPerDay bounds the sealed bytes that an owner writes on a UTC day; 0: no limit.
+	BytesPerDay int64
 	// All services of a process share the following fields. Without a cache (nil), every
 	// read queries the database; without a scheduler, New makes one.
 
@@ -117,11 +119,11 @@ type Draft struct {
 
 // Write stores a memory. When it returns without error, the memory is on stable storage.
 func (s *Service) Write(ctx context.Context, d Draft) (*command.WriteMemory, error) {
-	if err := s.Quotas.Take(quota.Writes, d.Owner, 1); err != nil {
-		return nil, err
-	}
 	write, err := s.Prepare(ctx, d)
 	if err != nil {
+		return nil, err
+	}
+	if err := s.Quotas.Take(quota.Writes, d.Owner, 1); err != nil { // refused input is not counted
 		return nil, err
 	}
 	if err := s.Commands.Execute(ctx, d.Owner, write); err != nil {
@@ -158,9 +160,6 @@ func (s *Service) WriteBatch(ctx context.Context, drafts []Draft) (*command.Writ
 	if len(drafts) < 1 || len(drafts) > MaxBatch {
 		return nil, ErrBatchCount
 	}
-	if err := s.Quotas.Take(quota.Writes, drafts[0].Owner, len(drafts)); err != nil {
-		return nil, err
-	}
 	write := &command.WriteBatch{Credential: drafts[0].Credential}
 	size := 0
 	for i, d := range drafts {
@@ -174,6 +173,9 @@ func (s *Service) WriteBatch(ctx context.Context, drafts []Draft) (*command.Writ
 	}
 	if size > eventlog.MaxPayload {
 		return nil, ErrBatchTooLarge
+	}
+	if err := s.Quotas.Take(quota.Writes, drafts[0].Owner, len(drafts)); err != nil {
+		return nil, err
 	}
 	if key := write.Credential.Scoped(drafts[0].IdempotencyKey); key != nil {
 		own := batchKey(*key)
@@ -218,6 +220,7 @@ func (s *Service) Prepare(ctx context.Context, d Draft) (*command.WriteMemory, e
 	return &command.WriteMemory{
 		MemoryID: id, LeafHash: hash, Metadata: d.Metadata, Sealed: sealed,
 		IdempotencyKey: d.Credential.Scoped(d.IdempotencyKey), Credential: d.Credential, KeyErasures: key.Erasures(),
+		BytesPerDay: s.BytesPerDay,
 	}, nil
 }
 

@@ -25,7 +25,7 @@ const (
 	kinds
 )
 
-var names = [kinds]string{"memories written", "links handed out", "API keys made", "searches"}
+var names = [kinds]string{"memories written a minute", "links handed out a minute", "API keys made a minute", "searches a minute"}
 
 // Limits holds, for each kind, how many an owner has per minute; 0: no limit.
 type Limits [kinds]int
@@ -64,14 +64,14 @@ var ErrExceeded = errors.New("quota exceeded")
 
 // ExceededError says which quota was exceeded.
 type ExceededError struct {
-	Kind  Kind
-	Limit int           // per minute
+	Of    string // what is counted, and in which time
+	Limit int64
 	Wait  time.Duration // until the request would be allowed
 }
 
 // Error implements error.
 func (e *ExceededError) Error() string {
-	return fmt.Sprintf("more than %d %s a minute; try again in %d s", e.Limit, names[e.Kind], e.Seconds())
+	return fmt.Sprintf("more than %d %s; try again in %d s", e.Limit, e.Of, e.Seconds())
 }
 
 // Is makes every ExceededError match ErrExceeded.
@@ -81,21 +81,24 @@ func (e *ExceededError) Is(target error) bool { return target == ErrExceeded }
 func (e *ExceededError) Seconds() int { return int((e.Wait + time.Second - 1) / time.Second) }
 
 // Take counts n of a kind, or returns an ExceededError and counts nothing. More than a
-// minute's quota at once counts as a minute's quota. nil Quotas have no limits.
+// minute's quota at once needs a full minute's quota, and the owner has to wait until all
+// of it is made up for. nil Quotas have no limits.
 func (q *Quotas) Take(kind Kind, owner events.Owner, n int) error {
 	if q == nil || q.owners[kind] == nil {
 		return nil
 	}
 	now, limit := q.now(), q.limits[kind]
-	n = min(n, limit)
-	l := q.limiter(kind, owner)
+	l, first := q.limiter(kind, owner), min(n, limit)
 	// A reservation that is canceled would not give back all that it took, if another came
 	// after it.
-	if l.AllowN(now, n) {
-		return nil
+	if !l.AllowN(now, first) {
+		missing := (float64(first) - l.TokensAt(now)) / float64(l.Limit())
+		return &ExceededError{names[kind], int64(limit), max(1, time.Duration(missing*float64(time.Second)))}
 	}
-	missing := (float64(n) - l.TokensAt(now)) / float64(l.Limit())
-	return &ExceededError{kind, limit, max(1, time.Duration(missing*float64(time.Second)))}
+	for n -= first; n > 0; n -= limit {
+		l.ReserveN(now, min(n, limit)) // owed; a reservation may have no more than the limit
+	}
+	return nil
 }
 
 func (q *Quotas) limiter(kind Kind, owner events.Owner) *rate.Limiter {

@@ -36,15 +36,18 @@ func TestQuotas(t *testing.T) {
 	now = now.Add(5 * time.Second)
 	take(quota.Writes, a, 6, time.Second) // refused calls took nothing
 	take(quota.Writes, a, 5, 0)
-	take(quota.Writes, a, 256, time.Minute) // counts as 60
+	take(quota.Writes, a, 256, time.Minute) // needs a full minute's quota
 	now = now.Add(time.Minute)
 	take(quota.Writes, a, 256, 0)
+	take(quota.Writes, a, 1, 197*time.Second) // 196 are owed
+	now = now.Add(197 * time.Second)
+	take(quota.Writes, a, 1, 0)
 	take(quota.Writes, a, 1, time.Second)
 	var none *quota.Quotas
 	if err := none.Take(quota.Writes, a, 1); err != nil {
 		t.Error(err)
 	}
-	if got := (&quota.ExceededError{Kind: quota.Keys, Limit: 2, Wait: 1100 * time.Millisecond}).Error(); got != "more than 2 API keys made a minute; try again in 2 s" {
+	if got := (&quota.ExceededError{Of: "API keys made a minute", Limit: 2, Wait: 1100 * time.Millisecond}).Error(); got != "more than 2 API keys made a minute; try again in 2 s" {
 		t.Error(got)
 	}
 }

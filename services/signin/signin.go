@@ -28,6 +28,8 @@ var (
 	ErrAddress = errors.New("message address differs from publicKey")
 	// ErrRefused: the answer is well-formed but not valid.
 	ErrRefused = errors.New("sign-in refused")
+	// ErrClosed: the service takes no new owners, and this one never signed in.
+	ErrClosed = errors.New("this service takes no new owners")
 	// ErrPurpose: this API issues no challenges for that.
 	ErrPurpose = errors.New(`purpose must be "sign-in", or "erase" at the core API`)
 	// ErrUnavailable: the bucket of used nonces could not be reached.
@@ -85,6 +87,7 @@ type Config struct {
 	// before it syncs.
 	SyncSpent func(ctx context.Context) error
 	Commands  *command.Executor
+	Closed    bool // takes no new owners
 	DataKeys  DataKeys
 	Issuer    Issuer
 	Now       func() time.Time
@@ -134,8 +137,8 @@ func (d *SignIn) Challenge(publicKey string, purpose Purpose) (Challenge, error)
 }
 
 // Verify checks an answer and issues a session. Only success spends the nonce.
-// Errors: ErrMalformed, ErrAddress, ErrRefused, ErrUnavailable, and those of the log
-// and the keystore.
+// Errors: ErrMalformed, ErrAddress, ErrRefused, ErrClosed, ErrUnavailable, and those of the
+// log and the keystore.
 func (d *SignIn) Verify(ctx context.Context, a Answer) (session Session, err error) {
 	// If it is uncertain whether the session was recorded, the token is not returned, so it
 	// opens nothing.
@@ -209,6 +212,9 @@ func (d *SignIn) tryIssue(ctx context.Context, owner events.Owner) (Session, err
 	// The data key comes before the owner's first event. A crash between them leaves a key
 	// without an owner, which the next sign-in uses.
 	standing, err := d.cfg.Commands.Standing(ctx, owner)
+	if err == nil && !standing.Registered && d.cfg.Closed {
+		err = ErrClosed
+	}
 	if err == nil && standing.KeyMissing {
 		err = d.cfg.DataKeys.EnsureDataKey(ctx, owner, standing.Erasures)
 	}

@@ -124,7 +124,7 @@ func (d *APIServer) signIn(base string, issuer signin.Issuer, commands *command.
 	return signin.New(signin.Config{
 		Site:      signin.Site{Domain: hostOf(base), URI: base, ChainID: d.Config.SignInChainID},
 		NonceKeys: d.nonceKeys, Spent: d.spentNonces, SyncSpent: d.syncSpent,
-		Commands: commands, DataKeys: dataKeys, Issuer: issuer, NewID: NewID,
+		Commands: commands, Closed: d.Config.NewOwners == "off", DataKeys: dataKeys, Issuer: issuer, NewID: NewID,
 	})
 }
 

@@ -377,7 +377,7 @@ func NewAPIServer(ctx context.Context, b *Base, neighbors Neighbors) (*APIServer
 		return nil, err
 	}
 	d.Commands, err = command.NewExecutor(command.Config{
-		Log: newMeteredLog(fitting{b.Log, d.Fence.CheckLog}, b.Registry), Loader: command.ReadModel{Pool: b.Pool, Now: time.Now}, Source: "/ledger",
+		Log: newMeteredLog(fitting{b.Log, d.Fence.CheckLog}, b.Registry), Loader: command.ReadModel{Pool: b.Pool, Now: time.Now, CountBytes: b.Config.QuotaBytesPerDay > 0}, Source: "/ledger",
 		NewID: NewID, CachedOwners: b.Config.CachedOwners,
 		MaxRunning: b.Config.MaxCommands, MaxWaiting: b.Config.MaxWaitingCommands,
 	})
@@ -473,7 +473,7 @@ func (d *APIServer) rpcURL() string {
 func (d *APIServer) memories(commands *command.Executor, vectors *recall.Vectors, destroy func(context.Context, events.Owner, int) error) *memory.Service {
 	return memory.New(memory.Config{
 		Commands: commands, Keys: d.Keys, Pool: d.Pool, NewID: NewID, Chain: d.Chain, Quotas: d.quotas, DestroyKey: destroy,
-		Now: time.Now, AnchorMaxWait: d.Config.AnchorMaxWait,
+		Now: time.Now, AnchorMaxWait: d.Config.AnchorMaxWait, BytesPerDay: d.Config.QuotaBytesPerDay,
 		Segments: d.segments, Words: d.words, Vectors: vectors, Rows: d.rows, Heads: d.heads, Long: d.long, Short: d.short,
 	})
 }

@@ -106,6 +106,8 @@ type Config struct {
 	QuotaWrites        int           `env:"QUOTA_WRITES" envDefault:"0" for:"apis" doc:"most memories that one owner writes in a minute on one replica, by sessions and keys, a batch's counted each; one more is answered 429; 0: no limit"`
 	QuotaMints         int           `env:"QUOTA_MINTS" envDefault:"0" for:"apis" doc:"the same for agent cases and memory drops that are handed out"`
 	QuotaKeys          int           `env:"QUOTA_KEYS" envDefault:"0" for:"core-api run" doc:"the same for API keys that are made"`
+	QuotaBytesPerDay   int64         `env:"QUOTA_BYTES_PER_DAY" envDefault:"0" for:"apis" doc:"most bytes of sealed content that one owner writes on a UTC day, through all replicas, drops included; one more is answered 429; 0: no limit"`
+	NewOwners          string        `env:"NEW_OWNERS" envDefault:"on" for:"apis" doc:"'off' takes no new owners: the first sign-in of a wallet is answered 403, and owners who have signed in before go on"`
 	QuotaSearches      int           `env:"QUOTA_SEARCHES" envDefault:"0" for:"core-api run" doc:"the same for searches, and for what agents recall"`
 }
 
@@ -248,7 +250,8 @@ func (c *Config) validate() []error {
 	must(c.MaxCommands >= 1 && c.MaxWaitingCommands >= 0, "MAX_COMMANDS must be at least 1, MAX_WAITING_COMMANDS at least 0")
 	must(c.MaxConnections >= 1, "MAX_CONNECTIONS: must be at least 1")
 	must(c.MaxStreams >= 0, "MAX_STREAMS: must not be negative")
-	must(min(c.QuotaWrites, c.QuotaMints, c.QuotaKeys, c.QuotaSearches) >= 0, "QUOTA_WRITES, QUOTA_MINTS, QUOTA_KEYS, QUOTA_SEARCHES: must not be negative")
+	must(min(c.QuotaWrites, c.QuotaMints, c.QuotaKeys, c.QuotaSearches) >= 0 && c.QuotaBytesPerDay >= 0, "QUOTA_WRITES, QUOTA_MINTS, QUOTA_KEYS, QUOTA_SEARCHES, QUOTA_BYTES_PER_DAY: must not be negative")
+	must(c.NewOwners == "on" || c.NewOwners == "off", "NEW_OWNERS: must be on or off")
 	if c.TraceEndpoint != "" {
 		u, err := url.Parse(c.TraceEndpoint)
 		must(err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && u.RawQuery == "" && u.Fragment == "",

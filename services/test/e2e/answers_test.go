@@ -52,7 +52,7 @@ func TestEveryDocumentedAnswer(t *testing.T) {
 	}
 	for name, part := range map[string]func(*testing.T, func(func(contracttest.API, contracttest.Operation))){
 		"refused at the wire": answersAtTheWire, "faults": answersToFaults, "good and bad requests": answersToRequests,
-		"log down": answersWithoutLog, "over quota": answersOverQuota, "key destroyed": answersWithoutKey,
+		"log down": answersWithoutLog, "over quota": answersOverQuota, "key destroyed": answersWithoutKey, "closed": answersToNewOwners,
 	} {
 		t.Run(name, func(t *testing.T) { part(t, everyOperation) })
 	}
@@ -352,7 +352,7 @@ func answersToRequests(t *testing.T, every func(func(contracttest.API, contractt
 				answersToAgents(c, session)
 			case status == 403 && op.ID == "retractMemory":
 				c.Expect(403, method, path, body, key)
-			case status == 403:
+			case status == 403 && op.ID != "createSession": // answersToNewOwners has that one
 				c.Expect(403, method, path, body, scopeless)
 			case status == 404 && op.ID == "getDashboardFile":
 				c.Expect(404, method, "/app/index.html", nil)
@@ -537,10 +537,19 @@ func goodExtension(c *stacktest.Client, session stacktest.Header) {
 // answersOverQuota: an owner's second request within a minute exceeds the quota.
 func answersOverQuota(t *testing.T, every func(func(contracttest.API, contracttest.Operation))) {
 	s := stacktest.Start(t, stacktest.Options{Configure: func(c *config.Config) {
-		c.QuotaWrites, c.QuotaMints, c.QuotaKeys, c.QuotaSearches = 1, 1, 1, 1
+		c.QuotaWrites, c.QuotaMints, c.QuotaKeys, c.QuotaSearches, c.QuotaBytesPerDay = 1, 1, 1, 1, 30
 	}})
+	streams(t, s.Core[0], s.Core[0].SignIn(stacktest.NewWallet()))
+	drop := "/memory-drops/" + tokenOf(s.Extension[0].Expect(201, "POST", "/memory-drops", map[string]any{"maxWrites": 2}, s.Extension[0].SignIn(stacktest.NewWallet())))
+	for _, status := range []int{201, 429} {
+		s.Extension[0].Expect(status, "POST", drop, map[string]any{"content": "x"})
+	}
+	again := s.Extension[0].Expect(429, "POST", drop, "content=x", navigates, stacktest.With("Content-Type", "application/x-www-form-urlencoded"))
+	if isPage(t, again, "Leave a memory"); !strings.Contains(string(again.Body), "more than 30 bytes of memories a day") {
+		t.Errorf("the form again: %s", again.Body)
+	}
 	every(func(api contracttest.API, op contracttest.Operation) {
-		if !slices.Contains(op.Statuses, 429) {
+		if !slices.Contains(op.Statuses, 429) || op.ID == "fillDrop" || op.ID == "listEvents" {
 			return
 		}
 		c, wallet := map[contracttest.API]*stacktest.Client{contracttest.Core: s.Core[0], contracttest.Extension: s.Extension[0]}[api], stacktest.NewWallet()
@@ -549,6 +558,44 @@ func answersOverQuota(t *testing.T, every func(func(contracttest.API, contractte
 		}
 		c.Expect(429, op.Method, op.Path, goodBody(op, wallet), c.SignIn(wallet))
 	})
+}
+
+// streams opens as many event streams as an owner may have, and tries one more.
+func streams(t *testing.T, c *stacktest.Client, session stacktest.Header) {
+	t.Helper()
+	const most = 32
+	for range most {
+		if _, status := openStream(t, c, "", session); status != 200 {
+			t.Errorf("a stream: status %d", status)
+		}
+	}
+	if a := c.Expect(429, "GET", "/events", nil, session, stacktest.With("Accept", "text/event-stream")); a.Header.Get("Retry-After") == "" {
+		t.Errorf("no Retry-After: %s", a.Body)
+	}
+	other, status := openStream(t, c, "", c.SignIn(stacktest.NewWallet()))
+	if status != 200 {
+		t.Errorf("a stream of another owner: status %d", status)
+	}
+	_ = other.body.Close()
+}
+
+// answersToNewOwners: a service that takes no new owners refuses their sign-in, on both
+// APIs, and stores nothing of them. Other owners sign in.
+func answersToNewOwners(t *testing.T, _ func(func(contracttest.API, contracttest.Operation))) {
+	log, known := natstest.Start(t), stacktest.NewWallet()
+	open := stacktest.Start(t, stacktest.Options{NATSURL: log.URL()})
+	open.Core[0].SignIn(known)
+	s := stacktest.Start(t, stacktest.Options{NATSURL: log.URL(), Configure: func(c *config.Config) {
+		c.NewOwners, c.MasterKey, c.JWTSecret = "off", open.Config.MasterKey, open.Config.JWTSecret
+	}})
+	for _, c := range []*stacktest.Client{s.Core[0], s.Extension[0]} {
+		c.SignIn(known)
+		wallet := stacktest.NewWallet()
+		challenge := c.Expect(200, "POST", "/auth/challenge", map[string]any{"publicKey": wallet.PublicKey})
+		if a := c.Expect(403, "POST", "/auth/verify", wallet.Answer(challenge.Text("message"))); a.Text("error") != "this service takes no new owners" {
+			t.Errorf("refused with %s", a.Body)
+		}
+	}
 }
 
 // answersWithoutLog: 503 when a needed server is down.

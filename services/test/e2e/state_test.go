@@ -62,7 +62,7 @@ func TestTheReadModelHoldsTheFoldedState(t *testing.T) {
 		if err := fence.WaitAll(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		loaded, err := command.ReadModel{Pool: base.Pool, Now: time.Now}.Load(t.Context(), owner)
+		loaded, err := command.ReadModel{Pool: base.Pool, Now: time.Now, CountBytes: true}.Load(t.Context(), owner)
 		if err != nil {
 			t.Fatal(err)
 		}
