@@ -31,6 +31,7 @@ type Replica struct {
 type Replication struct {
 	Wanted   int       // how many nodes should keep it
 	Replicas []Replica // the leader first
+	Bytes    uint64    // size of the log on one node
 }
 
 // Current returns how many nodes have all of the log, or nearly all.
@@ -63,15 +64,17 @@ func (l *JetStream) Replication(ctx context.Context) (Replication, error) {
 	if err != nil {
 		return Replication{}, fmt.Errorf("look at stream %s: %w", StreamName, err)
 	}
-	return replicationOf(l.nc.ConnectedServerName(), info.Config.Replicas, info.Cluster), nil
+	r := replicationOf(l.nc.ConnectedServerName(), info.Config.Replicas, info.Cluster)
+	r.Bytes = info.State.Bytes
+	return r, nil
 }
 
 // replicationOf treats the answering server as the leader if there is no cluster.
 func replicationOf(server string, wanted int, cluster *jetstream.ClusterInfo) Replication {
 	if cluster == nil || cluster.Leader == "" {
-		return Replication{wanted, []Replica{{Node: server}}}
+		return Replication{Wanted: wanted, Replicas: []Replica{{Node: server}}}
 	}
-	r := Replication{wanted, []Replica{{Node: cluster.Leader}}}
+	r := Replication{Wanted: wanted, Replicas: []Replica{{Node: cluster.Leader}}}
 	for _, peer := range cluster.Replicas {
 		node := Replica{Node: peer.Name}
 		never := peer.Active == 0 && !peer.Current

@@ -207,7 +207,7 @@ type WriteMemory struct {
 	// that the memory is sealed with. A later erasure has destroyed that key, and the memory
 	// is refused with ErrKeyErased.
 	KeyErasures int
-	// BytesPerDay bounds the sealed bytes that the owner writes on a UTC day; 0: no limit.
+	// BytesPerDay bounds the bytes that the owner writes on a UTC day; 0: no limit.
 	BytesPerDay int64
 
 	// Written is the answer.

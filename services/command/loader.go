@@ -55,7 +55,7 @@ func (r ReadModel) loadDay(ctx context.Context, tx pgx.Tx, state *State) error {
 		return nil
 	}
 	today := r.Now().UTC().Truncate(day)
-	bytes, err := memories.SealedSince(ctx, tx, state.Owner, today, clockSpread)
+	bytes, err := memories.BytesSince(ctx, tx, state.Owner, today, clockSpread)
 	if bytes > 0 {
 		state.Day, state.DayBytes = dayOf(today), bytes
 	}

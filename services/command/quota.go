@@ -11,14 +11,20 @@ const day = 24 * time.Hour
 // dayOf returns the UTC day of a time, counted from 1970.
 func dayOf(t time.Time) int64 { return t.Unix() / int64(day/time.Second) }
 
-// count adds the sealed bytes of a memory. A memory that a replica with a slow clock wrote
-// after midnight counts for no day.
-func (s *State) count(at time.Time, bytes int) {
+// bytesOf returns what a memory counts for: its sealed content and its metadata, of which
+// the empty object is free. Metadata is not sealed, but fills the log as well.
+func bytesOf(sealed []byte, metadata int) int64 {
+	return int64(len(sealed) + max(0, metadata-len("{}")))
+}
+
+// count adds a memory. A memory that a replica with a slow clock wrote after midnight counts
+// for no day.
+func (s *State) count(at time.Time, bytes int64) {
 	switch d := dayOf(at); {
 	case d > s.Day:
-		s.Day, s.DayBytes = d, int64(bytes)
+		s.Day, s.DayBytes = d, bytes
 	case d == s.Day:
-		s.DayBytes += int64(bytes)
+		s.DayBytes += bytes
 	}
 }
 
@@ -30,7 +36,7 @@ func (s *State) admit(now time.Time, memories ...*WriteMemory) error {
 		bytes = s.DayBytes
 	}
 	for _, m := range memories {
-		bytes += int64(len(m.Sealed))
+		bytes += bytesOf(m.Sealed, m.Metadata.Len())
 	}
 	limit := memories[0].BytesPerDay
 	if limit == 0 || bytes <= limit {

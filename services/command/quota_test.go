@@ -76,7 +76,12 @@ func TestBytesPerDay(t *testing.T) {
 	now = now.Add(time.Hour)
 	decide("the drop, the next day", &ConsumeDrop{GrantID: "drop", Memory: memory(60)}, 0)
 	say(now.Add(-time.Second), &events.MemoryWritten{LeafIndex: s.Leaves, Sealed: make([]byte, 90)}) // by a replica with a slow clock
-	write("the rest of the day", 40, 0)
+	tagged := memory(12)
+	tagged.Metadata = canonical.Trusted([]byte(`{"n":"1234567890123456789012"}`)) // counts, without its braces
+	decide("metadata", &tagged, 0)
+	if s.DayBytes != 100 {
+		t.Errorf("%d bytes of the day", s.DayBytes)
+	}
 	now = now.Add(-time.Second) // on the replica with the slow clock
 	write("too much there, too", 1, time.Second)
 }

@@ -71,7 +71,7 @@ type State struct {
 	Grants     map[string]Grant // by id: neither revoked nor spent
 	Keys       map[string]Key   // by id: not revoked; some may have expired
 	// Day is the newest UTC day, counted from 1970, on which the owner wrote a memory, and
-	// DayBytes how many bytes of sealed content on that day.
+	// DayBytes how many bytes on that day; see bytesOf.
 	Day, DayBytes int64
 	Sessions      map[string]time.Time // extension sessions by id: not revoked; their expiry
 	CoreSessions  map[string]time.Time // the same of the core API
@@ -130,7 +130,7 @@ func (s *State) apply(seq uint64, e *events.Event) {
 		delete(s.CoreSessions, data.SessionID)
 	case *events.MemoryWritten:
 		s.Leaves = data.LeafIndex + 1
-		s.count(e.Time.Time(), len(data.Sealed))
+		s.count(e.Time.Time(), bytesOf(data.Sealed, len(data.Metadata)))
 		if data.IdempotencyKeyHash != nil {
 			s.idempotent[*data.IdempotencyKeyHash] = Written{
 				MemoryID: data.MemoryID, LeafIndex: data.LeafIndex, LeafHash: data.LeafHash, CreatedAt: e.Time, Seq: seq,

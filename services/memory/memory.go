@@ -67,7 +67,8 @@ type Config struct {
 
 	// Quotas bound an owner's writes; nil: no quotas.
 	Quotas *quota.Quotas
-	// BytesPerDay bounds the sealed bytes that an owner writes on a UTC day; 0: no limit.
+	// BytesPerDay bounds the bytes of sealed content and metadata that an owner writes on a
+	// UTC day; 0: no limit.
 	BytesPerDay int64
 	// All services of a process share the following fields. Without a cache (nil), every
 	// read queries the database; without a scheduler, New makes one.

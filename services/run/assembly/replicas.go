@@ -52,20 +52,23 @@ func (r *replicas) check(context.Context) error {
 	return is.Err()
 }
 
-// registerReplicas exports how many copies of the log are missing. Nothing else shows
-// this number, because the service goes on without the missing copies.
+// registerReplicas exports how large the log is, and how many copies of it are missing.
+// Nothing else shows the second number, because the service goes on without the missing
+// copies.
 func (b *Base) registerReplicas() {
 	b.replicas = &replicas{ask: b.Stream.Replication}
-	b.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "ledger_log_replicas_missing",
-		Help: "Replicas of the log that should be there and are away, or far behind; NaN while the log does not say.",
-	}, func() float64 {
-		is, err := b.replicas.look()
-		if err != nil {
-			return math.NaN()
-		}
-		return float64(is.Wanted - is.Current())
-	}))
+	gauge := func(name, help string, of func(eventlog.Replication) float64) {
+		b.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help + "; NaN while the log does not say."}, func() float64 {
+			is, err := b.replicas.look()
+			if err != nil {
+				return math.NaN()
+			}
+			return of(is)
+		}))
+	}
+	gauge("ledger_log_replicas_missing", "Replicas of the log that should be there and are away, or far behind",
+		func(is eventlog.Replication) float64 { return float64(is.Wanted - is.Current()) })
+	gauge("ledger_log_bytes", "Size of the log on each of its nodes", func(is eventlog.Replication) float64 { return float64(is.Bytes) })
 }
 
 // approachLeader moves the connection to the node that leads the log: elsewhere, each

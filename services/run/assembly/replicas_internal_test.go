@@ -29,7 +29,7 @@ func TestReplicasAreAskedForSeldom(t *testing.T) {
 		shown   bool
 	}{
 		"one is missing": {is: eventlog.Replication{Wanted: 3, Replicas: []eventlog.Replica{{Node: "a"}, {Node: "b"}, {Node: "c", Missing: "it is away", Lost: true}}}, missing: 1, shown: true},
-		"none is":        {is: eventlog.Replication{Wanted: 3, Replicas: []eventlog.Replica{{Node: "a"}, {Node: "b"}, {Node: "c"}}}},
+		"none is":        {is: eventlog.Replication{Wanted: 3, Bytes: 4096, Replicas: []eventlog.Replica{{Node: "a"}, {Node: "b"}, {Node: "c"}}}},
 		"no answer":      {err: errors.New("no answer"), missing: math.NaN()},
 	} {
 		asked := 0
@@ -41,12 +41,12 @@ func TestReplicasAreAskedForSeldom(t *testing.T) {
 				t.Errorf("%s: %v", name, err)
 			}
 			families, err := b.Registry.Gather()
-			if err != nil || len(families) != 1 {
+			if err != nil || len(families) != 2 {
 				t.Fatal(families, err)
 			}
-			is := families[0].GetMetric()[0].GetGauge().GetValue()
-			if is != c.missing && !(math.IsNaN(is) && math.IsNaN(c.missing)) {
-				t.Errorf("%s: %v are missing", name, is)
+			size, is := families[0].GetMetric()[0].GetGauge().GetValue(), families[1].GetMetric()[0].GetGauge().GetValue()
+			if is != c.missing && !(math.IsNaN(is) && math.IsNaN(c.missing)) || size != float64(c.is.Bytes) && !(math.IsNaN(size) && math.IsNaN(c.missing)) {
+				t.Errorf("%s: %v are missing, the log has %v bytes", name, is, size)
 			}
 		}
 		if asked != 1 {

@@ -85,7 +85,10 @@ func TestQueriesNameMetricsThatExist(t *testing.T) {
 	core.Expect(200, "GET", "/memories", nil, session)
 	awaitAnchored(t, core, session, wrote.Text("id"), nil)
 	services := map[string]map[string]bool{}
-	known := map[string]bool{"up": true}
+	known := map[string]bool{ // of Prometheus, node-exporter and the kubelet
+		"up": true, "node_filesystem_avail_bytes": true, "node_filesystem_size_bytes": true,
+		"kubelet_volume_stats_available_bytes": true, "kubelet_volume_stats_capacity_bytes": true,
+	}
 	for name, url := range map[string]string{
 		"core": core.URL, "extension": s.Extension[0].URL, "projector": "http://" + projector, "anchorer": "http://" + anchorer,
 	} {
@@ -111,8 +114,8 @@ func TestQueriesNameMetricsThatExist(t *testing.T) {
 	}
 }
 
-// metricName finds names of metrics, ours and the client library's.
-var metricName = regexp.MustCompile(`\b(?:ledger|process|go)_[a-z0-9_]+\b|\bup\b`)
+// metricName finds names of metrics: ours, the client library's, and those of disks.
+var metricName = regexp.MustCompile(`\b(?:ledger|process|go|node|kubelet)_[a-z0-9_]+\b|\bup\b`)
 
 // balanced checks the brackets outside of strings, where most typing mistakes are.
 func balanced(text string) bool {

@@ -85,9 +85,10 @@ func TestQuotas(t *testing.T) {
 // from the read models.
 func TestBytesPerDay(t *testing.T) {
 	t.Parallel()
-	const sealing = 12 + 16 // bytes that sealing adds to a text
+	const sealing = 12 + 16              // bytes that sealing adds to a text
+	const metadata = len(`"source":"s"`) // an empty object is free
 	s := stacktest.Start(t, stacktest.Options{Core: 3, Configure: func(c *config.Config) {
-		c.QuotaBytesPerDay, c.QuotaWrites = 10*(sealing+10), 20
+		c.QuotaBytesPerDay, c.QuotaWrites = 10*int64(sealing+10+metadata), 20
 	}})
 	core, extension, wallet := s.Core[0], s.Extension[0], stacktest.NewWallet()
 	owner, visitor := core.SignIn(wallet), extension.SignIn(wallet)
@@ -108,7 +109,7 @@ func TestBytesPerDay(t *testing.T) {
 	s.Core[1].Expect(429, "POST", "/memories/batch", map[string]any{"memories": []any{ten, ten, ten, ten, ten, ten, ten}}, owner)
 	s.Core[1].Expect(201, "POST", "/memories/batch", map[string]any{"memories": []any{ten, ten, ten, ten, ten}}, owner)
 	a := s.Core[2].Expect(429, "POST", "/memories", memory("0123456789x"), owner) // has loaded the owner now
-	if wait, err := strconv.Atoi(a.Header.Get("Retry-After")); err != nil || wait < 1 || wait > 86400 || !strings.Contains(a.Text("error"), "more than 380 bytes of memories a day") {
+	if wait, err := strconv.Atoi(a.Header.Get("Retry-After")); err != nil || wait < 1 || wait > 86400 || !strings.Contains(a.Text("error"), "more than 500 bytes of memories a day") {
 		t.Errorf("refused with %v, %s", a.Header, a.Body)
 	}
 	s.Core[2].Expect(201, "POST", "/memories", ten, owner)
