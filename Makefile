@@ -144,6 +144,7 @@ generate: ## all files that are generated from other files
 	go generate ./events/schema ./services/test/journey
 	go test ./anchoring/receipt -run 'TestGood|TestAltered|TestThePageIsInStep' -update >/dev/null
 	go test ./anchoring/export -run 'TestGood|TestBad' -update >/dev/null
+	go test ./anchoring/staking -run TestTransactionsForClients -update >/dev/null
 
 .PHONY: generated
 generated: ## fails if a generated file is out of date

@@ -5,6 +5,7 @@
 import { execFileSync } from "node:child_process";
 import { createHash, generateKeyPairSync, sign } from "node:crypto";
 import { writeFileSync } from "node:fs";
+import { expected } from "./challenge.mjs";
 
 const core = process.env.CORE_URL ?? "http://127.0.0.1:3001";
 const patience = 60; // seconds to wait for a memory to be anchored
@@ -27,7 +28,7 @@ const sha256 = (...parts) => createHash("sha256").update(Buffer.concat(parts)).d
 
 const wallet = generateKeyPairSync("ed25519");
 const publicKey = base58(wallet.publicKey.export({ format: "der", type: "spki" }).subarray(-32));
-const { message } = await call("POST", "/auth/challenge", { publicKey });
+const message = expected((await call("POST", "/auth/challenge", { publicKey })).message, core, publicKey);
 const signature = base58(sign(null, Buffer.from(message), wallet.privateKey));
 const { token } = await call("POST", "/auth/verify", { publicKey, message, signature });
 console.log("signed in as   ", publicKey);

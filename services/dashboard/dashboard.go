@@ -31,6 +31,8 @@ var (
 type Config struct {
 	CoreURL, ExtensionURL string // public base URLs, without a slash at the end
 	ChainID               string // as in challenges, such as mainnet
+	// The page checks transactions against them before a wallet signs. Empty without staking.
+	StakingProgramID, StakeMint string
 	// RPCURL returns the URL of the Solana node that the page calls. If it is nil or
 	// returns "", the page checks no account.
 	RPCURL func() string
@@ -55,7 +57,10 @@ func (cfg Config) serveIndex(c *fiber.Ctx) error {
 		rpc = cfg.RPCURL()
 	}
 	var page bytes.Buffer
-	data := struct{ CoreURL, ExtensionURL, RPCURL, ChainID string }{cfg.CoreURL, cfg.ExtensionURL, rpc, cfg.ChainID}
+	data := struct {
+		Config
+		RPCURL string
+	}{cfg, rpc}
 	if err := index.Execute(&page, data); err != nil {
 		return fmt.Errorf("write index.html: %w", err)
 	}

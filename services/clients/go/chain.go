@@ -208,16 +208,24 @@ func (a *Anchor) compareTransaction(tx *solanaTransaction, owner string) error {
 // commitmentAddress returns the program-derived address of ["commitment", authority,
 // owner]. It is empty if a key is malformed.
 func commitmentAddress(program, authority, owner string) string {
-	var keys [3][]byte
-	for i, key := range []string{authority, owner, program} {
-		raw, err := base58.Decode(key)
-		if err != nil {
+	return programAddress(program, "commitment", authority, owner)
+}
+
+// programAddress returns a program's canonical derived address of a word, if it is not
+// empty, and keys. It is empty if a key is malformed.
+func programAddress(program, word string, keys ...string) string {
+	seeds := [][]byte{[]byte(word)}
+	for _, key := range append(keys, program) {
+		if !isBase58(key, 32) {
 			return ""
 		}
-		keys[i] = raw
+		raw, _ := base58.Decode(key) // checked above
+		seeds = append(seeds, raw)
 	}
+	last := len(seeds) - 1
+	seeds = append(seeds[:last:last], nil, seeds[last], []byte("ProgramDerivedAddress"))
 	for bump := 255; bump >= 0; bump-- {
-		seeds := [][]byte{[]byte("commitment"), keys[0], keys[1], {byte(bump)}, keys[2], []byte("ProgramDerivedAddress")}
+		seeds[last] = []byte{byte(bump)}
 		sum := sha256.Sum256(bytes.Join(seeds, nil))
 		if _, err := new(edwards25519.Point).SetBytes(sum[:]); err != nil { // not on the curve
 			return base58.Encode(sum[:])

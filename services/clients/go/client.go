@@ -1,11 +1,11 @@
 package memoryledger
 
 import (
+	"cmp"
 	"context"
 	"crypto/ed25519"
 	"errors"
 	"net/http"
-	"regexp"
 	"strings"
 	"sync"
 	"time"
@@ -15,16 +15,17 @@ import (
 
 // Client is a client of one owner's log. It is safe for use by several goroutines.
 type Client struct {
-	url, extensionURL string
-	http              *http.Client
-	timeout           time.Duration
-	retries           int
-	backoff           time.Duration
-	verify            bool
-	rpcURL            string
-	issuer            Issuer
-	heads             heads
-	written           written
+	url, extensionURL             string
+	publicURL, extensionPublicURL string // empty: the URL itself
+	http                          *http.Client
+	timeout                       time.Duration
+	retries                       int
+	backoff                       time.Duration
+	verify                        bool
+	rpcURL                        string
+	issuer                        Issuer
+	heads                         heads
+	written                       written
 
 	mu                           sync.Mutex
 	owner                        string // empty until it is known
@@ -34,7 +35,8 @@ type Client struct {
 // Option configures a Client.
 type Option func(*Client)
 
-// New returns a client of the core API at a URL.
+// New returns a client of the core API at a URL, the service's CORE_URL. Where it is another
+// address of the service, name CORE_URL with WithPublicURL before you sign in.
 func New(url string, options ...Option) *Client {
 	c := &Client{
 		url: strings.TrimRight(url, "/"), http: http.DefaultClient, timeout: 30 * time.Second, retries: 3, backoff: time.Second, verify: true,
@@ -49,6 +51,17 @@ func New(url string, options ...Option) *Client {
 // WithExtensionURL names the extension API, which grants need.
 func WithExtensionURL(url string) Option {
 	return func(c *Client) { c.extensionURL = strings.TrimRight(url, "/") }
+}
+
+// WithPublicURL names the core API's public base URL, where New got an inner address. The
+// text that a wallet signs must name the public URL.
+func WithPublicURL(url string) Option {
+	return func(c *Client) { c.publicURL = strings.TrimRight(url, "/") }
+}
+
+// WithExtensionPublicURL is like WithPublicURL, for the extension API.
+func WithExtensionPublicURL(url string) Option {
+	return func(c *Client) { c.extensionPublicURL = strings.TrimRight(url, "/") }
 }
 
 // WithAPIKey uses an API key of the core API.
@@ -123,18 +136,19 @@ type Session struct {
 }
 
 // SignIn signs in to the core API, and to the extension API if its URL is set. The client
-// then uses these sessions.
+// then uses these sessions. The wallet signs only the text that the service at these URLs
+// has for this: any other text is ErrChallenge.
 func (c *Client) SignIn(ctx context.Context, wallet Wallet) (*Session, error) {
 	if owner := c.Owner(); owner != "" && owner != wallet.PublicKey() {
 		return nil, errors.New("memoryledger: this client is of another owner")
 	}
-	session, err := c.signInTo(ctx, c.url, wallet)
+	session, err := c.signInTo(ctx, c.url, cmp.Or(c.publicURL, c.url), wallet)
 	if err != nil {
 		return nil, err
 	}
 	extension := &Session{}
 	if c.extensionURL != "" {
-		if extension, err = c.signInTo(ctx, c.extensionURL, wallet); err != nil {
+		if extension, err = c.signInTo(ctx, c.extensionURL, cmp.Or(c.extensionPublicURL, c.extensionURL), wallet); err != nil {
 			return nil, err
 		}
 	}
@@ -144,8 +158,8 @@ func (c *Client) SignIn(ctx context.Context, wallet Wallet) (*Session, error) {
 	return session, nil
 }
 
-func (c *Client) signInTo(ctx context.Context, url string, wallet Wallet) (*Session, error) {
-	answer, err := c.sign(ctx, url, "sign-in", wallet)
+func (c *Client) signInTo(ctx context.Context, url, site string, wallet Wallet) (*Session, error) {
+	answer, err := c.sign(ctx, url, site, toSignIn, wallet)
 	if err != nil {
 		return nil, err
 	}
@@ -158,7 +172,7 @@ func (c *Client) signInTo(ctx context.Context, url string, wallet Wallet) (*Sess
 // and all sessions, keys and grants end. Leaves and proofs stay. It returns how many
 // leaves the log has. The wallet signs a challenge that states the erasure.
 func (c *Client) Erase(ctx context.Context, wallet Wallet) (leaves uint64, err error) {
-	answer, err := c.sign(ctx, c.url, "erase", wallet)
+	answer, err := c.sign(ctx, c.url, cmp.Or(c.publicURL, c.url), toErase, wallet)
 	if err != nil {
 		return 0, err
 	}
@@ -169,27 +183,19 @@ func (c *Client) Erase(ctx context.Context, wallet Wallet) (leaves uint64, err e
 	return done.Erased, err
 }
 
-// erasing finds the word that tells the owner that a challenge is to erase.
-var erasing = regexp.MustCompile(`(?i)\berase\b`)
-
-// sign gets a new challenge and has a wallet sign it.
-func (c *Client) sign(ctx context.Context, url, purpose string, wallet Wallet) (map[string]string, error) {
+// sign gets a new challenge, checks it, and has a wallet sign it. site is the API's public
+// base URL.
+func (c *Client) sign(ctx context.Context, url, site string, why purpose, wallet Wallet) (map[string]string, error) {
 	key := wallet.PublicKey()
 	var challenge struct {
 		Message string `json:"message"`
 	}
-	asked := request{method: http.MethodPost, url: url + "/auth/challenge", body: map[string]string{"publicKey": key, "purpose": purpose}}
+	asked := request{method: http.MethodPost, url: url + "/auth/challenge", body: map[string]string{"publicKey": key, "purpose": string(why)}}
 	if _, err := c.call(ctx, asked, &challenge); err != nil {
 		return nil, err
 	}
-	// A signature over another account's challenge would sign in as that account's owner.
-	lines := strings.Split(challenge.Message, "\n")
-	if len(lines) < 2 || lines[1] != key {
-		return nil, serviceLies(ErrWrongOwner, "message", "the challenge is for another account")
-	}
-	// A signature over a challenge to erase would erase the owner's texts.
-	if erases := len(lines) > 3 && erasing.MatchString(lines[3]); erases != (purpose == "erase") {
-		return nil, serviceLies(ErrMalformed, "message", "the challenge is for another purpose than to %s", purpose)
+	if err := checkChallenge(challenge.Message, site, why, key, time.Now()); err != nil {
+		return nil, err
 	}
 	signature, err := wallet.Sign(ctx, []byte(challenge.Message))
 	if err != nil {

@@ -150,6 +150,11 @@ var (
 	// ErrIncomplete: an export ends before its last line. If the connection failed, the
 	// error is also ErrConnection or ErrTimeout, and it is not a *VerificationError.
 	ErrIncomplete = errors.New("memoryledger: incomplete export")
+	// ErrChallenge: the text to sign is not the one of this service, this purpose and this
+	// account. Nothing was signed.
+	ErrChallenge = errors.New("memoryledger: not the text to sign")
+	// ErrTransaction: a staking transaction does something else than was asked for.
+	ErrTransaction = errors.New("memoryledger: not the transaction to sign")
 	// ErrChain: the anchor is malformed, or differs from the chain.
 	ErrChain = errors.New("memoryledger: wrong anchor")
 )

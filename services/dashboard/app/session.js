@@ -3,6 +3,14 @@ import { MemoryLedger, UnauthorizedError } from './vendor-ledger.js';
 
 export const site = { coreUrl: document.body.dataset.coreUrl, extensionUrl: document.body.dataset.extensionUrl, rpcUrl: document.body.dataset.rpcUrl, chain: document.body.dataset.chain };
 
+// The address that wallets are shown. If this page is at another one, a relay may have sent
+// it, so nothing is signed here that is valid there.
+const publicUrl = new URL(site.coreUrl).origin === location.origin ? site.coreUrl : location.origin;
+
+// A transaction that does anything else than move tokens by this program is not signed.
+const { stakingProgram: programId, stakeMint: mint } = document.body.dataset;
+const stakingProgram = programId && mint ? { programId, mint } : undefined;
+
 // Sessions are kept in sessionStorage: they survive a reload, end with the tab, and no
 // other tab or site sees them. The browser would send a cookie by itself, and localStorage
 // would keep a token on a shared computer after the tab was closed.
@@ -29,14 +37,14 @@ export const forgetHead = (owner) => localStorage.removeItem(`head:${owner}`);
 
 export function ledgerOf(session) {
   return new MemoryLedger({
-    url: location.origin, session: session.token, owner: session.publicKey, heads,
-    rpcUrl: site.rpcUrl || undefined, retries: 1,
+    url: location.origin, publicUrl, session: session.token, owner: session.publicKey, heads,
+    rpcUrl: site.rpcUrl || undefined, stakingProgram, retries: 1,
   });
 }
 
 // signInTo signs in to one of the two APIs. Both have the same routes for sign-in.
 export async function signInTo(url, wallet) {
-  return new MemoryLedger({ url, retries: 1 }).signIn(wallet);
+  return new MemoryLedger({ url, publicUrl: url === location.origin ? publicUrl : url, retries: 1 }).signIn(wallet);
 }
 
 // grantsOf returns the client of the extension API, which makes links. That API has its

@@ -49,7 +49,7 @@ export function SignIn({ expired, onSignedIn }) {
     <h1>Your memories,<br/>in a log that can't be rewritten</h1>
     <p class="lead">Sign one message with your Solana wallet to see what is kept in your name, and to check the proof of it in this browser. It costs nothing and moves nothing.</p>
     ${expired && html`<p class="notice" role="status">Your session has ended. Sign in again to go on where you were.</p>`}
-    ${home !== location.origin && html`<p class="notice alarm">The service's own address is <a href=${`${home}/app/`}>${home}</a>, which is what your wallet will show.</p>`}
+    ${home !== location.origin && html`<p class="notice alarm">This page is not at the service's own address. Sign in at <a href=${`${home}/app/`}>${home}</a>: nothing for that address is signed here.</p>`}
     <${WalletChoice} use=${signIn}/>
     <ul class="promises"><li><strong>Only you</strong>Texts are encrypted with a key of your own.</li>
     <li><strong>Nothing silently changed</strong>Each memory is a leaf of your Merkle log.</li>

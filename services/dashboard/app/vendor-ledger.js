@@ -88,6 +88,10 @@ var WrongMemoryError = class extends VerificationError {
 };
 var StaleProofError = class extends VerificationError {
 };
+var ChallengeError = class extends VerificationError {
+};
+var TransactionError = class extends VerificationError {
+};
 var AnchorError = class extends VerificationError {
 };
 var ChainUnreachableError = class extends LedgerError {
@@ -246,11 +250,14 @@ async function rpc(url, options, method, params) {
     throw new ChainUnreachableError(`${method}: ${err.message}`);
   }
 }
-async function commitmentAddress(programId, authority, owner) {
+function commitmentAddress(programId, authority, owner) {
+  return programAddress(programId, utf8("commitment"), authority, owner);
+}
+async function programAddress(programId, ...seeds) {
   const program = fromBase58(programId, 32);
   if (!program) return void 0;
   for (let bump = 255; bump >= 0; bump--) {
-    const sum = await sha256(utf8("commitment"), authority, owner, Uint8Array.of(bump), program, utf8("ProgramDerivedAddress"));
+    const sum = await sha256(...seeds, Uint8Array.of(bump), program, utf8("ProgramDerivedAddress"));
     if (!onCurve(sum)) return toBase58(sum);
   }
   return void 0;
@@ -459,11 +466,44 @@ function checkAnchorForm(a) {
 }
 async function checkPrefix(r, a) {
   if (a.committedSize < r.treeSize) throw new AnchorError("anchor.committedSize", `it is ${a.committedSize}, less than treeSize ${r.treeSize}`);
-  const span = `from treeSize ${r.treeSize} to anchor.committedSize ${a.committedSize}`;
+  const span2 = `from treeSize ${r.treeSize} to anchor.committedSize ${a.committedSize}`;
   const roots = await consistencyRoots(r.treeSize, a.committedSize, r.batchRoot, r.consistency);
-  if (!roots) throw new ConsistencyError("consistency", `it has another number of hashes than it takes ${span}`);
-  if (roots[0] !== r.batchRoot) throw new ConsistencyError("consistency", `${span} it leads to ${roots[0]}, not to batchRoot ${r.batchRoot}`);
-  if (roots[1] !== a.committedRoot) throw new AnchorError("anchor.committedRoot", `it is ${a.committedRoot}; ${span} the proof leads to ${roots[1]}`);
+  if (!roots) throw new ConsistencyError("consistency", `it has another number of hashes than it takes ${span2}`);
+  if (roots[0] !== r.batchRoot) throw new ConsistencyError("consistency", `${span2} it leads to ${roots[0]}, not to batchRoot ${r.batchRoot}`);
+  if (roots[1] !== a.committedRoot) throw new AnchorError("anchor.committedRoot", `it is ${a.committedRoot}; ${span2} the proof leads to ${roots[1]}`);
+}
+
+// ../../clients/typescript/src/challenge.ts
+var statements = {
+  "sign-in": "Sign in to Memory Ledger. This proves that you hold this wallet's key. It costs nothing and moves nothing.",
+  erase: "ERASE all my memories at Memory Ledger, for good. The key to their texts is destroyed and nobody can read them again. All sessions, API keys and links end. The proofs stay. There is no way back."
+};
+var span = 36e5;
+var fields = ["domain", "account", "statement", "statement", "statement", "URI", "version", "chain", "nonce", "issued at", "expiration time"];
+var time = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$/;
+var open = [
+  ["Chain ID: ", /^[\w:.-]{1,64}$/],
+  ["Nonce: ", /^[A-Za-z0-9]{8,128}$/],
+  ["Issued At: ", time],
+  ["Expiration Time: ", time]
+];
+function checkChallenge(text, site, purpose, account) {
+  const domain = /^[^:]*:\/\/([^/]*)/.exec(site)?.[1] ?? "";
+  const lines = typeof text === "string" ? text.split("\n") : [];
+  if (lines.length !== fields.length) throw new ChallengeError("message", `it has ${lines.length} lines, a challenge has ${fields.length}`, "service");
+  const known = [`${domain} wants you to sign in with your Solana account:`, account, "", statements[purpose], "", `URI: ${site}`, "Version: 1"];
+  const refuse = (i, wanted) => {
+    const hint = i === 0 || i === 5 ? "; if that is the same service, name its public URL with publicUrl" : "";
+    throw new ChallengeError(fields[i], `it is ${JSON.stringify(lines[i])}, this client expects ${wanted}${hint}`, "service");
+  };
+  known.forEach((line, i) => lines[i] === line || refuse(i, JSON.stringify(line)));
+  const values = open.map(([prefix, form], i) => {
+    const line = lines[known.length + i], value = line.slice(prefix.length);
+    return line.startsWith(prefix) && form.test(value) ? value : refuse(known.length + i, `${prefix}${form.source}`);
+  });
+  const issued = Date.parse(values[2]), valid = Date.parse(values[3]) - issued;
+  if (!(valid > 0 && valid <= span)) refuse(10, "a time within an hour of the one before");
+  if (!(Math.abs(issued - Date.now()) <= span)) refuse(9, `about the time of this machine's clock, ${(/* @__PURE__ */ new Date()).toISOString()}`);
 }
 
 // ../../clients/typescript/src/http.ts
@@ -999,6 +1039,70 @@ var Sessions = class {
   }
 };
 
+// ../../clients/typescript/src/transaction.ts
+var systemProgram = "11111111111111111111111111111111";
+var tokenProgram = "TokenkegQfeZyiNwAJbNbGKPFXCWuBvf9Ss623VQ5DA";
+var walletProgram = "ATokenGPvbdGVxr1b2hvZbsiqW5xWH25efTNsLJA8knL";
+async function checkTransaction2(transaction, { programId, mint, owner, move, amount }) {
+  const refuse = (field, problem) => {
+    throw new TransactionError(field, problem, "service");
+  };
+  if (!/^\d{1,20}$/.test(amount) || BigInt.asUintN(64, BigInt(amount)) !== BigInt(amount)) throw new TypeError("the amount is not a decimal string of base units");
+  const { keys, instructions } = decode(transaction) ?? refuse("transaction", "it is not an unsigned transaction with one signer");
+  if (keys[0] !== owner) refuse("payer", `it is ${keys[0]}, not ${owner}`);
+  const [wallet, minted, token] = [owner, mint, tokenProgram].map((key) => fromBase58(key, 32));
+  const vault = wallet && minted && await programAddress(programId, utf8("vault"), minted, wallet);
+  if (!vault) return refuse("programId", "program, mint and owner must be public keys in base58");
+  const tokens = await programAddress(walletProgram, wallet, token, minted);
+  const accounts = [owner, tokens, vault, mint, tokenProgram, ...move === "stake" ? [systemProgram] : []];
+  const expected = { program: programId, accounts, data: concat(u64(move === "stake" ? 2 : 3), u64(BigInt(amount))) };
+  const makes = { program: walletProgram, accounts: [owner, tokens, owner, mint, systemProgram, tokenProgram], data: Uint8Array.of(1) };
+  if (move === "unstake" && instructions.length === 2 && !difference(makes, instructions[0])) instructions.shift();
+  if (instructions.length !== 1) refuse("instructions", "there are others than to move the amount");
+  const differs = difference(expected, instructions[0]);
+  if (differs) refuse(differs, `it is not that of moving ${amount} between this wallet and its vault`);
+}
+function difference(a, b) {
+  if (a.program !== b.program) return "programId";
+  if (toHex(a.data) !== toHex(b.data)) return "amount";
+  return String(a.accounts) === String(b.accounts) ? void 0 : "accounts";
+}
+function decode(transaction) {
+  let wire;
+  try {
+    wire = fromBase64(transaction);
+  } catch {
+    return void 0;
+  }
+  let at = 0;
+  const take = (n) => {
+    if (at + n > wire.length) throw new RangeError("too short");
+    return wire.subarray(at, at += n);
+  };
+  const length = () => {
+    const first = take(1)[0];
+    if (first < 128) return first;
+    const second = take(1)[0];
+    if (second === 0 || second >= 128) throw new RangeError("not canonical");
+    return first & 127 | second << 7;
+  };
+  const many = (read) => Array.from({ length: length() }, read);
+  try {
+    const one = length(), signature = take(64), header = take(3);
+    if (one !== 1 || signature.some((b) => b !== 0) || header[0] !== 1 || header[1] !== 0) return void 0;
+    const keys = many(() => toBase58(take(32)));
+    take(32);
+    const instructions = many(() => ({
+      program: keys[take(1)[0]],
+      accounts: many(() => keys[take(1)[0]]),
+      data: take(length())
+    }));
+    return at === wire.length ? { keys, instructions } : void 0;
+  } catch {
+    return void 0;
+  }
+}
+
 // ../../clients/typescript/src/staking.ts
 var Staking = class {
   constructor(ledger) {
@@ -1008,13 +1112,23 @@ var Staking = class {
   async status(options = {}) {
     return (await this.ledger.core("GET", "/staking/status", options)).body;
   }
-  /** A transaction for the wallet to sign and send. */
-  async stake(amount, options = {}) {
-    return (await this.ledger.core("POST", "/staking/stake", { ...options, body: { amount } })).body;
+  /** A transaction for the wallet to sign and send. It does only that: see `checkTransaction`. */
+  stake(amount, options = {}) {
+    return this.#move("stake", amount, options);
   }
-  /** A transaction for the wallet to sign and send. */
-  async unstake(amount, options = {}) {
-    return (await this.ledger.core("POST", "/staking/unstake", { ...options, body: { amount } })).body;
+  /** A transaction for the wallet to sign and send. It does only that: see `checkTransaction`. */
+  unstake(amount, options = {}) {
+    return this.#move("unstake", amount, options);
+  }
+  async #move(move, amount, options) {
+    const { ledger } = this;
+    if (ledger.verify && !ledger.stakingProgram) throw new TypeError("staking needs the option stakingProgram, to check what the wallet would sign");
+    const { body } = await ledger.core("POST", `/staking/${move}`, { ...options, body: { amount } });
+    if (ledger.verify) {
+      const owner = ledger.owner ?? (await ledger.log.head(options)).owner;
+      await checkTransaction2(body.transaction, { ...ledger.stakingProgram, owner, move, amount });
+    }
+    return body;
   }
 };
 
@@ -1025,6 +1139,7 @@ var asSent = (value) => JSON.parse(JSON.stringify(value, (_, part) => {
   if (typeof part !== "object") canonicalize(part);
   return part;
 }));
+var withoutSlash = (url) => url.replace(/\/+$/, "");
 var MemoryLedger = class {
   keys = new Keys(this);
   memories = new Memories(this);
@@ -1035,9 +1150,12 @@ var MemoryLedger = class {
   staking = new Staking(this);
   url;
   extensionUrl;
+  publicUrl;
+  #extensionPublicUrl;
   verify;
   rpcUrl;
   issuer;
+  stakingProgram;
   heads;
   /** The owner of the log, once known. */
   owner;
@@ -1047,11 +1165,14 @@ var MemoryLedger = class {
   #credential;
   #extensionCredential;
   constructor(options) {
-    this.url = options.url.replace(/\/+$/, "");
-    this.extensionUrl = options.extensionUrl?.replace(/\/+$/, "");
+    this.url = withoutSlash(options.url);
+    this.extensionUrl = options.extensionUrl && withoutSlash(options.extensionUrl);
+    this.publicUrl = withoutSlash(options.publicUrl ?? options.url);
+    this.#extensionPublicUrl = options.extensionPublicUrl && withoutSlash(options.extensionPublicUrl);
     this.verify = options.verify ?? true;
     this.rpcUrl = options.rpcUrl;
     this.issuer = options.issuer;
+    this.stakingProgram = options.stakingProgram;
     this.owner = options.owner;
     this.heads = new Heads(options.heads ?? /* @__PURE__ */ new Map());
     this.#credential = options.apiKey ?? options.session;
@@ -1066,17 +1187,21 @@ var MemoryLedger = class {
       backoffMs: options.backoffMs ?? 1e3
     });
   }
-  /** Signs in to the core API, and to the extension API where its URL is given. */
+  /**
+   * Signs in to the core API, and to the extension API where its URL is given. The wallet
+   * signs only the text that the service at these URLs has for this. For any other text the
+   * call throws a ChallengeError.
+   */
   async signIn(wallet, options = {}) {
     if (this.owner !== void 0 && this.owner !== wallet.publicKey) throw new TypeError(`this client is ${this.owner}'s`);
-    const session = await this.#signInTo(this.url, wallet, options);
-    if (this.extensionUrl) this.#extensionCredential = (await this.#signInTo(this.extensionUrl, wallet, options)).token;
+    const session = await this.#signInTo(this.url, this.publicUrl, wallet, options);
+    if (this.extensionUrl) this.#extensionCredential = (await this.#signInTo(this.extensionUrl, this.#extensionPublicUrl ?? this.extensionUrl, wallet, options)).token;
     this.#credential = session.token;
     this.owner = wallet.publicKey;
     return session;
   }
-  async #signInTo(url, wallet, options) {
-    const body = await this.#sign(url, wallet, {}, options);
+  async #signInTo(url, site, wallet, options) {
+    const body = await this.#sign(url, site, wallet, "sign-in", options);
     return (await this.#transport.send({ ...options, method: "POST", url: `${url}/auth/verify`, body })).body;
   }
   /**
@@ -1084,17 +1209,15 @@ var MemoryLedger = class {
    * sessions, keys and grants end. Proofs stay. The wallet signs a challenge that says so.
    */
   async erase(wallet, options = {}) {
-    const body = await this.#sign(this.url, wallet, { purpose: "erase" }, options);
+    const body = await this.#sign(this.url, this.publicUrl, wallet, "erase", options);
     await this.#transport.send({ ...options, method: "POST", url: `${this.url}/erasure`, body });
   }
-  /** Has a wallet sign a fresh challenge. */
-  async #sign(url, wallet, asked, options) {
+  /** Has a wallet sign a fresh challenge of the API at `url`, whose public base URL is `site`. */
+  async #sign(url, site, wallet, purpose, options) {
     const publicKey = wallet.publicKey;
-    const challenge = await this.#transport.send({ ...options, method: "POST", url: `${url}/auth/challenge`, body: { publicKey, ...asked } });
+    const challenge = await this.#transport.send({ ...options, method: "POST", url: `${url}/auth/challenge`, body: { publicKey, purpose } });
     const message = challenge.body.message;
-    if (message.split("\n")[1] !== publicKey) throw new OwnerMismatchError("message", "the challenge is for another account", "service");
-    const erases = /\berase\b/i.test(message.split("\n")[3] ?? "");
-    if (erases !== (asked.purpose === "erase")) throw new MalformedError("message", `the challenge is ${erases ? "" : "not "}to erase`, "service");
+    checkChallenge(message, site, purpose, publicKey);
     return { publicKey, message, signature: toBase58(await wallet.signMessage(utf8(message))) };
   }
   /** @internal */
@@ -1419,6 +1542,7 @@ export {
   AnchorError,
   ApiError,
   ChainUnreachableError,
+  ChallengeError,
   ConflictError,
   ConnectionError,
   ConsistencyError,
@@ -1443,6 +1567,7 @@ export {
   RootOfLeaves,
   StaleProofError,
   TimeoutError,
+  TransactionError,
   UnauthorizedError,
   UnavailableError,
   VerificationError,
@@ -1450,6 +1575,7 @@ export {
   canonicalize,
   checkIssuer,
   checkOnchain,
+  checkTransaction2 as checkTransaction,
   commitmentAddress,
   consistencyRoots,
   directionsOf,

@@ -53,7 +53,10 @@ func (d *APIServer) ServeCore(ctx context.Context, listener net.Listener) error 
 		Desk:     d.signIn(d.Config.CoreURL, tokens, commands, memories),
 		Memories: memories, Commands: commands, Query: d.Pool, Staking: stakes, Agents: d.agents(memories, grants), Grants: grants, Feed: history,
 		BaseURL: d.Config.CoreURL, AllowedOrigins: d.Config.CoreAllowedOrigins, Quotas: d.quotas, Now: time.Now, NewID: NewID,
-		Dashboard: dashboard.Config{CoreURL: d.Config.CoreURL, ExtensionURL: d.Config.ExtensionURL, ChainID: d.Config.SignInChainID, RPCURL: d.rpcURL},
+		Dashboard: dashboard.Config{
+			CoreURL: d.Config.CoreURL, ExtensionURL: d.Config.ExtensionURL, ChainID: d.Config.SignInChainID, RPCURL: d.rpcURL,
+			StakingProgramID: d.Config.StakingProgramID, StakeMint: d.Config.StakeMint,
+		},
 	}
 	registerHits(d.Registry, "core_tokens", &tokens.Hits)
 	registerHits(d.Registry, "core_credentials", api.Access.Hits)

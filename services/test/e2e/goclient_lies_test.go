@@ -155,7 +155,7 @@ func TestGoClientCatchesLies(t *testing.T) {
 	service := startLiar(t, s.Core[0].URL)
 	ctx := t.Context()
 	wallet := newKeyWallet(t)
-	c := memoryledger.New(service.URL)
+	c := memoryledger.New(service.URL, memoryledger.WithPublicURL(s.Core[0].URL))
 	must(c.SignIn(ctx, wallet))
 	var written []*memoryledger.Written
 	for n := range 5 {
@@ -190,7 +190,7 @@ func TestGoClientCatchesLies(t *testing.T) {
 	}
 	events := func(ctx context.Context) error { _, err := all(c.Events(ctx, "")); return err }
 	signIn := func(ctx context.Context) error {
-		_, err := memoryledger.New(service.URL).SignIn(ctx, wallet)
+		_, err := memoryledger.New(service.URL, memoryledger.WithPublicURL(s.Core[0].URL)).SignIn(ctx, wallet)
 		return err
 	}
 	batch := func(ctx context.Context) error {
@@ -268,13 +268,18 @@ func TestGoClientCatchesLies(t *testing.T) {
 	caught("another owner's events", memoryledger.ErrWrongOwner, "events", func(body []byte) []byte {
 		return bytes.ReplaceAll(body, []byte(c.Owner()), []byte(other.Owner()))
 	}, events)
-	caught("a challenge for another account", memoryledger.ErrWrongOwner, "challenge", func(body []byte) []byte {
+	caught("a challenge that a relay passes on", memoryledger.ErrChallenge, "challenge", func(body []byte) []byte { return body },
+		func(ctx context.Context) error {
+			_, err := memoryledger.New(service.URL).SignIn(ctx, wallet)
+			return err
+		})
+	caught("a challenge for another account", memoryledger.ErrChallenge, "challenge", func(body []byte) []byte {
 		return bytes.ReplaceAll(body, []byte(c.Owner()), []byte(other.Owner()))
 	}, signIn)
-	caught("a challenge to erase", memoryledger.ErrMalformed, "challenge", edit(func(m map[string]any) {
+	caught("a challenge to erase", memoryledger.ErrChallenge, "challenge", edit(func(m map[string]any) {
 		m["message"] = strings.Replace(m["message"].(string), "Sign in to", "ERASE all my memories at", 1)
 	}), signIn)
-	caught("a challenge to sign in, to erase", memoryledger.ErrMalformed, "challenge", edit(func(m map[string]any) {
+	caught("a challenge to sign in, to erase", memoryledger.ErrChallenge, "challenge", edit(func(m map[string]any) {
 		m["message"] = strings.Replace(m["message"].(string), "ERASE", "Sign in to", 1)
 	}), func(ctx context.Context) error { _, err := c.Erase(ctx, wallet); return err })
 	caught("a batch in another order", memoryledger.ErrHidden, "batch", editList(func(items []any) []any { return []any{items[1], items[0]} }), batch)
@@ -333,7 +338,7 @@ func TestGoClientCatchesLiesAboutAnchors(t *testing.T) {
 	s, _ := anchoredStack(t, 100*time.Millisecond)
 	service := startLiar(t, s.Core[0].URL)
 	ctx := t.Context()
-	c := memoryledger.New(service.URL)
+	c := memoryledger.New(service.URL, memoryledger.WithPublicURL(s.Core[0].URL))
 	must(c.SignIn(ctx, newKeyWallet(t)))
 	first := must(c.Write(ctx, "first", nil))
 	id := first.ID
@@ -445,7 +450,7 @@ func TestGoClientUnverified(t *testing.T) {
 	t.Parallel()
 	s := stacktest.Start(t, stacktest.Options{})
 	service := startLiar(t, s.Core[0].URL)
-	c := memoryledger.New(service.URL, memoryledger.WithoutVerification())
+	c := memoryledger.New(service.URL, memoryledger.WithPublicURL(s.Core[0].URL), memoryledger.WithoutVerification())
 	must(c.SignIn(t.Context(), newKeyWallet(t)))
 	id := must(c.Write(t.Context(), "true", nil)).ID
 	service.tell(lie{path: regexp.MustCompile(`^/memories/[^/]+$`), change: edit(func(m map[string]any) { m["content"] = "false" })})
@@ -463,7 +468,7 @@ func TestGoClientHeadsOutliveIt(t *testing.T) {
 	store := memoryledger.FileHeads(t.TempDir() + "/heads.json")
 	ctx, wallet := t.Context(), newKeyWallet(t)
 	next := func() *memoryledger.Client {
-		c := memoryledger.New(service.URL, memoryledger.WithHeads(store))
+		c := memoryledger.New(service.URL, memoryledger.WithPublicURL(s.Core[0].URL), memoryledger.WithHeads(store))
 		must(c.SignIn(ctx, wallet))
 		return c
 	}

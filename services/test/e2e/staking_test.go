@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -18,6 +19,7 @@ import (
 	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
 	"github.com/memory-ledger/ledger/projections/readmodel/stakes"
 	"github.com/memory-ledger/ledger/projections/schema"
+	memoryledger "github.com/memory-ledger/ledger/services/clients/go"
 	"github.com/memory-ledger/ledger/services/core"
 	"github.com/memory-ledger/ledger/services/run/assembly"
 	"github.com/memory-ledger/ledger/services/run/config"
@@ -75,6 +77,11 @@ func (s *staker) ask(route, amount string) *solana.Transaction {
 		answer.Number("lastValidBlockHeight") == 0 {
 		s.Errorf("%s: %s", route, tx)
 	}
+	// A client makes the same check before its wallet signs.
+	units, err := strconv.ParseUint(amount, 10, 64)
+	s.Must(err)
+	move := map[string]memoryledger.StakeMove{"stake": memoryledger.MoveStake, "unstake": memoryledger.MoveUnstake}[route]
+	s.Must(memoryledger.StakingProgram{ProgramID: program.LocalID.String(), Mint: s.Mint.String()}.CheckTransaction(answer.Text("transaction"), s.PublicKey, move, units))
 	return tx
 }
 

@@ -128,11 +128,16 @@ async function rpc(url: string, options: ChainOptions, method: string, params: u
 }
 
 /** The canonical program-derived address of ["commitment", authority, owner]. */
-export async function commitmentAddress(programId: string, authority: Uint8Array, owner: Uint8Array): Promise<string | undefined> {
+export function commitmentAddress(programId: string, authority: Uint8Array, owner: Uint8Array): Promise<string | undefined> {
+  return programAddress(programId, utf8("commitment"), authority, owner);
+}
+
+/** A program's canonical derived address. */
+export async function programAddress(programId: string, ...seeds: Uint8Array[]): Promise<string | undefined> {
   const program = fromBase58(programId, 32);
   if (!program) return undefined;
   for (let bump = 255; bump >= 0; bump--) {
-    const sum = await sha256(utf8("commitment"), authority, owner, Uint8Array.of(bump), program, utf8("ProgramDerivedAddress"));
+    const sum = await sha256(...seeds, Uint8Array.of(bump), program, utf8("ProgramDerivedAddress"));
     if (!onCurve(sum)) return toBase58(sum);
   }
   return undefined;

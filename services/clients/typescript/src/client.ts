@@ -1,6 +1,7 @@
 import { isHash, sha256, toBase58, toHex, utf8 } from "./bytes.js";
 import { canonicalize } from "./canonical.js";
 import { checkIssuer, checkOnchain, type Anchored, type Issuer } from "./chain.js";
+import { checkChallenge, type Purpose } from "./challenge.js";
 import {
   AnchorError, ContentMismatchError, IncompleteListError, InclusionError, LeafMismatchError, MalformedError, OwnerMismatchError,
   RootMismatchError, serviceLied, StaleProofError, VerificationError, WrongMemoryError,
@@ -17,6 +18,7 @@ import { isCount, parseReceipt, verifyReceipt } from "./receipt.js";
 import type {
   CreatedKey, CreatedMemory, FoundMemory, InclusionProof, Key, LogHead, Memory, NewKey, NewMemory, Receipt, SearchRequest, Session,
 } from "./schema/core.js";
+import type { StakingProgram } from "./transaction.js";
 import type { Wallet } from "./wallet.js";
 
 export interface Options {
@@ -24,6 +26,12 @@ export interface Options {
   url: string;
   /** The extension API, for grants. */
   extensionUrl?: string;
+  /**
+   * The service's own addresses, CORE_URL and EXTENSION_URL, where `url` and `extensionUrl`
+   * are other ones, such as inner addresses. The text that a wallet signs must name them.
+   */
+  publicUrl?: string;
+  extensionPublicUrl?: string;
   /** A credential of the core API. `signIn` sets a session. */
   apiKey?: string;
   session?: string;
@@ -37,6 +45,8 @@ export interface Options {
   rpcUrl?: string;
   /** The issuer that must have anchored receipts. Get it from the operator by a channel other than the service. */
   issuer?: Issuer;
+  /** The program and the mint of staking. Get them from the operator by a channel other than the service. */
+  stakingProgram?: StakingProgram;
   /** Where heads are kept. By default they are in memory and are lost when the process ends. */
   heads?: HeadStore;
   fetch?: typeof fetch;
@@ -79,6 +89,8 @@ const asSent = (value: unknown): unknown => JSON.parse(JSON.stringify(value, (_,
   return part;
 }));
 
+const withoutSlash = (url: string): string => url.replace(/\/+$/, "");
+
 interface Fingerprint { leafHash: string; leafIndex: number; digest: string }
 
 /** A client of Memory Ledger that checks the service's answers. */
@@ -93,9 +105,12 @@ export class MemoryLedger {
 
   readonly url: string;
   readonly extensionUrl: string | undefined;
+  readonly publicUrl: string;
+  readonly #extensionPublicUrl: string | undefined;
   readonly verify: boolean;
   readonly rpcUrl: string | undefined;
   readonly issuer: Issuer | undefined;
+  readonly stakingProgram: StakingProgram | undefined;
   readonly heads: Heads;
   /** The owner of the log, once known. */
   owner: string | undefined;
@@ -106,11 +121,14 @@ export class MemoryLedger {
   #extensionCredential: string | undefined;
 
   constructor(options: Options) {
-    this.url = options.url.replace(/\/+$/, "");
-    this.extensionUrl = options.extensionUrl?.replace(/\/+$/, "");
+    this.url = withoutSlash(options.url);
+    this.extensionUrl = options.extensionUrl && withoutSlash(options.extensionUrl);
+    this.publicUrl = withoutSlash(options.publicUrl ?? options.url);
+    this.#extensionPublicUrl = options.extensionPublicUrl && withoutSlash(options.extensionPublicUrl);
     this.verify = options.verify ?? true;
     this.rpcUrl = options.rpcUrl;
     this.issuer = options.issuer;
+    this.stakingProgram = options.stakingProgram;
     this.owner = options.owner;
     this.heads = new Heads(options.heads ?? new Map<string, Head>() as unknown as HeadStore);
     this.#credential = options.apiKey ?? options.session;
@@ -124,18 +142,22 @@ export class MemoryLedger {
     });
   }
 
-  /** Signs in to the core API, and to the extension API where its URL is given. */
+  /**
+   * Signs in to the core API, and to the extension API where its URL is given. The wallet
+   * signs only the text that the service at these URLs has for this. For any other text the
+   * call throws a ChallengeError.
+   */
   async signIn(wallet: Wallet, options: CallOptions = {}): Promise<Session> {
     if (this.owner !== undefined && this.owner !== wallet.publicKey) throw new TypeError(`this client is ${this.owner}'s`);
-    const session = await this.#signInTo(this.url, wallet, options);
-    if (this.extensionUrl) this.#extensionCredential = (await this.#signInTo(this.extensionUrl, wallet, options)).token;
+    const session = await this.#signInTo(this.url, this.publicUrl, wallet, options);
+    if (this.extensionUrl) this.#extensionCredential = (await this.#signInTo(this.extensionUrl, this.#extensionPublicUrl ?? this.extensionUrl, wallet, options)).token;
     this.#credential = session.token;
     this.owner = wallet.publicKey;
     return session;
   }
 
-  async #signInTo(url: string, wallet: Wallet, options: CallOptions): Promise<Session> {
-    const body = await this.#sign(url, wallet, {}, options);
+  async #signInTo(url: string, site: string, wallet: Wallet, options: CallOptions): Promise<Session> {
+    const body = await this.#sign(url, site, wallet, "sign-in", options);
     return (await this.#transport.send<Session>({ ...options, method: "POST", url: `${url}/auth/verify`, body })).body;
   }
 
@@ -144,20 +166,16 @@ export class MemoryLedger {
    * sessions, keys and grants end. Proofs stay. The wallet signs a challenge that says so.
    */
   async erase(wallet: Wallet, options: CallOptions = {}): Promise<void> {
-    const body = await this.#sign(this.url, wallet, { purpose: "erase" }, options);
+    const body = await this.#sign(this.url, this.publicUrl, wallet, "erase", options);
     await this.#transport.send({ ...options, method: "POST", url: `${this.url}/erasure`, body });
   }
 
-  /** Has a wallet sign a fresh challenge. */
-  async #sign(url: string, wallet: Wallet, asked: { purpose?: "erase" }, options: CallOptions): Promise<object> {
+  /** Has a wallet sign a fresh challenge of the API at `url`, whose public base URL is `site`. */
+  async #sign(url: string, site: string, wallet: Wallet, purpose: Purpose, options: CallOptions): Promise<object> {
     const publicKey = wallet.publicKey;
-    const challenge = await this.#transport.send<{ message: string }>({ ...options, method: "POST", url: `${url}/auth/challenge`, body: { publicKey, ...asked } });
+    const challenge = await this.#transport.send<{ message: string }>({ ...options, method: "POST", url: `${url}/auth/challenge`, body: { publicKey, purpose } });
     const message = challenge.body.message;
-    // A signature over another account's challenge would sign in that account's owner.
-    if (message.split("\n")[1] !== publicKey) throw new OwnerMismatchError("message", "the challenge is for another account", "service");
-    // A signature over a challenge to erase would erase the owner's texts.
-    const erases = /\berase\b/i.test(message.split("\n")[3] ?? "");
-    if (erases !== (asked.purpose === "erase")) throw new MalformedError("message", `the challenge is ${erases ? "" : "not "}to erase`, "service");
+    checkChallenge(message, site, purpose, publicKey);
     return { publicKey, message, signature: toBase58(await wallet.signMessage(utf8(message))) };
   }
 

@@ -82,6 +82,10 @@ export class IncompleteExportError extends VerificationError {}
 export class WrongMemoryError extends VerificationError {}
 /** The proof is good but out of date: the log or the chain had moved on before the request. */
 export class StaleProofError extends VerificationError {}
+/** The text to sign is not the one of this service, this purpose and this account. Nothing was signed. */
+export class ChallengeError extends VerificationError {}
+/** A staking transaction does something else than was asked for. */
+export class TransactionError extends VerificationError {}
 /** The anchor is malformed, or not what the chain holds. */
 export class AnchorError extends VerificationError {}
 /** The Solana node gave no usable answer. This says nothing about the receipt. */

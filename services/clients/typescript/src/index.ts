@@ -1,8 +1,8 @@
 export {
-  AnchorError, ApiError, ChainUnreachableError, ConflictError, ConnectionError, ConsistencyError, ContentMismatchError, ForbiddenError, GoneError,
+  AnchorError, ApiError, ChainUnreachableError, ChallengeError, ConflictError, ConnectionError, ConsistencyError, ContentMismatchError, ForbiddenError, GoneError,
   IdempotencyError, IncompleteExportError, IncompleteListError, InclusionError, InvalidRequestError, LeafMismatchError, LedgerError, LogForkedError,
   LogShrankError, MalformedError, NotFoundError, OwnerMismatchError, RateLimitedError, RootMismatchError, StaleProofError, TimeoutError,
-  UnauthorizedError, UnavailableError, VerificationError, WrongMemoryError,
+  TransactionError, UnauthorizedError, UnavailableError, VerificationError, WrongMemoryError,
 } from "./errors.js";
 export { fromBase58, toBase58 } from "./bytes.js";
 export { canonicalize } from "./canonical.js";
@@ -19,5 +19,7 @@ export type { EventsPage, FollowOptions, PagesOptions } from "./feed.js";
 export type { Head, HeadStore } from "./heads.js";
 export type { CallOptions } from "./http.js";
 export type { Case, CaseStatus, Drop, DropStatus, DroppedMemory, FilledDrop, NewCase, NewDrop, Revoked } from "./schema/extension.js";
+export { checkTransaction } from "./transaction.js";
+export type { StakingMove, StakingProgram } from "./transaction.js";
 export { keypairWallet, standardWallet } from "./wallet.js";
 export type { StandardAccount, StandardWallet, Wallet } from "./wallet.js";

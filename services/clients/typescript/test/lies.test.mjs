@@ -98,3 +98,18 @@ test("a consistency proof from the empty log", async () => {
   await asked({});
   for (const change of [{ fromRoot: hash }, { proof: [hash] }, { to: 4 }]) await assert.rejects(asked(change), ledger.VerificationError, JSON.stringify(change));
 });
+
+test("a wallet is handed only the move that was asked for", async () => {
+  const { readFile } = await import("node:fs/promises");
+  const { Program: programId, Mint: mint, Owner, Transactions } = JSON.parse(await readFile(new URL("../../../../anchoring/staking/testdata/transactions.json", import.meta.url), "utf8"));
+  const transaction = (name) => ({ transaction: Transactions.find((t) => t.Name === name).Transaction, blockhash: "b", lastValidBlockHeight: 1 });
+  const serving = (name, stakingProgram = { programId, mint }) => new ledger.MemoryLedger({
+    url: "http://service", owner: Owner, retries: 0, stakingProgram, fetch: async () => Response.json(transaction(name)),
+  }).staking;
+  const { Amount: amount } = Transactions[0];
+  assert.equal((await serving("stake").stake(amount)).transaction, transaction("stake").transaction);
+  await serving("unstake into a new token account").unstake(amount);
+  for (const name of ["another amount", "another program", "a payment beside it", "the vault of somebody else"]) await assert.rejects(serving(name).stake(amount), ledger.TransactionError, name);
+  await assert.rejects(serving("stake").stake("1"), ledger.TransactionError);
+  await assert.rejects(new ledger.MemoryLedger({ url: "http://service", fetch: () => assert.fail("it asked") }).staking.stake(amount), TypeError);
+});

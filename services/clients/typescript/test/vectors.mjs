@@ -269,6 +269,26 @@ export function vectors(ledger, files) {
     await rejects(readExport(text.slice(0, -1)), ledger.IncompleteExportError);
   });
 
+  const staking = JSON.parse(read("anchoring/staking/testdata/transactions.json"));
+  const moveOf = (vector) => ({ programId: staking.Program, mint: staking.Mint, owner: staking.Owner, move: vector.Kind === 2 ? "stake" : "unstake", amount: vector.Amount });
+  for (const vector of staking.Transactions) {
+    test(`staking transaction: ${vector.Name}`, async () => {
+      const check = ledger.checkTransaction(vector.Transaction, moveOf(vector));
+      if (!vector.Wrong) return check;
+      await rejects(check, ledger.TransactionError, { field: vector.Wrong, liar: "service" });
+    });
+  }
+
+  test("a staking transaction of another program or mint, or of no amount", async () => {
+    const [vector] = staking.Transactions;
+    for (const other of [{ programId: "x" }, { programId: staking.Mint }, { mint: staking.Owner }, { mint: "" }]) {
+      await rejects(ledger.checkTransaction(vector.Transaction, { ...moveOf(vector), ...other }), ledger.TransactionError, {});
+    }
+    for (const amount of ["", "1.5", "-1", String(2n ** 64n + BigInt(vector.Amount))]) {
+      await rejects(ledger.checkTransaction(vector.Transaction, { ...moveOf(vector), amount }), TypeError);
+    }
+  });
+
   test("base58", () => {
     for (const bytes of [new Uint8Array(32), Uint8Array.from({ length: 32 }, (_, i) => i), new Uint8Array(32).fill(255)]) {
       equal([...ledger.fromBase58(ledger.toBase58(bytes), 32)], [...bytes]);

@@ -52,23 +52,73 @@ test("wallets that can't", async () => {
   await assert.rejects(ledger.standardWallet(silent.wallet).signMessage(message), TypeError);
 });
 
-test("a wallet signs no other account's challenge", async () => {
-  const { wallet, asked } = await standard(2);
-  const fetch = async () => Response.json({ message: `service.example wants you to sign in with your Solana account:\n${wallet.accounts[1].address}\n` });
-  const client = new ledger.MemoryLedger({ url: "http://service", fetch });
-  await assert.rejects(client.signIn(ledger.standardWallet(wallet)), ledger.OwnerMismatchError);
-  assert.deepEqual(asked, []);
-});
+const site = "https://memory.example";
+const statements = {
+  "sign-in": "Sign in to Memory Ledger. This proves that you hold this wallet's key. It costs nothing and moves nothing.",
+  erase: "ERASE all my memories at Memory Ledger, for good. The key to their texts is destroyed and nobody can read them again. All sessions, API keys and links end. The proofs stay. There is no way back.",
+};
+const stamp = (afterMs) => new Date(Date.now() + afterMs).toISOString();
+const challenge = (account, purpose, issued = stamp(0), expires = stamp(300_000)) => `memory.example wants you to sign in with your Solana account:
+${account}
 
-test("a wallet erases only when asked to, and signs nothing else then", async () => {
+${statements[purpose]}
+
+URI: ${site}
+Version: 1
+Chain ID: mainnet
+Nonce: ${"a2".repeat(32)}
+Issued At: ${issued}
+Expiration Time: ${expires}`;
+
+// Asks a wallet to sign in or to erase, with a service that sends this message. Returns what
+// the wallet was asked to sign.
+async function signed(message, purpose, options = {}) {
   const { wallet, accounts, asked } = await standard(1);
-  const serving = (statement) => new ledger.MemoryLedger({
-    url: "http://service",
-    fetch: async () => Response.json({ message: `service.example wants you to sign in with your Solana account:\n${accounts[0].address}\n\n${statement}\n` }),
+  const fetch = async () => Response.json({ message: message(accounts[0].address), token: "t" });
+  const client = new ledger.MemoryLedger({ url: site, fetch, retries: 0, ...options });
+  const call = purpose === "erase" ? client.erase(ledger.standardWallet(wallet)) : client.signIn(ledger.standardWallet(wallet));
+  return { error: await call.then(() => undefined, (err) => err), asked };
+}
+
+for (const purpose of ["sign-in", "erase"]) {
+  const other = purpose === "erase" ? "sign-in" : "erase";
+  for (const [name, change] of Object.entries({
+    "another site": ["memory.example wants", "bank.example wants"],
+    "another address": [`URI: ${site}`, `URI: ${site}:8443`],
+    "another account": [/\n.*\n/, "\n11111111111111111111111111111111\n"],
+    "another statement": [statements[purpose], "I give you everything."],
+    "the other purpose": [statements[purpose], statements[other]],
+    "another version": ["Version: 1", "Version: 2"],
+    "no chain": ["Chain ID: mainnet", "Chain ID: "],
+    "a nonce that is a text": ["Nonce: a2", "Nonce: pay me "],
+    "a short nonce": ["a2".repeat(32), "a2"],
+    "one line more": ["\nExpiration", "\nRequest ID: 1\nExpiration"],
+    "another line end": ["\n\nURI", "\r\n\nURI"],
+  })) {
+    test(`a wallet signs no challenge to ${purpose} with ${name}`, async () => {
+      const { error, asked } = await signed((account) => challenge(account, purpose).replace(...change), purpose);
+      assert.ok(error instanceof ledger.ChallengeError && error.liar === "service", String(error));
+      assert.deepEqual(asked, []);
+    });
+  }
+  test(`a wallet signs no challenge to ${purpose} of other times`, async () => {
+    const day = 86_400_000;
+    for (const [issued, expires] of [[stamp(0), stamp(day)], [stamp(0), stamp(-1000)], [stamp(day), stamp(day + 1000)], ["today", stamp(1000)], [stamp(0), "never"]]) {
+      const { error, asked } = await signed((account) => challenge(account, purpose, issued, expires), purpose);
+      assert.ok(error instanceof ledger.ChallengeError, `${issued}, ${expires}: ${error}`);
+      assert.deepEqual(asked, []);
+    }
   });
-  await assert.rejects(serving("ERASE all my memories.").signIn(ledger.standardWallet(wallet)), ledger.MalformedError);
-  await assert.rejects(serving("Sign in.").erase(ledger.standardWallet(wallet)), ledger.MalformedError);
-  assert.deepEqual(asked, []);
-  await serving("ERASE all my memories.").erase(ledger.standardWallet(wallet));
-  assert.equal(asked.length, 1);
-});
+  test(`a wallet signs the challenge to ${purpose} of its service`, async () => {
+    const message = (account) => challenge(account, purpose);
+    const relay = { url: "http://127.0.0.1:3001" };
+    const refused = await signed(message, purpose, relay);
+    assert.ok(refused.error instanceof ledger.ChallengeError && /publicUrl/.test(refused.error.message), String(refused.error));
+    assert.deepEqual(refused.asked, []);
+    for (const options of [{}, { url: `${site}/` }, { ...relay, publicUrl: `${site}/` }]) {
+      const { error, asked } = await signed(message, purpose, options);
+      assert.equal(error, undefined);
+      assert.equal(asked.length, 1);
+    }
+  });
+}

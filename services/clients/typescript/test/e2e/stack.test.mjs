@@ -371,8 +371,16 @@ test("a lying service is caught", async (t) => {
   await caught("a batch's answers in another order", "IncompleteListError", batchPath, (b) => b.toReversed(), () => client.memories.writeBatch(two), "POST");
   await caught("a batch with another leaf", "LeafMismatchError", batchPath, (b) => b.map((w) => ({ ...w, leafHash: flip(w.leafHash) })),
     async () => client.memories.receipt((await client.memories.writeBatch(two))[1].id), "POST");
-  await caught("a challenge for another account", "OwnerMismatchError", /challenge$/, (c) => ({ message: c.message.replace(/\n.*\n/, `\n${other.owner}\n`) }),
+  await caught("a challenge for another account", "ChallengeError", /challenge$/, (c) => ({ message: c.message.replace(/\n.*\n/, `\n${other.owner}\n`) }),
     async () => new ledger.MemoryLedger({ url, fetch: service.fetch }).signIn(await newWallet()), "POST");
+});
+
+test("a relay gets no signature", async (t) => {
+  const relay = await between(t, (client, open) => {
+    open().on("data", (chunk) => client.write(chunk));
+  });
+  await assert.rejects(new ledger.MemoryLedger({ url: relay }).signIn(await newWallet()), ledger.ChallengeError);
+  await new ledger.MemoryLedger({ url: relay, publicUrl: url }).signIn(await newWallet());
 });
 
 test("an export whose connection breaks", async (t) => {

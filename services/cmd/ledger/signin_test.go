@@ -1,0 +1,76 @@
+package main
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-json-experiment/json"
+)
+
+// challenger issues challenges that name a site, and counts the answers.
+func challenger(t *testing.T, site string) (url string, signed *atomic.Int32) {
+	t.Helper()
+	signed = new(atomic.Int32)
+	stamp := func(after time.Duration) string {
+		return time.Now().Add(after).UTC().Format("2006-01-02T15:04:05.000Z07:00")
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/auth/verify" {
+			signed.Add(1)
+			_, _ = w.Write([]byte(`{"token": "the token", "publicKey": "the owner"}`))
+			return
+		}
+		var asked struct{ PublicKey string }
+		if err := json.UnmarshalRead(r.Body, &asked, json.MatchCaseInsensitiveNames(true)); err != nil {
+			t.Error(err)
+		}
+		named := site
+		if named == "" {
+			named = "http://" + r.Host
+		}
+		_, domain, _ := strings.Cut(named, "://")
+		_ = json.MarshalWrite(w, map[string]string{"message": domain + " wants you to sign in with your Solana account:\n" + asked.PublicKey +
+			"\n\nSign in to Memory Ledger. This proves that you hold this wallet's key. It costs nothing and moves nothing.\n\nURI: " + named +
+			"\nVersion: 1\nChain ID: localnet\nNonce: abcdefgh\nIssued At: " + stamp(0) + "\nExpiration Time: " + stamp(time.Minute)})
+	}))
+	t.Cleanup(server.Close)
+	return server.URL, signed
+}
+
+// TestSignInSignsItsOwnService: sign-in and docs/signin.mjs sign for the service that they
+// were pointed at, and not what a relay passes on from another one.
+func TestSignInSignsItsOwnService(t *testing.T) {
+	onlyEnviron(t, nil)
+	own, signed := challenger(t, "")
+	relay, relayed := challenger(t, "https://bank.example")
+	keypair := filepath.Join(t.TempDir(), "wallet.json")
+	var out strings.Builder
+	if code := run([]string{"sign-in", "--keypair", keypair, "--url", own}, &out); code != 0 || out.String() != "the token\n" || signed.Load() != 1 {
+		t.Errorf("its own service: exit code %d, %q, signed %d times", code, out.String(), signed.Load())
+	}
+	if code := run([]string{"sign-in", "--keypair", keypair, "--url", relay}, &out); code != exitUsage || relayed.Load() != 0 {
+		t.Errorf("a relay: exit code %d, signed %d times", code, relayed.Load())
+	}
+	if code := run([]string{"sign-in", "--keypair", keypair, "--url", relay, "--public-url", "https://bank.example/"}, &out); code != 0 || relayed.Load() != 1 {
+		t.Errorf("an inner address: exit code %d, signed %d times", code, relayed.Load())
+	}
+	if _, err := exec.LookPath("node"); err != nil {
+		t.Skip("needs Node for docs/signin.mjs")
+	}
+	script := func(url string) (string, error) {
+		text, err := exec.CommandContext(t.Context(), "node", "../../../docs/signin.mjs", url).CombinedOutput()
+		return string(text), err
+	}
+	if text, err := script(own); err != nil || !strings.HasPrefix(text, "TOKEN=the token\n") || signed.Load() != 2 {
+		t.Errorf("the script, its own service: %v, %s", err, text)
+	}
+	if text, err := script(relay); err == nil || !strings.Contains(text, "not signed") || relayed.Load() != 1 {
+		t.Errorf("the script, a relay: %v, %s", err, text)
+	}
+}
