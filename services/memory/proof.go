@@ -21,6 +21,7 @@ type Proof struct {
 		Directions []bool        `json:"directions"`
 	} `json:"proof"`
 	BatchRoot   events.Hash  `json:"batchRoot"`
+	TreeSize    uint64       `json:"treeSize"` // the number of leaves that BatchRoot is the root of
 	TxSignature *string      `json:"txSignature"`
 	OnchainRoot *events.Hash `json:"onchainRoot"`
 }
@@ -36,7 +37,7 @@ func (s *Service) Prove(ctx context.Context, r Reader, id string) (Proof, error)
 	if err != nil {
 		return Proof{}, err
 	}
-	p := Proof{BatchRoot: inclusion.Root, TxSignature: signature, OnchainRoot: s.onchainRoot(r.Owner, e.newest)}
+	p := Proof{BatchRoot: inclusion.Root, TreeSize: inclusion.Size, TxSignature: signature, OnchainRoot: s.onchainRoot(r.Owner, e.newest)}
 	p.Proof.Leaf, p.Proof.LeafIndex = inclusion.Leaf, inclusion.Index
 	p.Proof.Siblings, p.Proof.Directions = inclusion.Siblings, inclusion.Directions
 	return p, nil

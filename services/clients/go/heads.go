@@ -4,12 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net/http"
-	"os"
-	"path/filepath"
-
-	"github.com/go-json-experiment/json"
 )
 
 // LogHead is the size and root of the owner's log, current and anchored.
@@ -30,12 +25,25 @@ type SeenHead struct {
 	AnchoredRoot *Hash  `json:"anchoredRoot"` // nil before the first anchor
 }
 
+// Equal reports whether two heads are the same, or both nil.
+func (h *SeenHead) Equal(other *SeenHead) bool {
+	if h == nil || other == nil {
+		return h == other
+	}
+	sameRoot := h.AnchoredRoot == other.AnchoredRoot || h.AnchoredRoot != nil && other.AnchoredRoot != nil && *h.AnchoredRoot == *other.AnchoredRoot
+	return h.Size == other.Size && h.Root == other.Root && h.AnchoredSize == other.AnchoredSize && sameRoot
+}
+
 // HeadStore keeps the newest head of each owner, by public key. Keep heads as long as you
-// can: a fork is detected only against a kept head. Load returns nil for an owner without
-// a head.
+// can: a fork is detected only against a kept head.
 type HeadStore interface {
+	// Load returns nil for an owner without a head.
 	Load(ctx context.Context, owner string) (*SeenHead, error)
-	Save(ctx context.Context, owner string, head SeenHead) error
+	// Replace stores a head if the stored one still equals old, or if there is none and old
+	// is nil. It reports whether it did. Other processes may call it at the same time, so
+	// comparing and storing must be one step: otherwise a slow process could store a head
+	// that another one has already passed, and a fork in between would go unnoticed.
+	Replace(ctx context.Context, owner string, old *SeenHead, head SeenHead) (bool, error)
 }
 
 // memoryHeads is guarded by the lock of heads.
@@ -49,57 +57,9 @@ func (m *memoryHeads) Load(_ context.Context, owner string) (*SeenHead, error) {
 	return &head, nil
 }
 
-func (m *memoryHeads) Save(_ context.Context, owner string, head SeenHead) error {
+func (m *memoryHeads) Replace(_ context.Context, owner string, _ *SeenHead, head SeenHead) (bool, error) {
 	m.byOwner[owner] = head
-	return nil
-}
-
-// FileHeads is a HeadStore in a JSON file, for programs that run repeatedly. A crash
-// during Save leaves either the old file or the new one.
-type FileHeads string
-
-// Load implements HeadStore.
-func (f FileHeads) Load(_ context.Context, owner string) (*SeenHead, error) {
-	all, err := f.read()
-	if head, found := all[owner]; found {
-		return &head, nil
-	}
-	return nil, err
-}
-
-// Save implements HeadStore.
-func (f FileHeads) Save(_ context.Context, owner string, head SeenHead) error {
-	all, err := f.read()
-	if err != nil {
-		return err
-	}
-	all[owner] = head
-	text, err := json.Marshal(all, json.Deterministic(true))
-	if err != nil {
-		return err
-	}
-	file, err := os.CreateTemp(filepath.Dir(string(f)), filepath.Base(string(f))+".*")
-	if err != nil {
-		return err
-	}
-	defer func() { _ = os.Remove(file.Name()) }() // fails after the rename
-	_, err = file.Write(text)
-	if err := errors.Join(err, file.Sync(), file.Close()); err != nil {
-		return err
-	}
-	return os.Rename(file.Name(), string(f))
-}
-
-func (f FileHeads) read() (map[string]SeenHead, error) {
-	all := map[string]SeenHead{}
-	text, err := os.ReadFile(string(f))
-	if errors.Is(err, fs.ErrNotExist) {
-		return all, nil
-	}
-	if err == nil {
-		err = json.Unmarshal(text, &all)
-	}
-	return all, err
+	return true, nil
 }
 
 // heads compares each head with the newest one that was seen.
@@ -112,52 +72,111 @@ type heads struct {
 
 func newHeads(store HeadStore) heads { return heads{store, make(chan struct{}, 1)} }
 
-// Head returns the log's head. It must extend the last one that this client saw.
+// begin waits for the turn. The caller ends it.
+func (h heads) begin(ctx context.Context) (end func(), err error) {
+	select {
+	case h.turn <- struct{}{}:
+		return func() { <-h.turn }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// Head returns the log's head. It must extend the last one that this client saw. If it does
+// not, the error is ErrShrunk or ErrForked: the service lies, or its operator restored an
+// older backup. AcceptLog goes on after a restore.
 func (c *Client) Head(ctx context.Context) (*LogHead, error) {
 	if !c.verify {
 		return c.askHead(ctx)
 	}
-	select {
-	case c.heads.turn <- struct{}{}:
-		defer func() { <-c.heads.turn }()
-	case <-ctx.Done():
-		return nil, ctx.Err()
+	end, err := c.heads.begin(ctx)
+	if err != nil {
+		return nil, err
 	}
+	defer end()
+	return c.nextHead(ctx)
+}
+
+// AcceptLog forgets the head that this client saw, and starts from the log that the service
+// shows now. Call it only if the operator said, by another way than the service, that a
+// backup was restored. What was written after that backup is gone.
+func (c *Client) AcceptLog(ctx context.Context) (*LogHead, error) {
+	end, err := c.heads.begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer end()
+	owner := c.Owner()
+	if owner == "" {
+		head, err := c.askHead(ctx)
+		if err != nil {
+			return nil, err
+		}
+		owner = head.Owner
+	}
+	for replaced := false; !replaced; {
+		known, err := c.heads.store.Load(ctx, owner)
+		if err != nil {
+			return nil, fmt.Errorf("memoryledger: load head: %w", err)
+		}
+		// Each log extends the empty one.
+		if replaced, err = c.heads.store.Replace(ctx, owner, known, SeenHead{Root: emptyRoot}); err != nil {
+			return nil, fmt.Errorf("memoryledger: save head: %w", err)
+		}
+	}
+	return c.nextHead(ctx)
+}
+
+// nextHead gets heads until one extends the stored head and is stored. Another process may
+// have stored its own meanwhile. Then the next head must extend that one.
+func (c *Client) nextHead(ctx context.Context) (*LogHead, error) {
+	for {
+		head, stored, err := c.compareHead(ctx)
+		if err != nil || stored {
+			return head, err
+		}
+	}
+}
+
+func (c *Client) compareHead(ctx context.Context) (head *LogHead, stored bool, err error) {
 	owner := c.Owner()
 	var known *SeenHead
-	var err error
 	// Read before the request: another process could store a newer head in the meantime.
 	if owner != "" {
 		known, err = c.heads.store.Load(ctx, owner)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("memoryledger: load head: %w", err)
+		return nil, false, fmt.Errorf("memoryledger: load head: %w", err)
 	}
-	head, err := c.askHead(ctx)
-	if err != nil {
-		return nil, err
+	if head, err = c.askHead(ctx); err != nil {
+		return nil, false, err
+	}
+	if err := head.verifyForm(); err != nil {
+		return nil, false, err
 	}
 	if owner == "" {
 		owner = head.Owner
 		known, err = c.heads.store.Load(ctx, owner)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("memoryledger: load head: %w", err)
+		return nil, false, fmt.Errorf("memoryledger: load head: %w", err)
 	}
 	if head.Owner != owner {
-		return nil, serviceLies(ErrWrongOwner, "owner", "it is %s, this client is of %s", head.Owner, owner)
-	}
-	if err := head.verifyForm(); err != nil {
-		return nil, err
+		return nil, false, serviceLies(ErrWrongOwner, "owner", "it is %s, this client is of %s", head.Owner, owner)
 	}
 	if err := c.extends(ctx, known, head); err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	c.setOwner(owner)
-	if err := c.heads.store.Save(ctx, owner, SeenHead{head.TreeSize, head.Root, head.AnchoredSize, head.AnchoredRoot}); err != nil {
-		return nil, fmt.Errorf("memoryledger: save head: %w", err)
+	seen := SeenHead{head.TreeSize, head.Root, head.AnchoredSize, head.AnchoredRoot}
+	if known.Equal(&seen) {
+		return head, true, nil
 	}
-	return head, nil
+	// A crash before this line loses a head: the next process compares with the one before.
+	if stored, err = c.heads.store.Replace(ctx, owner, known, seen); err != nil {
+		return nil, false, fmt.Errorf("memoryledger: save head: %w", err)
+	}
+	return head, stored, nil
 }
 
 // headWith returns the given head, or a newer one if a log of size leaves was shown since.
@@ -194,22 +213,34 @@ func (h *LogHead) verifyForm() error {
 func (c *Client) extends(ctx context.Context, before *SeenHead, head *LogHead) error {
 	if before != nil {
 		if head.TreeSize < before.Size {
-			return serviceLies(ErrShrunk, "treeSize", "it is %d, it was %d", head.TreeSize, before.Size)
+			return orRestored(serviceLies(ErrShrunk, "treeSize", "it is %d, it was %d", head.TreeSize, before.Size))
 		}
 		if head.AnchoredSize < before.AnchoredSize {
-			return serviceLies(ErrShrunk, "anchoredSize", "it is %d, it was %d", head.AnchoredSize, before.AnchoredSize)
+			return orRestored(serviceLies(ErrShrunk, "anchoredSize", "it is %d, it was %d", head.AnchoredSize, before.AnchoredSize))
 		}
 		if err := c.grew(ctx, before.Size, before.Root, head.TreeSize, head.Root); err != nil {
-			return err
+			return orRestored(err)
 		}
 	}
 	switch {
 	case head.AnchoredRoot == nil:
 		return nil
 	case before != nil && before.AnchoredRoot != nil && head.AnchoredSize == before.AnchoredSize:
-		return c.grew(ctx, before.AnchoredSize, *before.AnchoredRoot, head.AnchoredSize, *head.AnchoredRoot)
+		return orRestored(c.grew(ctx, before.AnchoredSize, *before.AnchoredRoot, head.AnchoredSize, *head.AnchoredRoot))
 	}
 	return c.grew(ctx, head.AnchoredSize, *head.AnchoredRoot, head.TreeSize, head.Root)
+}
+
+// orRestored adds the lawful cause to the error for a head that does not extend the one
+// before.
+func orRestored(err error) error {
+	var v *VerificationError
+	if !errors.As(err, &v) || !errors.Is(v.Kind, ErrShrunk) && !errors.Is(v.Kind, ErrForked) {
+		return err
+	}
+	told := *v
+	told.Problem += "; or the operator restored an older backup: AcceptLog goes on from there"
+	return &told
 }
 
 // ConsistencyProof shows that the log of From leaves is a prefix of the log of To leaves.

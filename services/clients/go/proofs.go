@@ -6,6 +6,7 @@ import (
 	"io"
 	"iter"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -20,62 +21,71 @@ type InclusionProof struct {
 		Directions []bool `json:"directions"`
 	} `json:"proof"`
 	BatchRoot   Hash    `json:"batchRoot"`
+	TreeSize    uint64  `json:"treeSize"`    // the number of leaves that BatchRoot is the root of
 	TxSignature *string `json:"txSignature"` // nil while the memory is not anchored
 	OnchainRoot *Hash   `json:"onchainRoot"`
 }
 
-// Proof returns a memory's inclusion proof. Its path is checked. Its root is checked only
-// while the memory is not anchored. A Receipt proves more: it names the tree's size.
+// Proof returns a memory's inclusion proof. Its path and its root are checked against the
+// log's head. A Receipt proves more: the text, and the anchor.
 func (c *Client) Proof(ctx context.Context, id string) (*InclusionProof, error) {
-	for attempt := 0; ; attempt++ {
-		var before *LogHead
-		if c.verify {
-			var err error
-			if before, err = c.Head(ctx); err != nil {
-				return nil, err
-			}
-		}
-		p := new(InclusionProof)
-		if _, err := c.call(ctx, c.core(http.MethodGet, memoryPath(id)+"/proof"), p); err != nil || !c.verify {
-			return p, err
-		}
-		if err := p.verifyPath(before.Root); err != nil {
+	var head *LogHead
+	if c.verify {
+		var err error
+		if head, err = c.Head(ctx); err != nil {
 			return nil, err
-		}
-		if _, err := c.written.compare(id, p.Proof.Leaf, p.Proof.LeafIndex); err != nil {
-			return nil, err
-		}
-		if p.TxSignature != nil || p.BatchRoot == before.Root {
-			return p, nil
-		}
-		// The log may have grown between the two answers. If it did not, this root is an
-		// old one.
-		after, err := c.Head(ctx)
-		if err != nil {
-			return nil, err
-		}
-		if p.BatchRoot == after.Root {
-			return p, nil
-		}
-		if after.TreeSize == before.TreeSize || attempt == c.retries {
-			return nil, serviceLies(ErrStale, "batchRoot", "it is %s, the log's root is %s", p.BatchRoot, after.Root)
 		}
 	}
+	p := new(InclusionProof)
+	if _, err := c.call(ctx, c.core(http.MethodGet, memoryPath(id)+"/proof"), p); err != nil || !c.verify {
+		return p, err
+	}
+	if err := p.verifyPath(head); err != nil {
+		return nil, err
+	}
+	if _, err := c.written.compare(id, p.Proof.Leaf, p.Proof.LeafIndex); err != nil {
+		return nil, err
+	}
+	// The log may have grown between the two answers.
+	head, err := c.headWith(ctx, head, p.TreeSize)
+	if err != nil {
+		return nil, err
+	}
+	err = c.grew(ctx, p.TreeSize, p.BatchRoot, head.TreeSize, head.Root)
+	if errors.Is(err, ErrForked) {
+		return nil, serviceLies(ErrWrongRoot, "batchRoot", "the log of %d leaves has another root: %v", p.TreeSize, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return p, nil
 }
 
-// verifyPath checks that the path leads to the batch root. root is the log's root.
-func (p *InclusionProof) verifyPath(root Hash) error {
+// verifyPath checks that the path leads to the batch root. head is the log's head from
+// before the request.
+func (p *InclusionProof) verifyPath(head *LogHead) error {
 	if len(p.Proof.Siblings) != len(p.Proof.Directions) {
 		return serviceLies(ErrMalformed, "proof", "%d siblings and %d directions", len(p.Proof.Siblings), len(p.Proof.Directions))
 	}
-	folded := fold(p.Proof.Leaf, p.Proof.Siblings, p.Proof.Directions)
-	switch folded {
-	case p.BatchRoot:
-		return nil
-	case root:
-		return serviceLies(ErrWrongRoot, "batchRoot", "it is %s, leaf and siblings fold to %s, which is the log's", p.BatchRoot, folded)
+	if p.Proof.LeafIndex >= p.TreeSize {
+		return serviceLies(ErrBadProof, "leafIndex", "%d is outside a tree of treeSize %d", p.Proof.LeafIndex, p.TreeSize)
 	}
-	return serviceLies(ErrBadProof, "siblings", "they fold to %s, batchRoot is %s", folded, p.BatchRoot)
+	switch folded := fold(p.Proof.Leaf, p.Proof.Siblings, p.Proof.Directions); {
+	case folded == p.BatchRoot:
+	case folded == head.Root:
+		return serviceLies(ErrWrongRoot, "batchRoot", "it is %s, leaf and siblings fold to %s, which is the log's", p.BatchRoot, folded)
+	default:
+		return serviceLies(ErrBadProof, "siblings", "they fold to %s, batchRoot is %s", folded, p.BatchRoot)
+	}
+	switch {
+	case !slices.Equal(p.Proof.Directions, directionsOf(p.Proof.LeafIndex, p.TreeSize)):
+		return serviceLies(ErrBadProof, "directions", "leafIndex %d in treeSize %d takes others", p.Proof.LeafIndex, p.TreeSize)
+	case p.TxSignature == nil && p.Proof.LeafIndex < head.AnchoredSize:
+		return serviceLies(ErrStale, "txSignature", "it is null, %d leaves are anchored", head.AnchoredSize)
+	case p.TxSignature == nil && p.TreeSize < head.TreeSize:
+		return serviceLies(ErrStale, "treeSize", "it is %d, the log has %d leaves", p.TreeSize, head.TreeSize)
+	}
+	return nil
 }
 
 // Receipt returns a memory's receipt. It is checked on its own, against the log's head,

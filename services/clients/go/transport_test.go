@@ -368,24 +368,3 @@ func last[T any](all iter.Seq2[T, error]) (err error) {
 	}
 	return err
 }
-
-func TestFileHeads(t *testing.T) {
-	t.Parallel()
-	store := FileHeads(t.TempDir() + "/heads.json")
-	if head, err := store.Load(t.Context(), "a"); head != nil || err != nil {
-		t.Errorf("%v, %v", head, err)
-	}
-	for _, owner := range []string{"a", "b", "a"} {
-		if err := store.Save(t.Context(), owner, SeenHead{Size: 3, Root: Hash{1}}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for _, owner := range []string{"a", "b"} {
-		if head, err := store.Load(t.Context(), owner); err != nil || *head != (SeenHead{Size: 3, Root: Hash{1}}) {
-			t.Errorf("%v, %v", head, err)
-		}
-	}
-	if err := FileHeads(t.TempDir()+"/none/heads.json").Save(t.Context(), "a", SeenHead{}); err == nil {
-		t.Error("saved nowhere")
-	}
-}

@@ -88,9 +88,9 @@ function Shell({ session, end }) {
           return current && ledger.core('DELETE', `/auth/sessions/${current.id}`);
         }).catch(() => {}).then(() => end('left'))}>Sign out</button></p></header>
     ${state === 'offline' && html`<p class="banner" role="status">No connection to Memory Ledger. What you see may be old; trying again.</p>`}
-    ${lie && html`<div class="banner alarm" role="alert"><p><strong>The log is not the one that this browser saw before.</strong> ${plainly(lie)}
-      The service rewrote it, or was set up from scratch. Trust nothing here until you know which.</p>
-      <button type="button" onClick=${() => { forgetHead(session.publicKey); setLie(undefined); refresh(); }}>It was set up from scratch: start from what it shows now</button></div>`}
+    ${lie && html`<div class="banner alarm" role="alert"><p><strong>The log is not the one that this browser saw before.</strong> ${plainly({ message: `${lie.field}: ${lie.problem}` })}
+      The service rewrote it, or its operator restored an older backup. Trust nothing here until you know which.</p>
+      <button type="button" onClick=${() => { forgetHead(session.publicKey); setLie(undefined); refresh(); }}>The operator restored a backup: start from what it shows now</button></div>`}
     <main id="main" tabIndex="-1" ref=${main} class=${screen}><h1 class=${screen === 'memories' ? 'unseen' : ''}>${title}</h1>
       <${Problem} error=${!head && problem} again=${refresh}/>
       ${(head || !lie) && html`<${Screen} api=${api}/>`}</main>`;

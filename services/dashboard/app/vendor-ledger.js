@@ -783,6 +783,7 @@ var Grants = class {
 };
 
 // ../../clients/typescript/src/heads.ts
+var same = (a, b) => a?.size === b?.size && a?.root === b?.root && a?.anchoredSize === b?.anchoredSize && a?.anchoredRoot === b?.anchoredRoot;
 async function checkGrowth(from, to, ask) {
   if (from.size === to.size) {
     if (from.root !== to.root) throw new LogForkedError("root", `a log of ${to.size} leaves had ${from.root}, now it has ${to.root}`, "service");
@@ -802,39 +803,73 @@ async function checkProof(from, to, answer) {
   }
 }
 var Heads = class {
-  constructor(store) {
-    this.store = store;
-  }
-  store;
   // Heads are checked one after the other. If two answers arrived out of order, the log
   // would look as if it had shrunk.
   #last = Promise.resolve();
+  #store;
+  #shared;
+  constructor(store) {
+    this.#store = store ?? /* @__PURE__ */ new Map();
+    this.#shared = store !== void 0;
+  }
   /** Fetches the head and checks it. If `owner` is given, the log must be that owner's. */
   check(fetchHead, ask, owner) {
-    const checked = this.#last.then(async () => {
-      const known = owner === void 0 ? void 0 : await this.store.get(owner);
-      const head = await fetchHead();
-      checkForm(head);
-      if (owner !== void 0 && head.owner !== owner) throw new OwnerMismatchError("owner", `it is ${head.owner}, this client is ${owner}`, "service");
-      const before = known ?? (owner === void 0 ? await this.store.get(head.owner) : void 0);
-      await this.#extends(before, head, ask);
-      await this.store.set(head.owner, { size: head.treeSize, root: head.root, anchoredSize: head.anchoredSize, anchoredRoot: head.anchoredRoot });
-      return head;
+    return this.#next(async () => {
+      for (; ; ) {
+        const head = await this.#once(fetchHead, ask, owner);
+        if (head) return head;
+      }
     });
-    this.#last = checked.catch(() => {
-    });
-    return checked;
   }
+  /** Forgets an owner's head. Every log extends the empty one. */
+  forget(owner) {
+    return this.#next(() => this.#alone(owner, async () => this.#store.set(owner, { size: 0, root: emptyRoot, anchoredSize: 0, anchoredRoot: null })));
+  }
+  #next(run) {
+    const done = this.#last.then(run);
+    this.#last = done.catch(() => {
+    });
+    return done;
+  }
+  async #once(fetchHead, ask, owner) {
+    const known = owner === void 0 ? void 0 : await this.#store.get(owner);
+    const head = await fetchHead();
+    checkForm(head);
+    if (owner !== void 0 && head.owner !== owner) throw new OwnerMismatchError("owner", `it is ${head.owner}, this client is ${owner}`, "service");
+    const before = known ?? (owner === void 0 ? await this.#store.get(head.owner) : void 0);
+    await this.#extends(before, head, ask);
+    const seen = { size: head.treeSize, root: head.root, anchoredSize: head.anchoredSize, anchoredRoot: head.anchoredRoot };
+    if (same(before, seen)) return head;
+    const stored = await this.#alone(head.owner, async () => {
+      if (!same(await this.#store.get(head.owner), before)) return false;
+      await this.#store.set(head.owner, seen);
+      return true;
+    });
+    return stored ? head : void 0;
+  }
+  /** Runs an update of the store while no other tab or process runs one. */
+  #alone(owner, update) {
+    if (this.#store.lock) return this.#store.lock(owner, update);
+    const locks = this.#shared ? globalThis.navigator?.locks : void 0;
+    return locks ? locks.request(`memory-ledger head ${owner}`, update) : update();
+  }
+  /** Checks that a head extends the one before. The lawful reason why it may not is a restored backup. */
   async #extends(before, head, ask) {
-    const now = { size: head.treeSize, root: head.root };
-    if (before) {
-      if (now.size < before.size) throw new LogShrankError("treeSize", `it is ${now.size}, it was ${before.size}`, "service");
-      if (head.anchoredSize < before.anchoredSize) throw new LogShrankError("anchoredSize", `it is ${head.anchoredSize}, it was ${before.anchoredSize}`, "service");
-      await checkGrowth(before, now, ask);
+    try {
+      await this.#grew(before, head, ask);
+    } catch (err) {
+      if (err instanceof LogShrankError || err instanceof LogForkedError) err.message += "; the service lies, or its operator restored an older backup";
+      throw err;
     }
     if (head.anchoredRoot !== null && (head.anchoredRoot !== before?.anchoredRoot || head.anchoredSize !== before.anchoredSize)) {
-      await checkGrowth({ size: head.anchoredSize, root: head.anchoredRoot }, now, ask);
+      await checkGrowth({ size: head.anchoredSize, root: head.anchoredRoot }, { size: head.treeSize, root: head.root }, ask);
     }
+  }
+  async #grew(before, head, ask) {
+    if (!before) return;
+    if (head.treeSize < before.size) throw new LogShrankError("treeSize", `it is ${head.treeSize}, it was ${before.size}`, "service");
+    if (head.anchoredSize < before.anchoredSize) throw new LogShrankError("anchoredSize", `it is ${head.anchoredSize}, it was ${before.anchoredSize}`, "service");
+    await checkGrowth(before, { size: head.treeSize, root: head.root }, ask);
   }
 };
 function checkForm(head) {
@@ -964,7 +999,11 @@ var Log = class {
     this.ledger = ledger;
   }
   ledger;
-  /** Returns the log's head, and checks that it extends the last head that this client saw. */
+  /**
+   * Returns the log's head, and checks that it extends the last head that this client saw. If
+   * not, it throws a LogShrankError or a LogForkedError: the service lies, or its operator
+   * restored an older backup. `accept` goes on after a restore.
+   */
   async head(options = {}) {
     const { ledger } = this;
     const ask = async () => (await ledger.core("GET", "/log", options)).body;
@@ -972,6 +1011,17 @@ var Log = class {
     const head = await ledger.heads.check(ask, (from, to) => this.#ask(from, to, options), ledger.owner);
     ledger.owner ??= head.owner;
     return head;
+  }
+  /**
+   * Forgets the head that this client saw, and starts from the log that the service shows
+   * now. Call it only if the operator said, by a channel other than the service, that a
+   * backup was restored. What was written after that backup is gone.
+   */
+  async accept(options = {}) {
+    const { ledger } = this;
+    const owner = ledger.owner ?? (await ledger.core("GET", "/log", options)).body.owner;
+    await ledger.heads.forget(owner);
+    return this.head(options);
   }
   /** Returns a consistency proof between two sizes, checked against the two roots that it names. */
   async consistency(from, to, options = {}) {
@@ -1174,7 +1224,7 @@ var MemoryLedger = class {
     this.issuer = options.issuer;
     this.stakingProgram = options.stakingProgram;
     this.owner = options.owner;
-    this.heads = new Heads(options.heads ?? /* @__PURE__ */ new Map());
+    this.heads = new Heads(options.heads);
     this.#credential = options.apiKey ?? options.session;
     this.#extensionCredential = options.extensionSession;
     this.#fetch = options.fetch ?? ((...args) => fetch(...args));
@@ -1423,28 +1473,42 @@ var Memories = class {
     return { memories: body, next: headers.get("Next-Cursor") ?? void 0 };
   }
   /**
-   * Returns a memory's inclusion proof and checks its path. Until the memory is anchored, the
-   * root is checked too. A receipt says more: it names the tree's size.
+   * Returns a memory's inclusion proof. Its path and its root are checked against the log's
+   * head. A receipt says more: the text, and the anchor.
    */
   async prove(id, options = {}) {
-    for (let attempt = 1; ; attempt++) {
-      const before = this.ledger.verify ? await this.ledger.log.head(options) : void 0;
-      const { body } = await this.ledger.core("GET", `${pathOf(id)}/proof`, options);
-      if (!before) return body;
-      const { proof, batchRoot } = body;
-      const well = [proof.leaf, batchRoot, ...proof.siblings].every(isHash) && proof.siblings.length === proof.directions.length;
-      if (!well) throw new MalformedError("proof", "it has not the form of one", "service");
-      const folded = await fold(proof.leaf, proof.siblings, proof.directions);
-      if (folded !== batchRoot) {
-        if (folded === before.root) throw new RootMismatchError("batchRoot", `it is ${batchRoot}, leaf and siblings fold to ${folded}, which is the log's`, "service");
-        throw new InclusionError("siblings", `they fold to ${folded}, batchRoot is ${batchRoot}`, "service");
-      }
-      this.#checkWritten(id, proof.leaf, proof.leafIndex);
-      if (body.txSignature !== null || batchRoot === before.root) return body;
-      const after = await this.ledger.log.head(options);
-      if (batchRoot === after.root) return body;
-      if (after.treeSize === before.treeSize || attempt === 3) throw new StaleProofError("batchRoot", `it is ${batchRoot}, the log's root is ${after.root}`, "service");
+    const { log } = this.ledger;
+    const before = this.ledger.verify ? await log.head(options) : void 0;
+    const { body } = await this.ledger.core("GET", `${pathOf(id)}/proof`, options);
+    if (!before) return body;
+    await this.#checkPath(body, before);
+    this.#checkWritten(id, body.proof.leaf, body.proof.leafIndex);
+    const { batchRoot: root, treeSize: size } = body;
+    const head = size > before.treeSize ? await log.head(options) : before;
+    try {
+      await log.growth({ size, root }, { size: head.treeSize, root: head.root }, options);
+    } catch (err) {
+      if (!(err instanceof VerificationError)) throw err;
+      throw new RootMismatchError("batchRoot", `the log of ${size} leaves has another root: ${err.message}`, "service");
     }
+    return body;
+  }
+  /** Checks that a proof's path leads to its root. `head` is the log's head from before the request. */
+  async #checkPath({ proof, batchRoot, treeSize, txSignature }, head) {
+    const refuse = (kind, field, problem) => {
+      throw new kind(field, problem, "service");
+    };
+    const { leaf, leafIndex, siblings, directions } = proof;
+    const well = [leaf, batchRoot, ...siblings].every(isHash) && siblings.length === directions.length && isCount(leafIndex) && isCount(treeSize);
+    if (!well) refuse(MalformedError, "proof", "it has not the form of one");
+    if (leafIndex >= treeSize) refuse(InclusionError, "leafIndex", `${leafIndex} is outside a tree of treeSize ${treeSize}`);
+    const folded = await fold(leaf, siblings, directions);
+    if (folded !== batchRoot && folded === head.root) refuse(RootMismatchError, "batchRoot", `it is ${batchRoot}, leaf and siblings fold to ${folded}, which is the log's`);
+    if (folded !== batchRoot) refuse(InclusionError, "siblings", `they fold to ${folded}, batchRoot is ${batchRoot}`);
+    if (String(directions) !== String(directionsOf(leafIndex, treeSize))) refuse(InclusionError, "directions", `leafIndex ${leafIndex} in treeSize ${treeSize} takes others`);
+    if (txSignature !== null) return;
+    if (leafIndex < head.anchoredSize) refuse(StaleProofError, "txSignature", `it is null, ${head.anchoredSize} leaves are anchored`);
+    if (treeSize < head.treeSize) refuse(StaleProofError, "treeSize", `it is ${treeSize}, the log has ${head.treeSize} leaves`);
   }
   /**
    * Returns a memory's receipt. It is checked by itself, against the log's head, against

@@ -8,12 +8,12 @@ import {
 } from "./errors.js";
 import { Feed } from "./feed.js";
 import { Grants } from "./grants.js";
-import { Heads, type Head, type HeadStore } from "./heads.js";
+import { Heads, type HeadStore } from "./heads.js";
 import { callOptions, Transport, streamedObjects, type Answer, type CallOptions, type Request } from "./http.js";
 import { Log } from "./log.js";
 import { Sessions } from "./sessions.js";
 import { Staking } from "./staking.js";
-import { fold, RootOfLeaves } from "./merkle.js";
+import { directionsOf, fold, RootOfLeaves } from "./merkle.js";
 import { isCount, parseReceipt, verifyReceipt } from "./receipt.js";
 import type {
   CreatedKey, CreatedMemory, FoundMemory, InclusionProof, Key, LogHead, Memory, NewKey, NewMemory, Receipt, SearchRequest, Session,
@@ -130,7 +130,7 @@ export class MemoryLedger {
     this.issuer = options.issuer;
     this.stakingProgram = options.stakingProgram;
     this.owner = options.owner;
-    this.heads = new Heads(options.heads ?? new Map<string, Head>() as unknown as HeadStore);
+    this.heads = new Heads(options.heads);
     this.#credential = options.apiKey ?? options.session;
     this.#extensionCredential = options.extensionSession;
     // In a browser, fetch must be called as a method of the window.
@@ -402,29 +402,44 @@ export class Memories {
   }
 
   /**
-   * Returns a memory's inclusion proof and checks its path. Until the memory is anchored, the
-   * root is checked too. A receipt says more: it names the tree's size.
+   * Returns a memory's inclusion proof. Its path and its root are checked against the log's
+   * head. A receipt says more: the text, and the anchor.
    */
   async prove(id: string, options: CallOptions = {}): Promise<InclusionProof> {
-    for (let attempt = 1; ; attempt++) {
-      const before = this.ledger.verify ? await this.ledger.log.head(options) : undefined;
-      const { body } = await this.ledger.core<InclusionProof>("GET", `${pathOf(id)}/proof`, options);
-      if (!before) return body;
-      const { proof, batchRoot } = body;
-      const well = [proof.leaf, batchRoot, ...proof.siblings].every(isHash) && proof.siblings.length === proof.directions.length;
-      if (!well) throw new MalformedError("proof", "it has not the form of one", "service");
-      const folded = await fold(proof.leaf, proof.siblings, proof.directions);
-      if (folded !== batchRoot) {
-        if (folded === before.root) throw new RootMismatchError("batchRoot", `it is ${batchRoot}, leaf and siblings fold to ${folded}, which is the log's`, "service");
-        throw new InclusionError("siblings", `they fold to ${folded}, batchRoot is ${batchRoot}`, "service");
-      }
-      this.#checkWritten(id, proof.leaf, proof.leafIndex);
-      if (body.txSignature !== null || batchRoot === before.root) return body;
-      // The log may have grown between the two answers. If it did not, batchRoot is an older root.
-      const after = await this.ledger.log.head(options);
-      if (batchRoot === after.root) return body;
-      if (after.treeSize === before.treeSize || attempt === 3) throw new StaleProofError("batchRoot", `it is ${batchRoot}, the log's root is ${after.root}`, "service");
+    const { log } = this.ledger;
+    const before = this.ledger.verify ? await log.head(options) : undefined;
+    const { body } = await this.ledger.core<InclusionProof>("GET", `${pathOf(id)}/proof`, options);
+    if (!before) return body;
+    await this.#checkPath(body, before);
+    this.#checkWritten(id, body.proof.leaf, body.proof.leafIndex);
+    const { batchRoot: root, treeSize: size } = body;
+    // The log may have grown between the two answers.
+    const head = size > before.treeSize ? await log.head(options) : before;
+    try {
+      await log.growth({ size, root }, { size: head.treeSize, root: head.root }, options);
+    } catch (err) {
+      if (!(err instanceof VerificationError)) throw err;
+      throw new RootMismatchError("batchRoot", `the log of ${size} leaves has another root: ${err.message}`, "service");
     }
+    return body;
+  }
+
+  /** Checks that a proof's path leads to its root. `head` is the log's head from before the request. */
+  async #checkPath({ proof, batchRoot, treeSize, txSignature }: InclusionProof, head: LogHead): Promise<void> {
+    const refuse = (kind: typeof VerificationError, field: string, problem: string): never => {
+      throw new kind(field, problem, "service");
+    };
+    const { leaf, leafIndex, siblings, directions } = proof;
+    const well = [leaf, batchRoot, ...siblings].every(isHash) && siblings.length === directions.length && isCount(leafIndex) && isCount(treeSize);
+    if (!well) refuse(MalformedError, "proof", "it has not the form of one");
+    if (leafIndex >= treeSize) refuse(InclusionError, "leafIndex", `${leafIndex} is outside a tree of treeSize ${treeSize}`);
+    const folded = await fold(leaf, siblings, directions);
+    if (folded !== batchRoot && folded === head.root) refuse(RootMismatchError, "batchRoot", `it is ${batchRoot}, leaf and siblings fold to ${folded}, which is the log's`);
+    if (folded !== batchRoot) refuse(InclusionError, "siblings", `they fold to ${folded}, batchRoot is ${batchRoot}`);
+    if (String(directions) !== String(directionsOf(leafIndex, treeSize))) refuse(InclusionError, "directions", `leafIndex ${leafIndex} in treeSize ${treeSize} takes others`);
+    if (txSignature !== null) return;
+    if (leafIndex < head.anchoredSize) refuse(StaleProofError, "txSignature", `it is null, ${head.anchoredSize} leaves are anchored`);
+    if (treeSize < head.treeSize) refuse(StaleProofError, "treeSize", `it is ${treeSize}, the log has ${head.treeSize} leaves`);
   }
 
   /**

@@ -16,7 +16,16 @@ export interface Head {
 export interface HeadStore {
   get(owner: string): Promise<Head | undefined> | Head | undefined;
   set(owner: string, head: Head): Promise<void> | void;
+  /**
+   * Runs `update`, which gets and sets, while no other user of the store runs one. Without
+   * it, a browser's tabs take turns by navigator.locks. Give it where several processes share
+   * the store: a slow one could lower the head, and a fork would go unnoticed.
+   */
+  lock?<T>(owner: string, update: () => Promise<T>): Promise<T>;
 }
+
+const same = (a: Head | undefined, b: Head | undefined): boolean =>
+  a?.size === b?.size && a?.root === b?.root && a?.anchoredSize === b?.anchoredSize && a?.anchoredRoot === b?.anchoredRoot;
 
 export type Ask = (from: number, to: number) => Promise<ConsistencyProof>;
 
@@ -48,35 +57,79 @@ export class Heads {
   // would look as if it had shrunk.
   #last: Promise<unknown> = Promise.resolve();
 
-  constructor(private readonly store: HeadStore) {}
+  readonly #store: HeadStore;
+  readonly #shared: boolean;
+
+  constructor(store?: HeadStore) {
+    this.#store = store ?? (new Map<string, Head>() as unknown as HeadStore);
+    this.#shared = store !== undefined;
+  }
 
   /** Fetches the head and checks it. If `owner` is given, the log must be that owner's. */
   check(fetchHead: () => Promise<LogHead>, ask: Ask, owner: string | undefined): Promise<LogHead> {
-    const checked = this.#last.then(async () => {
-      // Read before the request: a head that another client stores meanwhile may be newer.
-      const known = owner === undefined ? undefined : await this.store.get(owner);
-      const head = await fetchHead();
-      checkForm(head);
-      if (owner !== undefined && head.owner !== owner) throw new OwnerMismatchError("owner", `it is ${head.owner}, this client is ${owner}`, "service");
-      const before = known ?? (owner === undefined ? await this.store.get(head.owner) : undefined);
-      await this.#extends(before, head, ask);
-      await this.store.set(head.owner, { size: head.treeSize, root: head.root, anchoredSize: head.anchoredSize, anchoredRoot: head.anchoredRoot });
-      return head;
+    return this.#next(async () => {
+      // If another process stored a head meanwhile, the next one must extend that.
+      for (;;) {
+        const head = await this.#once(fetchHead, ask, owner);
+        if (head) return head;
+      }
     });
-    this.#last = checked.catch(() => {});
-    return checked;
   }
 
+  /** Forgets an owner's head. Every log extends the empty one. */
+  forget(owner: string): Promise<void> {
+    return this.#next(() => this.#alone(owner, async () => this.#store.set(owner, { size: 0, root: emptyRoot, anchoredSize: 0, anchoredRoot: null })));
+  }
+
+  #next<T>(run: () => Promise<T>): Promise<T> {
+    const done = this.#last.then(run);
+    this.#last = done.catch(() => {});
+    return done;
+  }
+
+  async #once(fetchHead: () => Promise<LogHead>, ask: Ask, owner: string | undefined): Promise<LogHead | undefined> {
+    // Read before the request: a head that another client stores meanwhile may be newer.
+    const known = owner === undefined ? undefined : await this.#store.get(owner);
+    const head = await fetchHead();
+    checkForm(head);
+    if (owner !== undefined && head.owner !== owner) throw new OwnerMismatchError("owner", `it is ${head.owner}, this client is ${owner}`, "service");
+    const before = known ?? (owner === undefined ? await this.#store.get(head.owner) : undefined);
+    await this.#extends(before, head, ask);
+    const seen = { size: head.treeSize, root: head.root, anchoredSize: head.anchoredSize, anchoredRoot: head.anchoredRoot };
+    if (same(before, seen)) return head;
+    const stored = await this.#alone(head.owner, async () => {
+      if (!same(await this.#store.get(head.owner), before)) return false;
+      await this.#store.set(head.owner, seen);
+      return true;
+    });
+    return stored ? head : undefined;
+  }
+
+  /** Runs an update of the store while no other tab or process runs one. */
+  #alone<T>(owner: string, update: () => Promise<T>): Promise<T> {
+    if (this.#store.lock) return this.#store.lock(owner, update);
+    const locks = this.#shared ? (globalThis as { navigator?: { locks?: LockManager } }).navigator?.locks : undefined;
+    return locks ? locks.request(`memory-ledger head ${owner}`, update) as Promise<T> : update();
+  }
+
+  /** Checks that a head extends the one before. The lawful reason why it may not is a restored backup. */
   async #extends(before: Head | undefined, head: LogHead, ask: Ask): Promise<void> {
-    const now = { size: head.treeSize, root: head.root };
-    if (before) {
-      if (now.size < before.size) throw new LogShrankError("treeSize", `it is ${now.size}, it was ${before.size}`, "service");
-      if (head.anchoredSize < before.anchoredSize) throw new LogShrankError("anchoredSize", `it is ${head.anchoredSize}, it was ${before.anchoredSize}`, "service");
-      await checkGrowth(before, now, ask);
+    try {
+      await this.#grew(before, head, ask);
+    } catch (err) {
+      if (err instanceof LogShrankError || err instanceof LogForkedError) err.message += "; the service lies, or its operator restored an older backup";
+      throw err;
     }
     if (head.anchoredRoot !== null && (head.anchoredRoot !== before?.anchoredRoot || head.anchoredSize !== before.anchoredSize)) {
-      await checkGrowth({ size: head.anchoredSize, root: head.anchoredRoot }, now, ask);
+      await checkGrowth({ size: head.anchoredSize, root: head.anchoredRoot }, { size: head.treeSize, root: head.root }, ask);
     }
+  }
+
+  async #grew(before: Head | undefined, head: LogHead, ask: Ask): Promise<void> {
+    if (!before) return;
+    if (head.treeSize < before.size) throw new LogShrankError("treeSize", `it is ${head.treeSize}, it was ${before.size}`, "service");
+    if (head.anchoredSize < before.anchoredSize) throw new LogShrankError("anchoredSize", `it is ${head.anchoredSize}, it was ${before.anchoredSize}`, "service");
+    await checkGrowth(before, { size: head.treeSize, root: head.root }, ask);
   }
 }
 

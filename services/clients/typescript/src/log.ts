@@ -9,7 +9,11 @@ import type { ConsistencyProof, LogHead } from "./schema/core.js";
 export class Log {
   constructor(private readonly ledger: MemoryLedger) {}
 
-  /** Returns the log's head, and checks that it extends the last head that this client saw. */
+  /**
+   * Returns the log's head, and checks that it extends the last head that this client saw. If
+   * not, it throws a LogShrankError or a LogForkedError: the service lies, or its operator
+   * restored an older backup. `accept` goes on after a restore.
+   */
   async head(options: CallOptions = {}): Promise<LogHead> {
     const { ledger } = this;
     const ask = async () => (await ledger.core<LogHead>("GET", "/log", options)).body;
@@ -17,6 +21,18 @@ export class Log {
     const head = await ledger.heads.check(ask, (from, to) => this.#ask(from, to, options), ledger.owner);
     ledger.owner ??= head.owner;
     return head;
+  }
+
+  /**
+   * Forgets the head that this client saw, and starts from the log that the service shows
+   * now. Call it only if the operator said, by a channel other than the service, that a
+   * backup was restored. What was written after that backup is gone.
+   */
+  async accept(options: CallOptions = {}): Promise<LogHead> {
+    const { ledger } = this;
+    const owner = ledger.owner ?? (await ledger.core<LogHead>("GET", "/log", options)).body.owner;
+    await ledger.heads.forget(owner);
+    return this.head(options);
   }
 
   /** Returns a consistency proof between two sizes, checked against the two roots that it names. */

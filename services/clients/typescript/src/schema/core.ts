@@ -208,6 +208,10 @@ export type InclusionProof = {
     };
     batchRoot: Hash;
     /**
+     * The number of leaves that batchRoot is the root of.
+     */
+    treeSize: number;
+    /**
      * The signature of the transaction that committed batchRoot. Null while the memory is not anchored.
      */
     txSignature: Signature | null;
