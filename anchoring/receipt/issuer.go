@@ -24,7 +24,7 @@ type Issuer struct {
 
 // VerifyIssuer checks that the issuer anchored the receipt. It needs no chain: the
 // account's address follows from program, authority and owner. It returns nil, a
-// *Finding, or ErrIssuer.
+// *Finding, ErrNotAnchored, or ErrIssuer.
 func VerifyIssuer(r *Receipt, by Issuer) error {
 	for name, key := range map[string]string{"program": by.ProgramID, "authority": by.Authority} {
 		if key != "" && !isBase58(key, 32) {
@@ -39,7 +39,7 @@ func VerifyIssuer(r *Receipt, by Issuer) error {
 	case by == Issuer{}:
 		return nil
 	case a == nil:
-		return wrong("anchor", "it is null: the memory was not anchored when the receipt was made")
+		return ErrNotAnchored
 	case by.ProgramID != "" && a.ProgramID != by.ProgramID:
 		return wrong("anchor.programId", "it is %s, not %s", a.ProgramID, by.ProgramID)
 	case by.Authority == "":

@@ -40,7 +40,7 @@ func TestVerifyIssuer(t *testing.T) {
 		"another program":           {anchored(theirs, authority), service, "anchor.programId:"},
 		"the program alone":         {anchored(theirs, authority), receipt.Issuer{ProgramID: ours.String()}, "anchor.programId:"},
 		"the authority alone":       {anchored(theirs, authority), receipt.Issuer{Authority: authority.String()}, "authority:"},
-		"not anchored":              {waiting, service, "anchor:"},
+		"not anchored":              {waiting, service, "not anchored yet:"},
 		"not anchored, nobody's":    {waiting, receipt.Issuer{}, ""},
 		"an authority that is none": {anchored(ours, authority), receipt.Issuer{Authority: "l0O"}, "authority:"},
 		"a program that is none":    {anchored(ours, authority), receipt.Issuer{ProgramID: signature}, "program:"},
@@ -50,8 +50,14 @@ func TestVerifyIssuer(t *testing.T) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
 		var finding *receipt.Finding
-		if err != nil && errors.As(err, &finding) == errors.Is(err, receipt.ErrIssuer) {
-			t.Errorf("%s: %v is both or neither", name, err)
+		kinds := 0
+		for _, is := range []bool{errors.As(err, &finding), errors.Is(err, receipt.ErrIssuer), errors.Is(err, receipt.ErrNotAnchored)} {
+			if is {
+				kinds++
+			}
+		}
+		if err != nil && kinds != 1 {
+			t.Errorf("%s: %v is of %d kinds", name, err, kinds)
 		}
 	}
 	held, err := receipt.Check(t.Context(), node(t, committedSize), good())

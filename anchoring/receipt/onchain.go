@@ -41,10 +41,10 @@ type Onchain struct {
 
 // Check asks a Solana node (a JSON-RPC URL) whether the receipt's anchor is on the chain.
 // Verify the receipt first. A *Finding says what is wrong. An error that wraps
-// ErrUnreachable says nothing about the receipt.
+// ErrUnreachable, or ErrNotAnchored, says nothing about the receipt.
 func Check(ctx context.Context, endpoint string, r *Receipt) (*Onchain, error) {
 	if r.Anchor == nil {
-		return nil, wrong("anchor", "it is null: the memory was not anchored when the receipt was made")
+		return nil, ErrNotAnchored
 	}
 	return CheckAnchor(ctx, endpoint, r.Anchor, r.Entry.Owner)
 }

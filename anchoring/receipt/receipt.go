@@ -66,6 +66,10 @@ type Anchor struct {
 // ErrGarbage says that the input is not a receipt at all, neither good nor bad.
 var ErrGarbage = errors.New("not a receipt")
 
+// ErrNotAnchored says that a receipt or an export was made before its anchor, so it can't be
+// compared with the chain or the issuer yet. That is not a Finding.
+var ErrNotAnchored = errors.New("not anchored yet: it was made before its anchor; fetch it again")
+
 // Finding says what is wrong with a receipt.
 type Finding struct {
 	Field   string // the wrong member, if it can be determined

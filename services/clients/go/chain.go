@@ -49,7 +49,8 @@ type Issuer struct {
 
 // VerifyOnchain asks a Solana node, by its JSON-RPC URL, whether the anchor's commitment
 // is on the chain. Verify the receipt first. A *VerificationError names the wrong field.
-// Any other error is ErrChainUnreachable or the context's.
+// ErrNotAnchored means that there is no anchor yet. Any other error is ErrChainUnreachable
+// or the context's.
 func (r *Receipt) VerifyOnchain(ctx context.Context, rpcURL string) (*Onchain, error) {
 	return r.Anchor.verifyOnchain(ctx, solanaNode{rpcURL, http.DefaultClient}, r.Entry.Owner)
 }
@@ -60,14 +61,14 @@ func (h *ExportHeader) VerifyOnchain(ctx context.Context, rpcURL string) (*Oncha
 }
 
 // VerifyIssuer checks that the issuer anchored the receipt. It needs no chain. The error
-// is a *VerificationError, or says that the issuer is malformed.
+// is a *VerificationError, ErrNotAnchored, or says that the issuer is malformed.
 func (r *Receipt) VerifyIssuer(by Issuer) error { return r.Anchor.verifyIssuer(by, r.Entry.Owner) }
 
 // VerifyIssuer is like [Receipt.VerifyIssuer], for the anchor of an export.
 func (h *ExportHeader) VerifyIssuer(by Issuer) error { return h.Anchor.verifyIssuer(by, h.Owner) }
 
 func notAnchored() error {
-	return wrong(ErrChain, "anchor", "it is null: nothing was anchored when this was made")
+	return fmt.Errorf("%w: it was made before its anchor; fetch it again, or complete it", ErrNotAnchored)
 }
 
 func (a *Anchor) verifyIssuer(by Issuer, owner string) error {
@@ -180,21 +181,8 @@ func (a *Anchor) compareTransaction(tx *solanaTransaction, owner string) error {
 	if tx.Meta.Err != nil {
 		return wrong(ErrChain, "anchor.txSignature", "that transaction failed")
 	}
-	key, err := base58.Decode(owner)
-	if err != nil {
-		return wrong(ErrMalformed, "owner", "it is not a public key in base58")
-	}
-	commit := append(binary.LittleEndian.AppendUint64(nil, 1), key...)
-	commit = append(binary.LittleEndian.AppendUint64(commit, a.CommittedSize), a.CommittedRoot[:]...)
-	keys := tx.Transaction.Message.AccountKeys
-	name := func(i int) string {
-		if i < 0 || i >= len(keys) {
-			return ""
-		}
-		return keys[i]
-	}
-	for _, in := range tx.Transaction.Message.Instructions {
-		if name(in.Program) != a.ProgramID || len(in.Accounts) < 2 || name(in.Accounts[1]) != a.Account || in.Data != base58.Encode(commit) {
+	for size, root := range tx.commitments(a, owner) {
+		if size != a.CommittedSize || root != a.CommittedRoot {
 			continue
 		}
 		if tx.Slot != a.Slot {

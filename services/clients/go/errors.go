@@ -85,6 +85,10 @@ var (
 	ErrChainUnreachable = errors.New("memoryledger: the Solana node gave no usable answer")
 )
 
+// ErrNotAnchored: a receipt or an export was made before its anchor, so it can't be compared
+// with the chain or the issuer yet. This is no lie.
+var ErrNotAnchored = errors.New("memoryledger: not anchored yet")
+
 // Liar is the party that made a false statement.
 type Liar string
 

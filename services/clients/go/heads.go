@@ -99,7 +99,7 @@ func (c *Client) Head(ctx context.Context) (*LogHead, error) {
 
 // AcceptLog forgets the head that this client saw, and starts from the log that the service
 // shows now. Call it only if the operator said, by another way than the service, that a
-// backup was restored. What was written after that backup is gone.
+// backup was restored. Later memories than that backup are gone.
 func (c *Client) AcceptLog(ctx context.Context) (*LogHead, error) {
 	end, err := c.heads.begin(ctx)
 	if err != nil {

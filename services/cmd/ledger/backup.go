@@ -126,6 +126,9 @@ func printRestored(out io.Writer, servers bool) func(backup.Done) {
 	restored := printDone(out, "restored")
 	return func(d backup.Done) {
 		restored(d)
+		if d.Part == backup.Log {
+			fmt.Fprintln(out, "clients that saw a longer log refuse this one: tell the owners that a backup was restored, so that they accept it")
+		}
 		switch {
 		case !servers:
 		case len(d.Consumers) > 0:

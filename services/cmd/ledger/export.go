@@ -22,7 +22,8 @@ root that the export names, and the export is complete. The command reads only t
 file (- for standard input). With --rpc it also asks a Solana node whether the chain
 holds the commitment that the export names.
 
-Exit codes: 0 good, 1 the export is wrong, 2 no file, or no answer from the node.`,
+Exit codes: 0 good, 1 the export is wrong, 2 no file, or no answer from the node, 3 with
+--rpc: it was made before its anchor; fetch it again.`,
 		Args: arguments("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error { return verifyExport(cmd, args[0], rpc) },
 	}
@@ -56,7 +57,7 @@ func verifyExport(cmd *cobra.Command, name, rpc string) error {
 		return nil
 	}
 	if h.Anchor == nil {
-		return finding{errors.New("there is no commitment to ask the chain for")}
+		return receipt.ErrNotAnchored
 	}
 	held, err := receipt.CheckAnchor(cmd.Context(), rpc, h.Anchor, h.Owner)
 	if err != nil {

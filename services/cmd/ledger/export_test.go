@@ -19,7 +19,9 @@ func TestVerifyExport(t *testing.T) {
 	}
 	verify(folder+"good.ndjson", 0, "good: the first 5 leaves")
 	verify(folder+"good-empty.ndjson", 0, "not anchored")
-	verify(folder+"good-empty.ndjson --rpc http://127.0.0.1:1", exitFinding, "not anchored")
+	// It is not wrong: it was made too early.
+	verify(folder+"good-empty.ndjson --rpc http://127.0.0.1:1", exitNotAnchored, "not anchored")
+	verify(folder+"good-not-anchored.ndjson --rpc http://127.0.0.1:1", exitNotAnchored, "not anchored")
 	verify(folder+"good.ndjson --rpc http://127.0.0.1:1", exitUsage, "good: the first 5 leaves")
 	verify(folder+"none.ndjson", exitUsage, "")
 	bad, err := os.ReadDir(folder + "bad")

@@ -1,7 +1,7 @@
 // Command ledger is Memory Ledger: all of it in one process (run), each
 // service alone, and the tools of operators and auditors.
 //
-// Exit codes: 0 good, 1 a finding, 2 wrong usage or no server to talk to.
+// Exit codes: 0 good, 1 a finding, 2 wrong usage or no server to talk to, 3 not anchored yet.
 package main
 
 import (
@@ -14,12 +14,16 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"github.com/memory-ledger/ledger/anchoring/receipt"
+	memoryledger "github.com/memory-ledger/ledger/services/clients/go"
 )
 
 // Exit codes.
 const (
-	exitFinding = 1
-	exitUsage   = 2
+	exitFinding     = 1
+	exitUsage       = 2
+	exitNotAnchored = 3
 )
 
 // finding is an error that means: the work was done, and found something wrong with the
@@ -50,6 +54,9 @@ func run(args []string, stdout io.Writer) int {
 		return exitFinding
 	}
 	fmt.Fprintln(os.Stderr, "ledger:", err)
+	if errors.Is(err, receipt.ErrNotAnchored) || errors.Is(err, memoryledger.ErrNotAnchored) {
+		return exitNotAnchored
+	}
 	return exitUsage
 }
 

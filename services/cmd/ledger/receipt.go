@@ -6,14 +6,17 @@ import (
 	"io"
 	"os"
 
+	"github.com/go-json-experiment/json"
 	"github.com/spf13/cobra"
 
 	"github.com/memory-ledger/ledger/anchoring/receipt"
+	memoryledger "github.com/memory-ledger/ledger/services/clients/go"
 )
 
 func newVerifyReceipt() *cobra.Command {
 	var rpc string
 	var by receipt.Issuer
+	var to completion
 	command := &cobra.Command{
 		Use:   "verify-receipt FILE",
 		Short: "Checks a memory's receipt, offline or against the chain",
@@ -27,20 +30,81 @@ a receipt that someone else anchored is refused; get both values from the servic
 operator, not from the receipt. --authority needs --program: another program could
 name that authority without its consent.
 
-Exit codes: 0 good, 1 the receipt is wrong, 2 not a receipt, or no answer.`,
+A receipt that was saved before its anchor has none. Fetch it again, or write it with its
+anchor to another file: with --complete and --later, from a later receipt of the same
+memory; with --complete, --rpc, --program and --authority, from the chain, if the chain
+has a commitment to exactly the receipt's tree.
+
+Exit codes: 0 good, 1 the receipt is wrong, 2 not a receipt, or no answer, 3 with --rpc,
+--program or --complete: it is not anchored yet.`,
 		Args: arguments("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			raw, err := readReceipt(cmd.InOrStdin(), args[0])
 			if err != nil {
 				return err
 			}
-			return verifyReceipt(cmd, raw, by, rpc)
+			if to == (completion{}) {
+				return verifyReceipt(cmd, raw, by, rpc)
+			}
+			done, err := to.complete(cmd, raw, by, rpc)
+			if err == nil {
+				err = verifyReceipt(cmd, done, by, rpc)
+			}
+			if err == nil {
+				err = os.WriteFile(to.file, done, 0o600)
+			}
+			return err
 		},
 	}
 	stringFlag(command.Flags(), &rpc, "rpc", "URL of a Solana JSON-RPC node to check the commitment against")
 	stringFlag(command.Flags(), &by.ProgramID, "program", "address of the program that must hold the commitment")
 	stringFlag(command.Flags(), &by.Authority, "authority", "public key of who must have committed; with --program")
+	stringFlag(command.Flags(), &to.file, "complete", "file for the receipt with its anchor")
+	stringFlag(command.Flags(), &to.later, "later", "a later receipt of the same memory; with --complete")
 	return command
+}
+
+// completion is where a receipt's missing anchor comes from, and where the receipt with it
+// goes.
+type completion struct{ file, later string }
+
+// complete returns the JSON of the receipt with its anchor. The Go client does the work.
+func (to completion) complete(cmd *cobra.Command, raw []byte, by receipt.Issuer, rpc string) ([]byte, error) {
+	if to.file == "" {
+		return nil, errors.New("--later needs --complete: the file for the receipt with its anchor")
+	}
+	if to.later == "" && (rpc == "" || by.ProgramID == "" || by.Authority == "") {
+		return nil, errors.New("--complete needs --later, or --rpc, --program and --authority")
+	}
+	r, err := memoryledger.ParseReceipt(raw)
+	if err != nil {
+		return nil, foundByClient(err)
+	}
+	if to.later == "" {
+		r, err = r.CompleteOnchain(cmd.Context(), rpc, memoryledger.Issuer(by))
+	} else {
+		var text []byte
+		if text, err = readReceipt(cmd.InOrStdin(), to.later); err != nil {
+			return nil, err
+		}
+		var later *memoryledger.Receipt
+		if later, err = memoryledger.ParseReceipt(text); err == nil {
+			r, err = r.CompleteFrom(later)
+		}
+	}
+	if err != nil {
+		return nil, foundByClient(err)
+	}
+	return json.Marshal(r, json.Deterministic(true))
+}
+
+// foundByClient turns an error of the Go client that describes wrong input into a finding.
+func foundByClient(err error) error {
+	var wrong *memoryledger.VerificationError
+	if errors.As(err, &wrong) {
+		return finding{err}
+	}
+	return err
 }
 
 func readReceipt(stdin io.Reader, name string) ([]byte, error) {

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -30,6 +32,44 @@ func TestVerifyReceiptIsToldWhose(t *testing.T) {
 		var out strings.Builder
 		if code := run(strings.Fields(args), &out); code != want.code || strings.Contains(out.String(), commits) != want.named {
 			t.Errorf("%s: exit code %d, %s", args, code, out.String())
+		}
+	}
+}
+
+// TestVerifyReceiptBeforeItsAnchor: a receipt that was saved before its anchor is good
+// offline. Where an anchor is asked for, it is not anchored yet, and not wrong. A later
+// receipt completes it.
+func TestVerifyReceiptBeforeItsAnchor(t *testing.T) {
+	onlyEnviron(t, nil)
+	const (
+		folder  = "../../../anchoring/receipt/testdata/"
+		early   = "verify-receipt " + folder + "good-not-anchored.json"
+		program = " --program 8C3odsbKGYCEipcgRMnCek1xY9oXRbmqKpEkFaeoF9Cp"
+	)
+	done := filepath.Join(t.TempDir(), "done.json")
+	for _, c := range []struct {
+		args string
+		code int
+		says string
+	}{
+		{early, 0, "not anchored when the receipt was made"},
+		{early + program, exitNotAnchored, ""},
+		{early + " --rpc http://127.0.0.1:1", exitNotAnchored, "good: leaf 2"},
+		{early + " --complete " + done + " --later " + folder + "good-not-anchored.json", exitNotAnchored, ""},
+		{early + " --complete " + done + " --later ../../../docs/journey/receipt.json", exitFinding, ""},
+		{early + " --complete " + done + " --later " + folder + "bad/batchroot-altered.json", exitFinding, ""},
+		{early + " --complete " + done, exitUsage, ""},
+		{early + " --complete " + done + program + " --rpc http://127.0.0.1:1", exitUsage, ""},
+		{early + " --later " + folder + "good.json", exitUsage, ""},
+		{early + program + " --complete " + done + " --later " + folder + "good.json", 0, "good: that tree is a prefix of the 11 leaves"},
+		{"verify-receipt " + done + program, 0, "good: that tree is a prefix of the 11 leaves"},
+	} {
+		if _, err := os.Stat(done); err == nil && c.code != 0 {
+			t.Fatalf("before %s: a receipt was written", c.args)
+		}
+		var out strings.Builder
+		if code := run(strings.Fields(c.args), &out); code != c.code || !strings.Contains(out.String(), c.says) {
+			t.Errorf("%s: exit code %d, %s", c.args, code, out.String())
 		}
 	}
 }

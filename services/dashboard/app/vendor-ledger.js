@@ -94,6 +94,13 @@ var TransactionError = class extends VerificationError {
 };
 var AnchorError = class extends VerificationError {
 };
+var NotAnchoredError = class extends LedgerError {
+  constructor() {
+    super("not anchored yet: it was made before its anchor; get it again, or complete it");
+  }
+};
+var CantCompleteError = class extends LedgerError {
+};
 var ChainUnreachableError = class extends LedgerError {
 };
 function serviceLied(err) {
@@ -177,7 +184,7 @@ function canonicalize(value, depth = 1) {
 // ../../clients/typescript/src/chain.ts
 async function checkOnchain(rpcUrl, receipt, options = {}) {
   const a = receipt.anchor;
-  if (!a) throw new AnchorError("anchor", "it is null: the memory was not anchored when the receipt was made");
+  if (!a) throw new NotAnchoredError();
   const call = (method, ...params) => rpc(rpcUrl, options, method, params);
   const genesis = await call("getGenesisHash");
   if (genesis !== a.cluster) throw new AnchorError("anchor.cluster", `it is ${a.cluster}, the node is on the chain ${genesis}`);
@@ -190,7 +197,7 @@ async function checkOnchain(rpcUrl, receipt, options = {}) {
 async function checkIssuer(receipt, by) {
   const a = receipt.anchor;
   if (by.authority && !by.programId) throw new TypeError("issuer: name the authority's program, too");
-  if (!a) throw new AnchorError("anchor", "it is null: the memory was not anchored when the receipt was made");
+  if (!a) throw new NotAnchoredError();
   if (by.programId && by.programId !== a.programId) throw new AnchorError("anchor.programId", `it is ${a.programId}, not ${by.programId}`);
   if (!by.authority) return;
   const authority = fromBase58(by.authority, 32);
@@ -224,14 +231,17 @@ async function checkAccount(a, account, owner) {
 function checkTransaction(a, tx, owner) {
   if (!tx?.meta) throw new AnchorError("anchor.txSignature", "the node knows no such transaction; if it keeps no long history, ask one that does");
   if (tx.meta.err) throw new AnchorError("anchor.txSignature", "that transaction failed");
-  const root = Uint8Array.from(a.committedRoot.match(/../g), (pair) => parseInt(pair, 16));
-  const want = toBase58(concat(u64(1), fromBase58(owner, 32), u64(a.committedSize), root));
-  const { accountKeys: keys, instructions } = tx.transaction.message;
-  const commits = instructions.some(
-    (i) => keys[i.programIdIndex] === a.programId && keys[i.accounts?.[1] ?? -1] === a.account && i.data === want
-  );
-  if (!commits) throw new AnchorError("anchor.txSignature", "that transaction does not commit anchor.committedRoot at anchor.committedSize to anchor.account");
+  if (!commitments(a, tx, owner).some(({ size, root }) => size === a.committedSize && root === a.committedRoot)) throw new AnchorError("anchor.txSignature", "that transaction does not commit anchor.committedRoot at anchor.committedSize to anchor.account");
   if (tx.slot !== a.slot) throw new AnchorError("anchor.slot", `it is ${a.slot}, the transaction landed in slot ${tx.slot}`);
+}
+function commitments(a, tx, owner) {
+  const { accountKeys: keys, instructions } = tx.transaction.message;
+  return instructions.flatMap((i) => {
+    if (keys[i.programIdIndex] !== a.programId || keys[i.accounts?.[1] ?? -1] !== a.account) return [];
+    const data = fromBase58(i.data, 80);
+    if (!data || toHex(data.subarray(0, 8)) !== toHex(u64(1)) || toBase58(data.subarray(8, 40)) !== owner) return [];
+    return [{ size: Number(new DataView(data.buffer, data.byteOffset).getBigUint64(40, true)), root: toHex(data.subarray(48)) }];
+  });
 }
 async function rpc(url, options, method, params) {
   const timeout = AbortSignal.timeout(15e3);
@@ -471,6 +481,48 @@ async function checkPrefix(r, a) {
   if (!roots) throw new ConsistencyError("consistency", `it has another number of hashes than it takes ${span2}`);
   if (roots[0] !== r.batchRoot) throw new ConsistencyError("consistency", `${span2} it leads to ${roots[0]}, not to batchRoot ${r.batchRoot}`);
   if (roots[1] !== a.committedRoot) throw new AnchorError("anchor.committedRoot", `it is ${a.committedRoot}; ${span2} the proof leads to ${roots[1]}`);
+}
+
+// ../../clients/typescript/src/complete.ts
+async function completeReceipt(receipt, later) {
+  const r = await verifyReceipt(receipt), l = await verifyReceipt(later), a = l.anchor;
+  if (r.anchor) return r;
+  if (l.entry.owner !== r.entry.owner) throw new OwnerMismatchError("entry.owner", `it is ${r.entry.owner}, the later receipt is of ${l.entry.owner}`);
+  const sameLeaf = l.leafIndex === r.leafIndex, sameTree = l.treeSize === r.treeSize;
+  if (sameLeaf && l.leafHash !== r.leafHash) throw new LeafMismatchError("leafHash", `it is ${r.leafHash}, the later receipt has ${l.leafHash} as leaf ${r.leafIndex}`);
+  if (sameTree && l.batchRoot !== r.batchRoot) throw new RootMismatchError("batchRoot", `it is ${r.batchRoot}, the later receipt has ${l.batchRoot} for ${r.treeSize} leaves`);
+  if (!a) throw new NotAnchoredError();
+  if (sameLeaf) return l;
+  if (sameTree) return verifyReceipt({ ...r, anchor: a, consistency: l.consistency });
+  if (a.committedSize === r.treeSize) return verifyReceipt({ ...r, anchor: a });
+  throw new CantCompleteError("only a later receipt of the same memory, or of the same tree, completes a receipt");
+}
+async function completeOnchain(rpcUrl, receipt, by, options = {}) {
+  const r = await verifyReceipt(receipt), { owner } = r.entry, { programId } = by;
+  if (r.anchor) return r;
+  const authority = fromBase58(by.authority, 32);
+  const account = authority && await commitmentAddress(programId, authority, fromBase58(owner, 32));
+  if (!account) throw new TypeError("issuer: program and authority must be public keys in base58");
+  const call = (method, ...params) => rpc(rpcUrl, options, method, params);
+  const cluster = await call("getGenesisHash");
+  for (let before; ; ) {
+    const page = await call("getSignaturesForAddress", account, { commitment: "finalized", ...before && { before } });
+    if (page.length === 0) throw new NotAnchoredError();
+    for (const { signature, err } of page) {
+      before = signature;
+      const read = { encoding: "json", commitment: "confirmed", maxSupportedTransactionVersion: 0 };
+      const tx = err ? null : await call("getTransaction", signature, read);
+      if (!tx?.meta || tx.meta.err) continue;
+      const sizes = commitments({ programId, account }, tx, owner);
+      const found = sizes.find(({ size }) => size === r.treeSize);
+      if (found && found.root !== r.batchRoot) throw new RootMismatchError("batchRoot", `it is ${r.batchRoot}, the chain has ${found.root} for ${r.treeSize} leaves`);
+      if (found) {
+        const anchor = { cluster, programId, account, txSignature: signature, slot: tx.slot, committedSize: r.treeSize, committedRoot: r.batchRoot };
+        return verifyReceipt({ ...r, anchor });
+      }
+      if (sizes.some(({ size }) => size < r.treeSize)) throw new NotAnchoredError();
+    }
+  }
 }
 
 // ../../clients/typescript/src/challenge.ts
@@ -1015,7 +1067,7 @@ var Log = class {
   /**
    * Forgets the head that this client saw, and starts from the log that the service shows
    * now. Call it only if the operator said, by a channel other than the service, that a
-   * backup was restored. What was written after that backup is gone.
+   * backup was restored. Later memories than that backup are gone.
    */
   async accept(options = {}) {
     const { ledger } = this;
@@ -1525,6 +1577,20 @@ var Memories = class {
     if (body.anchor) await serviceLies(() => ledger.checkAnchor(body, options));
     return body;
   }
+  /**
+   * Returns a receipt of the same memory with its anchor, for a receipt that was saved before
+   * it. Also checks that the log still contains the receipt's tree. Throws a NotAnchoredError
+   * while the memory is not anchored.
+   */
+  async complete(saved, options = {}) {
+    const r = await verifyReceipt(saved);
+    if (r.anchor) return r;
+    const memory = (await this.page(r.leafIndex, 1, options)).find(({ leafIndex }) => leafIndex === r.leafIndex);
+    if (!memory) throw new CantCompleteError(`leaf ${r.leafIndex} is not in the list: it was retracted`);
+    const later = await this.receipt(memory.id, options), head = await this.ledger.log.head(options);
+    await this.ledger.log.growth({ size: r.treeSize, root: r.batchRoot }, { size: head.treeSize, root: head.root }, options);
+    return completeReceipt(r, later);
+  }
   async #checkReceipt(r, head, options) {
     if (r.entry.owner !== head.owner) throw new OwnerMismatchError("entry.owner", `it is ${r.entry.owner}, the log is ${head.owner}'s`);
     if (!r.anchor && r.leafIndex < head.anchoredSize) throw new StaleProofError("anchor", `it is null, ${head.anchoredSize} leaves are anchored`);
@@ -1605,6 +1671,7 @@ async function keypairWallet(secretKey) {
 export {
   AnchorError,
   ApiError,
+  CantCompleteError,
   ChainUnreachableError,
   ChallengeError,
   ConflictError,
@@ -1624,6 +1691,7 @@ export {
   LogShrankError,
   MalformedError,
   MemoryLedger,
+  NotAnchoredError,
   NotFoundError,
   OwnerMismatchError,
   RateLimitedError,
@@ -1641,6 +1709,8 @@ export {
   checkOnchain,
   checkTransaction2 as checkTransaction,
   commitmentAddress,
+  completeOnchain,
+  completeReceipt,
   consistencyRoots,
   directionsOf,
   emptyRoot,

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -112,7 +113,7 @@ func TestGoClientMemories(t *testing.T) {
 	}
 	for n, id := range ids {
 		r, p := must(c.Receipt(ctx, id)), must(c.Proof(ctx, id))
-		if r.LeafIndex != uint64(n) || p.Proof.Leaf != r.LeafHash {
+		if r.LeafIndex != uint64(n) || p.Proof.Leaf != r.LeafHash || p.TreeSize != 7 {
 			t.Errorf("%+v, %+v", r, p)
 		}
 	}
@@ -139,6 +140,38 @@ func TestGoClientMemories(t *testing.T) {
 	listed([]string{ids[1], ids[2], ids[4], ids[5]})
 	if _, err := c.Get(ctx, ids[3]); !errors.Is(err, memoryledger.ErrGone) {
 		t.Error(err)
+	}
+}
+
+// TestGoClientProvesWhileOthersWrite: a log that grows between two answers is no lie.
+func TestGoClientProvesWhileOthersWrite(t *testing.T) {
+	t.Parallel()
+	s := stacktest.Start(t, stacktest.Options{})
+	ctx, stop := context.WithCancel(t.Context())
+	c := newGoClient(t, s)
+	id := must(c.Write(ctx, "proven again and again", nil)).ID
+	key := must(c.CreateKey(ctx, memoryledger.NewKey{Label: "writes"}))
+	var writing sync.WaitGroup
+	writing.Go(func() {
+		other := memoryledger.New(s.Core[0].URL, memoryledger.WithAPIKey(key.Secret))
+		for n := 0; ctx.Err() == nil; n++ {
+			if _, err := other.Write(ctx, fmt.Sprint("write ", n), nil); err != nil && ctx.Err() == nil {
+				t.Error(err)
+			}
+		}
+	})
+	defer writing.Wait()
+	defer stop()
+	sizes := map[uint64]bool{}
+	for range 64 {
+		p, err := c.Proof(ctx, id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sizes[p.TreeSize] = true
+	}
+	if len(sizes) < 8 {
+		t.Errorf("the log grew too slowly for this test: %v", sizes)
 	}
 }
 
@@ -404,6 +437,15 @@ func TestGoClientAnchored(t *testing.T) {
 	by := memoryledger.Issuer{ProgramID: now.Anchor.ProgramID, Authority: held.Authority}
 	if err := now.VerifyIssuer(by); err != nil {
 		t.Error(err)
+	}
+	// A receipt as it was saved before its anchor, completed by the service and by the chain.
+	early := *old
+	early.Anchor, early.Consistency = nil, []memoryledger.Hash{}
+	if done := must(c.CompleteReceipt(ctx, &early)); done.Anchor == nil || done.LeafHash != early.LeafHash {
+		t.Errorf("%+v", done)
+	}
+	if done := must(early.CompleteOnchain(ctx, chain.URL(), by)); *done.Anchor != *old.Anchor && done.Anchor.CommittedSize != old.TreeSize {
+		t.Errorf("%+v, want %+v", done.Anchor, old.Anchor)
 	}
 	now.Anchor.Slot++
 	if _, err := now.VerifyOnchain(ctx, chain.URL()); !errors.Is(err, memoryledger.ErrChain) {

@@ -1,5 +1,5 @@
-import { concat, fromBase58, fromBase64, sha256, toBase58, toHex, u64, utf8 } from "./bytes.js";
-import { AnchorError, ChainUnreachableError } from "./errors.js";
+import { fromBase58, fromBase64, sha256, toBase58, toHex, u64, utf8 } from "./bytes.js";
+import { AnchorError, ChainUnreachableError, NotAnchoredError } from "./errors.js";
 import type { Anchor } from "./schema/core.js";
 
 /** The state of a receipt's anchor account, as a Solana node reports it. */
@@ -31,12 +31,12 @@ export interface ChainOptions {
 
 /**
  * Asks a Solana node whether the chain holds what a receipt's anchor claims. Verify the
- * receipt first. An AnchorError says what is wrong. A ChainUnreachableError says
- * nothing about the receipt.
+ * receipt first. An AnchorError says what is wrong. A ChainUnreachableError or a
+ * NotAnchoredError says nothing about the receipt.
  */
 export async function checkOnchain(rpcUrl: string, receipt: Anchored, options: ChainOptions = {}): Promise<Onchain> {
   const a = receipt.anchor;
-  if (!a) throw new AnchorError("anchor", "it is null: the memory was not anchored when the receipt was made");
+  if (!a) throw new NotAnchoredError();
   const call = (method: string, ...params: unknown[]) => rpc(rpcUrl, options, method, params);
   const genesis = await call("getGenesisHash");
   if (genesis !== a.cluster) throw new AnchorError("anchor.cluster", `it is ${a.cluster}, the node is on the chain ${genesis}`);
@@ -51,7 +51,7 @@ export async function checkOnchain(rpcUrl: string, receipt: Anchored, options: C
 export async function checkIssuer(receipt: Anchored, by: Issuer): Promise<void> {
   const a = receipt.anchor;
   if (by.authority && !by.programId) throw new TypeError("issuer: name the authority's program, too");
-  if (!a) throw new AnchorError("anchor", "it is null: the memory was not anchored when the receipt was made");
+  if (!a) throw new NotAnchoredError();
   if (by.programId && by.programId !== a.programId) throw new AnchorError("anchor.programId", `it is ${a.programId}, not ${by.programId}`);
   if (!by.authority) return;
   const authority = fromBase58(by.authority, 32);
@@ -61,7 +61,7 @@ export async function checkIssuer(receipt: Anchored, by: Issuer): Promise<void> 
 }
 
 interface Account { owner: string; data: [string, string] }
-interface Transaction {
+export interface Transaction {
   slot: number;
   meta: { err: unknown } | null;
   transaction: { message: { accountKeys: string[]; instructions: { programIdIndex: number; accounts: number[] | null; data: string }[] } };
@@ -99,16 +99,23 @@ async function checkAccount(a: Anchor, account: Account | null | undefined, owne
 function checkTransaction(a: Anchor, tx: Transaction | null, owner: string): void {
   if (!tx?.meta) throw new AnchorError("anchor.txSignature", "the node knows no such transaction; if it keeps no long history, ask one that does");
   if (tx.meta.err) throw new AnchorError("anchor.txSignature", "that transaction failed");
-  const root = Uint8Array.from(a.committedRoot.match(/../g)!, (pair) => parseInt(pair, 16));
-  const want = toBase58(concat(u64(1), fromBase58(owner, 32)!, u64(a.committedSize), root));
-  const { accountKeys: keys, instructions } = tx.transaction.message;
-  const commits = instructions.some(
-    (i) => keys[i.programIdIndex] === a.programId && keys[i.accounts?.[1] ?? -1] === a.account && i.data === want);
-  if (!commits) throw new AnchorError("anchor.txSignature", "that transaction does not commit anchor.committedRoot at anchor.committedSize to anchor.account");
+  if (!commitments(a, tx, owner).some(({ size, root }) => size === a.committedSize && root === a.committedRoot)) throw new AnchorError("anchor.txSignature", "that transaction does not commit anchor.committedRoot at anchor.committedSize to anchor.account");
   if (tx.slot !== a.slot) throw new AnchorError("anchor.slot", `it is ${a.slot}, the transaction landed in slot ${tx.slot}`);
 }
 
-async function rpc(url: string, options: ChainOptions, method: string, params: unknown[]): Promise<unknown> {
+/** What a transaction committed to an anchor's account. */
+export function commitments(a: Pick<Anchor, "programId" | "account">, tx: Transaction, owner: string): { size: number; root: string }[] {
+  const { accountKeys: keys, instructions } = tx.transaction.message;
+  return instructions.flatMap((i) => {
+    if (keys[i.programIdIndex] !== a.programId || keys[i.accounts?.[1] ?? -1] !== a.account) return [];
+    // A tag of 8 bytes, the owner, the size, and the root.
+    const data = fromBase58(i.data, 80);
+    if (!data || toHex(data.subarray(0, 8)) !== toHex(u64(1)) || toBase58(data.subarray(8, 40)) !== owner) return [];
+    return [{ size: Number(new DataView(data.buffer, data.byteOffset).getBigUint64(40, true)), root: toHex(data.subarray(48)) }];
+  });
+}
+
+export async function rpc(url: string, options: ChainOptions, method: string, params: unknown[]): Promise<unknown> {
   const timeout = AbortSignal.timeout(15_000);
   try {
     const response = await (options.fetch ?? fetch)(url, {

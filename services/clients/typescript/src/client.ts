@@ -2,8 +2,9 @@ import { isHash, sha256, toBase58, toHex, utf8 } from "./bytes.js";
 import { canonicalize } from "./canonical.js";
 import { checkIssuer, checkOnchain, type Anchored, type Issuer } from "./chain.js";
 import { checkChallenge, type Purpose } from "./challenge.js";
+import { completeReceipt } from "./complete.js";
 import {
-  AnchorError, ContentMismatchError, IncompleteListError, InclusionError, LeafMismatchError, MalformedError, OwnerMismatchError,
+  AnchorError, CantCompleteError, ContentMismatchError, IncompleteListError, InclusionError, LeafMismatchError, MalformedError, OwnerMismatchError,
   RootMismatchError, serviceLied, StaleProofError, VerificationError, WrongMemoryError,
 } from "./errors.js";
 import { Feed } from "./feed.js";
@@ -456,6 +457,21 @@ export class Memories {
     await this.#checkWanted(id, memory, body);
     if (body.anchor) await serviceLies(() => ledger.checkAnchor(body, options));
     return body;
+  }
+
+  /**
+   * Returns a receipt of the same memory with its anchor, for a receipt that was saved before
+   * it. Also checks that the log still contains the receipt's tree. Throws a NotAnchoredError
+   * while the memory is not anchored.
+   */
+  async complete(saved: Receipt, options: CallOptions = {}): Promise<Receipt> {
+    const r = await verifyReceipt(saved);
+    if (r.anchor) return r;
+    const memory = (await this.page(r.leafIndex, 1, options)).find(({ leafIndex }) => leafIndex === r.leafIndex);
+    if (!memory) throw new CantCompleteError(`leaf ${r.leafIndex} is not in the list: it was retracted`);
+    const later = await this.receipt(memory.id, options), head = await this.ledger.log.head(options);
+    await this.ledger.log.growth({ size: r.treeSize, root: r.batchRoot }, { size: head.treeSize, root: head.root }, options);
+    return completeReceipt(r, later);
   }
 
   async #checkReceipt(r: Receipt, head: LogHead, options: CallOptions): Promise<void> {

@@ -88,6 +88,14 @@ export class ChallengeError extends VerificationError {}
 export class TransactionError extends VerificationError {}
 /** The anchor is malformed, or not what the chain holds. */
 export class AnchorError extends VerificationError {}
+/** The receipt or export was made before its anchor. This is no lie: get it again, or complete it. */
+export class NotAnchoredError extends LedgerError {
+  constructor() {
+    super("not anchored yet: it was made before its anchor; get it again, or complete it");
+  }
+}
+/** The later receipt is of another memory and another tree, so nothing links it to this one. */
+export class CantCompleteError extends LedgerError {}
 /** The Solana node gave no usable answer. This says nothing about the receipt. */
 export class ChainUnreachableError extends LedgerError {}
 

@@ -26,7 +26,7 @@ export class Log {
   /**
    * Forgets the head that this client saw, and starts from the log that the service shows
    * now. Call it only if the operator said, by a channel other than the service, that a
-   * backup was restored. What was written after that backup is gone.
+   * backup was restored. Later memories than that backup are gone.
    */
   async accept(options: CallOptions = {}): Promise<LogHead> {
     const { ledger } = this;

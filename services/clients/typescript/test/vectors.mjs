@@ -269,6 +269,39 @@ export function vectors(ledger, files) {
     await rejects(readExport(text.slice(0, -1)), ledger.IncompleteExportError);
   });
 
+  test("a receipt that was saved before its anchor is not wrong, and can be completed", async () => {
+    const later = json("anchoring/receipt/testdata/good.json"), early = { ...later, anchor: null, consistency: [] };
+    const { programId } = later.anchor;
+    await rejects(ledger.checkOnchain("http://rpc", early, { fetch: () => ok(false) }), ledger.NotAnchoredError, {});
+    await rejects(ledger.checkIssuer(early, { programId }), ledger.NotAnchoredError, {});
+    ok(!(new ledger.NotAnchoredError() instanceof ledger.VerificationError));
+    equal((await ledger.completeReceipt(early, later)).anchor.committedSize, 11);
+    equal(await ledger.completeReceipt(later, early), later);
+    await rejects(ledger.completeReceipt(early, early), ledger.NotAnchoredError, {});
+    await rejects(ledger.completeReceipt(early, json("docs/journey/receipt.json")), ledger.OwnerMismatchError, { field: "entry.owner" });
+    // Another leaf of the same tree, as the chain's first commitment has it.
+    const journey = json("docs/journey/receipt.json"), { commits, ...chain } = json("docs/journey/commitment.json");
+    const before = { ...journey, anchor: null, consistency: [] };
+    const node = (commits) => async (_, { body }) => {
+      const { method, params } = JSON.parse(body), commit = commits.find((c) => c.txSignature === params[0]);
+      const result = {
+        getGenesisHash: () => chain.cluster,
+        getSignaturesForAddress: () => params[0] === chain.account && !params[1].before ? [{ signature: "failed", err: "why" }, ...commits.toReversed().map((c) => ({ signature: c.txSignature, err: null }))] : [],
+        getTransaction: () => ({ slot: commit.slot, meta: { err: null }, transaction: { message: {
+          accountKeys: [chain.authority, chain.account, chain.programId],
+          instructions: [{ programIdIndex: 2, accounts: [0, 1], data: ledger.toBase58(hex(commit.instruction)) }] } } }),
+      }[method]();
+      return new Response(JSON.stringify({ jsonrpc: "2.0", id: 1, result }));
+    };
+    const done = await ledger.completeOnchain("http://rpc", before, chain, { fetch: node(commits) });
+    equal([done.anchor.committedSize, done.anchor.slot, done.anchor.txSignature], [5, 4100, commits[0].txSignature]);
+    await ledger.checkIssuer(done, chain);
+    await rejects(ledger.completeOnchain("http://rpc", before, chain, { fetch: node(commits.slice(1)) }), ledger.NotAnchoredError, {});
+    const forked = [{ ...commits[0], instruction: commits[0].instruction.replace(/.$/, (c) => c === "0" ? "1" : "0") }, commits[1]];
+    await rejects(ledger.completeOnchain("http://rpc", before, chain, { fetch: node(forked) }), ledger.RootMismatchError, { field: "batchRoot" });
+    await rejects(ledger.completeOnchain("http://rpc", before, { programId, authority: "x" }, {}), TypeError);
+  });
+
   const staking = JSON.parse(read("anchoring/staking/testdata/transactions.json"));
   const moveOf = (vector) => ({ programId: staking.Program, mint: staking.Mint, owner: staking.Owner, move: vector.Kind === 2 ? "stake" : "unstake", amount: vector.Amount });
   for (const vector of staking.Transactions) {

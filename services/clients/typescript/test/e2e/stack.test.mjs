@@ -57,6 +57,24 @@ test("write, list, search, prove", async () => {
   await assert.rejects(client.memories.get(written[3].id), (err) => err.status === 410);
 });
 
+test("proofs while another program writes", async () => {
+  const client = await newClient();
+  const { id } = await client.memories.write("proven again and again");
+  const other = new ledger.MemoryLedger({ url, apiKey: (await client.keys.create("writes")).key });
+  let done = false;
+  const writing = (async () => {
+    for (let n = 0; !done; n++) await other.memories.write(`write ${n}`);
+  })();
+  const sizes = new Set();
+  try {
+    for (let n = 0; n < 64; n++) sizes.add((await client.memories.prove(id)).treeSize);
+  } finally {
+    done = true;
+    await writing;
+  }
+  assert.ok(sizes.size > 8, `${sizes.size} sizes`);
+});
+
 test("batches", async () => {
   const client = await newClient();
   const first = await client.memories.write("alone");
@@ -255,7 +273,12 @@ test("anchored receipts, against the chain", async () => {
       await new Promise((resolve) => setTimeout(resolve, 200));
     }
   };
+  const early = await client.memories.receipt(first);
   const old = await anchored(first);
+  if (!early.anchor) {
+    await assert.rejects(ledger.checkOnchain(rpcUrl, early), ledger.NotAnchoredError);
+    assert.equal((await ledger.checkOnchain(rpcUrl, await client.memories.complete(early))).size, 1);
+  }
   await client.memories.write("later");
   await anchored(await client.memories.write("last"));
   const now = await client.memories.receipt(first);

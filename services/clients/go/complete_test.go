@@ -1,0 +1,169 @@
+package memoryledger
+
+import (
+	"encoding/hex"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/go-json-experiment/json"
+	"github.com/mr-tron/base58"
+)
+
+// journeyChain serves the commitments of the journey, newest first, behind one failed
+// transaction.
+func journeyChain(t *testing.T, f commitmentFile) string {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var call struct {
+			Method string `json:"method"`
+			Params []any  `json:"params"`
+		}
+		if err := json.UnmarshalRead(r.Body, &call); err != nil {
+			t.Error(err)
+		}
+		var result any
+		switch call.Method {
+		case "getGenesisHash":
+			result = f.Cluster
+		case "getSignaturesForAddress":
+			page := []any{}
+			if options, _ := call.Params[1].(map[string]any); call.Params[0] == f.Account && options["before"] == nil {
+				page = append(page, map[string]any{"signature": "failed", "err": "why"})
+				for i := len(f.Commits) - 1; i >= 0; i-- {
+					page = append(page, map[string]any{"signature": f.Commits[i].TxSignature, "err": nil})
+				}
+			}
+			result = page
+		case "getTransaction":
+			for _, c := range f.Commits {
+				if c.TxSignature != call.Params[0] {
+					continue
+				}
+				instruction, err := hex.DecodeString(c.Instruction)
+				if err != nil {
+					t.Error(err)
+				}
+				result = map[string]any{"slot": c.Slot, "meta": map[string]any{"err": nil}, "transaction": map[string]any{"message": map[string]any{
+					"accountKeys":  []string{f.Authority, f.Account, f.ProgramID},
+					"instructions": []any{map[string]any{"programIdIndex": 2, "accounts": []int{0, 1}, "data": base58.Encode(instruction)}},
+				}}}
+			}
+		}
+		if err := json.MarshalWrite(w, map[string]any{"jsonrpc": "2.0", "id": 1, "result": result}); err != nil {
+			t.Error(err)
+		}
+	}))
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+// early returns a receipt as it was before its anchor.
+func early(t *testing.T, path string) *Receipt {
+	t.Helper()
+	r := *mustReceipt(t, path)
+	r.Anchor, r.Consistency = nil, []Hash{}
+	return &r
+}
+
+// TestNotAnchoredIsNoLie: a receipt that was saved before its anchor is not wrong.
+func TestNotAnchoredIsNoLie(t *testing.T) {
+	t.Parallel()
+	r := early(t, journey+"receipt.json")
+	_, onchain := r.VerifyOnchain(t.Context(), "http://127.0.0.1:1")
+	header := ExportHeader{Owner: r.Entry.Owner}
+	_, export := header.VerifyOnchain(t.Context(), "http://127.0.0.1:1")
+	by := Issuer{ProgramID: "8C3odsbKGYCEipcgRMnCek1xY9oXRbmqKpEkFaeoF9Cp"}
+	for name, err := range map[string]error{
+		"a receipt": onchain, "an export": export, "a receipt's issuer": r.VerifyIssuer(by), "an export's issuer": header.VerifyIssuer(by),
+	} {
+		var v *VerificationError
+		if !errors.Is(err, ErrNotAnchored) || errors.As(err, &v) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestCompleteFrom: a later receipt completes an earlier one, if it is of the same memory or
+// of the same tree.
+func TestCompleteFrom(t *testing.T) {
+	t.Parallel()
+	r, later := early(t, receipts+"good.json"), mustReceipt(t, receipts+"good.json")
+	done, err := r.CompleteFrom(later)
+	if err != nil || done.Verify() != nil || done.Anchor.CommittedSize != 11 {
+		t.Errorf("%+v, %v", done, err)
+	}
+	if again, err := done.CompleteFrom(r); err != nil || again != done {
+		t.Errorf("a complete one: %v", err)
+	}
+	if _, err := r.CompleteFrom(r); !errors.Is(err, ErrNotAnchored) {
+		t.Errorf("from one without an anchor: %v", err)
+	}
+	_, err = r.CompleteFrom(mustReceipt(t, journey+"receipt.json"))
+	expect(t, err, ErrWrongOwner, "entry.owner")
+	bad := *later
+	bad.BatchRoot[0] ^= 1
+	if _, err := r.CompleteFrom(&bad); err == nil {
+		t.Error("from one that does not hold")
+	}
+	// Two leaves of one tree, and of two trees.
+	leaves := []Hash{}
+	entries := []Entry{}
+	for _, text := range []string{"a", "b", "c"} {
+		e := Entry{Content: text, Metadata: Metadata{}, Owner: r.Entry.Owner, Salt: r.Entry.Salt, V: 1}
+		hash, err := e.hash()
+		if err != nil {
+			t.Fatal(err)
+		}
+		leaves, entries = append(leaves, hash), append(entries, e)
+	}
+	two, anchor := rootOf(leaves[:2]), *later.Anchor
+	anchor.CommittedSize, anchor.CommittedRoot = 3, rootOf(leaves)
+	first := &Receipt{Version: 1, Entry: entries[0], LeafHash: leaves[0], TreeSize: 2, Siblings: leaves[1:2], Directions: []bool{true}, BatchRoot: two, Consistency: []Hash{}}
+	second := &Receipt{Version: 1, Entry: entries[1], LeafHash: leaves[1], LeafIndex: 1, TreeSize: 2, Siblings: leaves[:1], Directions: []bool{false}, BatchRoot: two, Anchor: &anchor, Consistency: leaves[2:]}
+	if done, err := first.CompleteFrom(second); err != nil || done.LeafHash != leaves[0] || done.Anchor.CommittedSize != 3 {
+		t.Errorf("from another leaf of the same tree: %+v, %v", done, err)
+	}
+	third := &Receipt{Version: 1, Entry: entries[2], LeafHash: leaves[2], LeafIndex: 2, TreeSize: 3, Siblings: []Hash{two}, Directions: []bool{false}, BatchRoot: rootOf(leaves), Anchor: &anchor, Consistency: []Hash{}}
+	if _, err := first.CompleteFrom(third); !errors.Is(err, ErrCantComplete) {
+		t.Errorf("from another tree: %v", err)
+	}
+	other := *third
+	other.LeafIndex, other.TreeSize, other.Siblings, other.Directions, other.BatchRoot = 0, 2, leaves[1:2], []bool{true}, Hash(hasher.HashChildren(leaves[2][:], leaves[1][:]))
+	other.Anchor = nil
+	_, err = first.CompleteFrom(&other)
+	expect(t, err, ErrForked, "leafHash")
+}
+
+// TestCompleteOnchain: the chain completes a receipt whose tree was committed.
+func TestCompleteOnchain(t *testing.T) {
+	t.Parallel()
+	f := parse[commitmentFile](t, read(t, journey+"commitment.json"))
+	r, by := early(t, journey+"receipt.json"), Issuer{f.ProgramID, f.Authority}
+	done, err := r.CompleteOnchain(t.Context(), journeyChain(t, f), by)
+	if err != nil || done.Verify() != nil || done.VerifyIssuer(by) != nil || done.Anchor.TxSignature != f.Commits[0].TxSignature || done.Anchor.Slot != 4100 {
+		t.Errorf("%+v, %v", done, err)
+	}
+	without := f
+	without.Commits = f.Commits[1:]
+	if _, err := r.CompleteOnchain(t.Context(), journeyChain(t, without), by); !errors.Is(err, ErrNotAnchored) {
+		t.Errorf("only a larger tree is committed: %v", err)
+	}
+	forked := f
+	forked.Commits = append(f.Commits[:0:0], f.Commits...)
+	forked.Commits[0].Instruction = f.Commits[0].Instruction[:159] + "0"
+	if forked.Commits[0].Instruction == f.Commits[0].Instruction {
+		forked.Commits[0].Instruction = f.Commits[0].Instruction[:159] + "1"
+	}
+	_, err = r.CompleteOnchain(t.Context(), journeyChain(t, forked), by)
+	expect(t, err, ErrForked, "batchRoot")
+	if _, err := r.CompleteOnchain(t.Context(), "http://127.0.0.1:1", by); !errors.Is(err, ErrChainUnreachable) {
+		t.Error(err)
+	}
+	for _, by := range []Issuer{{}, {ProgramID: f.ProgramID}} {
+		if _, err := r.CompleteOnchain(t.Context(), "http://127.0.0.1:1", by); err == nil || errors.Is(err, ErrChainUnreachable) {
+			t.Errorf("%+v: %v", by, err)
+		}
+	}
+}

@@ -1,0 +1,56 @@
+import { fromBase58 } from "./bytes.js";
+import { commitmentAddress, commitments, rpc, type ChainOptions, type Issuer, type Transaction } from "./chain.js";
+import { CantCompleteError, LeafMismatchError, NotAnchoredError, OwnerMismatchError, RootMismatchError } from "./errors.js";
+import { verifyReceipt } from "./receipt.js";
+import type { Anchor, Receipt } from "./schema/core.js";
+
+/**
+ * Returns a receipt with the anchor of a later one, which must be of the same memory or lead
+ * from the same tree. Throws a NotAnchoredError if the later one has no anchor either.
+ */
+export async function completeReceipt(receipt: unknown, later: unknown): Promise<Receipt> {
+  const r = await verifyReceipt(receipt), l = await verifyReceipt(later), a = l.anchor;
+  if (r.anchor) return r;
+  if (l.entry.owner !== r.entry.owner) throw new OwnerMismatchError("entry.owner", `it is ${r.entry.owner}, the later receipt is of ${l.entry.owner}`);
+  const sameLeaf = l.leafIndex === r.leafIndex, sameTree = l.treeSize === r.treeSize;
+  if (sameLeaf && l.leafHash !== r.leafHash) throw new LeafMismatchError("leafHash", `it is ${r.leafHash}, the later receipt has ${l.leafHash} as leaf ${r.leafIndex}`);
+  if (sameTree && l.batchRoot !== r.batchRoot) throw new RootMismatchError("batchRoot", `it is ${r.batchRoot}, the later receipt has ${l.batchRoot} for ${r.treeSize} leaves`);
+  if (!a) throw new NotAnchoredError();
+  if (sameLeaf) return l;
+  if (sameTree) return verifyReceipt({ ...r, anchor: a, consistency: l.consistency });
+  if (a.committedSize === r.treeSize) return verifyReceipt({ ...r, anchor: a });
+  throw new CantCompleteError("only a later receipt of the same memory, or of the same tree, completes a receipt");
+}
+
+/**
+ * Returns a receipt with an anchor that it finds on the chain, without the service. The chain
+ * must have a commitment to exactly the receipt's tree: from a larger one only the service
+ * can prove the link. Throws a NotAnchoredError if there is none.
+ */
+export async function completeOnchain(rpcUrl: string, receipt: unknown, by: Required<Issuer>, options: ChainOptions = {}): Promise<Receipt> {
+  const r = await verifyReceipt(receipt), { owner } = r.entry, { programId } = by;
+  if (r.anchor) return r;
+  const authority = fromBase58(by.authority, 32);
+  const account = authority && (await commitmentAddress(programId, authority, fromBase58(owner, 32)!));
+  if (!account) throw new TypeError("issuer: program and authority must be public keys in base58");
+  const call = (method: string, ...params: unknown[]) => rpc(rpcUrl, options, method, params);
+  const cluster = (await call("getGenesisHash")) as string;
+  for (let before: string | undefined; ; ) {
+    const page = (await call("getSignaturesForAddress", account, { commitment: "finalized", ...(before && { before }) })) as { signature: string; err: unknown }[];
+    if (page.length === 0) throw new NotAnchoredError();
+    for (const { signature, err } of page) { // the newest first
+      before = signature;
+      const read = { encoding: "json", commitment: "confirmed", maxSupportedTransactionVersion: 0 };
+      const tx = err ? null : ((await call("getTransaction", signature, read)) as Transaction | null);
+      if (!tx?.meta || tx.meta.err) continue;
+      const sizes = commitments({ programId, account }, tx, owner);
+      const found = sizes.find(({ size }) => size === r.treeSize);
+      if (found && found.root !== r.batchRoot) throw new RootMismatchError("batchRoot", `it is ${r.batchRoot}, the chain has ${found.root} for ${r.treeSize} leaves`);
+      if (found) {
+        const anchor: Anchor = { cluster, programId, account, txSignature: signature, slot: tx.slot, committedSize: r.treeSize, committedRoot: r.batchRoot };
+        return verifyReceipt({ ...r, anchor });
+      }
+      if (sizes.some(({ size }) => size < r.treeSize)) throw new NotAnchoredError();
+    }
+  }
+}
