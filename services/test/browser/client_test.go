@@ -18,9 +18,10 @@ import (
 // clientSetting is the input of the driver of the client's tests.
 type clientSetting struct {
 	API      string         `json:"api"`
-	Site     string         `json:"site"`   // serves the client's folder from its own origin
-	Client   string         `json:"client"` // the client's folder
-	Key      string         `json:"key"`    // of the owner of Memory
+	Site     string         `json:"site"`     // serves the client's folder from its own origin
+	Stranger string         `json:"stranger"` // the same, from an origin that the core API does not allow
+	Client   string         `json:"client"`   // the client's folder
+	Key      string         `json:"key"`      // of the owner of Memory
 	Memory   map[string]any `json:"memory"`
 	Chromium string         `json:"chromium"`
 	Modules  string         `json:"modules"`
@@ -34,7 +35,8 @@ func TestClientInChromium(t *testing.T) {
 	}
 	t.Parallel()
 	s := clientSetting{Chromium: chromium(t), Modules: modules(t), Client: clientFolder(t)}
-	s.Site = clientSite(t, s.Client, compileClient(t, s.Client))
+	compiled := compileClient(t, s.Client)
+	s.Site, s.Stranger = clientSite(t, s.Client, compiled), clientSite(t, s.Client, compiled)
 	core := startCore(t, s.Site)
 	s.API = core.URL
 	session := core.SignIn(stacktest.NewWallet())

@@ -1,10 +1,12 @@
 package e2e_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -31,31 +33,47 @@ func TestTypeScriptClient(t *testing.T) {
 	runReadme(t, dir, s)
 }
 
-// runReadme runs the lines of the client's README against a product.
+// runReadme runs the README's programs against a product: one makes a key with a wallet, and
+// the other one uses that key.
 func runReadme(t *testing.T, dir string, s *stacktest.Stack) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(dir, "README.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, after, found := strings.Cut(string(text), "```js\n")
-	lines, _, closed := strings.Cut(after, "```")
-	if !found || !closed {
-		t.Fatal("the README has no block of JavaScript")
+	programs := strings.Split(string(text), "```js\n")[1:]
+	if len(programs) != 2 {
+		t.Fatalf("the README has %d blocks of JavaScript", len(programs))
 	}
-	core := s.Core[0]
-	key := core.Expect(201, "POST", "/keys", map[string]any{"label": "readme"}, core.SignIn(stacktest.NewWallet())).Text("key")
-	// The program is in a folder of the package, so that the package's name means the
-	// package itself.
-	program := filepath.Join(dir, "dist", "readme.mjs")
-	if err := os.WriteFile(program, []byte(strings.Replace(lines, "http://127.0.0.1:3001", core.URL, 1)), 0o600); err != nil {
+	home := t.TempDir()
+	wallet := must(json.Marshal(slices.Collect(func(yield func(int) bool) {
+		for _, b := range newKeyWallet(t) {
+			if !yield(int(b)) {
+				return
+			}
+		}
+	})))
+	if err := os.WriteFile(filepath.Join(home, "wallet.json"), wallet, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), "node", program)
-	cmd.Env = append(os.Environ(), "LEDGER_API_KEY="+key)
-	out, err := cmd.CombinedOutput()
-	if want := "I had oatmeal this morning\n0 I had oatmeal this morning\n"; err != nil || string(out) != want {
-		t.Errorf("the README's lines: %v, got %s, want %s", err, out, want)
+	out := ""
+	for n, program := range programs {
+		lines, _, _ := strings.Cut(program, "```")
+		// The program is in a folder of the package, so that the package's name means the
+		// package itself.
+		file := filepath.Join(dir, "dist", fmt.Sprintf("readme%d.mjs", n))
+		if err := os.WriteFile(file, []byte(strings.Replace(lines, "http://127.0.0.1:3001", s.Core[0].URL, 1)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.CommandContext(t.Context(), "node", file)
+		cmd.Dir, cmd.Env = home, append(os.Environ(), "LEDGER_API_KEY="+strings.TrimSpace(out))
+		text, err := cmd.CombinedOutput()
+		if out = string(text); err != nil {
+			t.Fatalf("the README's program %d: %v\n%s", n, err, out)
+		}
+	}
+	if want := "I had oatmeal this morning\n0 I had oatmeal this morning\n"; out != want {
+		t.Errorf("the README's lines print %s, want %s", out, want)
 	}
 }
 

@@ -3,7 +3,6 @@ package e2e_test
 import (
 	"bufio"
 	"context"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -41,29 +40,34 @@ func TestGoClientReadme(t *testing.T) {
 	if !found || !closed {
 		t.Fatal("the README has no program")
 	}
-	const module = "github.com/memory-ledger/ledger/services/clients/go"
+	_, after, found = strings.Cut(string(readme), "```sh\n")
+	install, _, closed := strings.Cut(after, "```")
+	if !found || !closed {
+		t.Fatal("the README does not say how to install the client")
+	}
 	dir := t.TempDir()
 	for name, text := range map[string]string{
 		"main.go": strings.Replace(program, "http://127.0.0.1:3001", s.Core[0].URL, 1),
-		"go.mod":  fmt.Sprintf("module fresh\n\ngo 1.26.0\n\nrequire %s v0.0.0\n\nreplace %s => %s\n", module, module, client),
-		"go.sum":  string(must(os.ReadFile(filepath.Join(client, "go.sum")))),
+		"go.mod":  "module fresh\n\ngo 1.26.0\n",
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
 	key := must(newGoClient(t, s).CreateKey(t.Context(), memoryledger.NewKey{Label: "readme"}))
-	goCommand := func(args ...string) string {
+	command := func(name string, args ...string) string {
 		t.Helper()
-		cmd := exec.CommandContext(t.Context(), "go", args...)
+		cmd := exec.CommandContext(t.Context(), name, args...)
 		cmd.Dir = dir
-		cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=-mod=mod", "LEDGER_API_KEY="+key.Secret)
+		cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=", "LEDGER_API_KEY="+key.Secret)
 		out, err := cmd.CombinedOutput()
 		if err != nil {
-			t.Fatalf("go %v: %v\n%s", args, err, out)
+			t.Fatalf("%s %v: %v\n%s", name, args, err, out)
 		}
 		return string(out)
 	}
+	goCommand := func(args ...string) string { return command("go", args...) }
+	command("sh", "-ec", strings.ReplaceAll(install, "/path/to/ledger/services/clients/go", client))
 	if out, want := goCommand("run", "."), "0 I had oatmeal this morning\n"; !strings.HasSuffix(out, want) {
 		t.Errorf("got %s, want %s", out, want)
 	}

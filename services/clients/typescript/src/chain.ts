@@ -13,9 +13,9 @@ export interface Onchain {
 
 /** The issuer that must have anchored a receipt. Take both fields from a source other than the receipt. */
 export interface Issuer {
-  programId?: string;
+  programId?: string | undefined;
   /** Needs programId: another program can write anything to its own accounts. */
-  authority?: string;
+  authority?: string | undefined;
 }
 
 /** The parts of a receipt that are compared with the chain. An export's header has them too. */
@@ -25,7 +25,7 @@ export interface Anchored {
 }
 
 export interface ChainOptions {
-  fetch?: typeof fetch;
+  fetch?: typeof fetch | undefined;
   signal?: AbortSignal | undefined;
 }
 

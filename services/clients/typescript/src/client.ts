@@ -26,50 +26,50 @@ export interface Options {
   /** The core API. */
   url: string;
   /** The extension API, for grants. */
-  extensionUrl?: string;
+  extensionUrl?: string | undefined;
   /**
    * The service's own addresses, CORE_URL and EXTENSION_URL, where `url` and `extensionUrl`
    * are other ones, such as inner addresses. The text that a wallet signs must name them.
    */
-  publicUrl?: string;
-  extensionPublicUrl?: string;
+  publicUrl?: string | undefined;
+  extensionPublicUrl?: string | undefined;
   /** A credential of the core API. `signIn` sets a session. */
-  apiKey?: string;
-  session?: string;
+  apiKey?: string | undefined;
+  session?: string | undefined;
   /** A session of the extension API. `signIn` sets it where extensionUrl is given. */
-  extensionSession?: string;
+  extensionSession?: string | undefined;
   /** The owner of the credential. If unset, the client takes the owner of the first log head or event that it gets. */
-  owner?: string;
+  owner?: string | undefined;
   /** Whether to check the service's answers. True by default. */
-  verify?: boolean;
+  verify?: boolean | undefined;
   /** A Solana node. With it, receipts are checked against the chain. */
-  rpcUrl?: string;
+  rpcUrl?: string | undefined;
   /** The issuer that must have anchored receipts. Get it from the operator by a channel other than the service. */
-  issuer?: Issuer;
+  issuer?: Issuer | undefined;
   /** The program and the mint of staking. Get them from the operator by a channel other than the service. */
-  stakingProgram?: StakingProgram;
+  stakingProgram?: StakingProgram | undefined;
   /** Where heads are kept. By default they are in memory and are lost when the process ends. */
-  heads?: HeadStore;
-  fetch?: typeof fetch;
+  heads?: HeadStore | undefined;
+  fetch?: typeof fetch | undefined;
   /** How long each attempt of a call may take; 30 s by default. Infinity means as long as it takes. */
-  timeoutMs?: number;
+  timeoutMs?: number | undefined;
   /** Attempts after the first; 3 by default. */
-  retries?: number;
+  retries?: number | undefined;
   /** The wait before the second attempt; it doubles for each further attempt. 1 s by default. */
-  backoffMs?: number;
+  backoffMs?: number | undefined;
 }
 
 export interface WriteOptions extends CallOptions {
   /** If unset, the client makes one. All attempts of a call use the same key. */
-  idempotencyKey?: string;
+  idempotencyKey?: string | undefined;
 }
 
 export interface ListOptions extends CallOptions {
-  order?: "oldest" | "newest";
+  order?: "oldest" | "newest" | undefined;
   /** How many memories a page has, 1 to 1000; 500 by default. */
-  pageSize?: number;
+  pageSize?: number | undefined;
   /** Request the whole list as one streamed answer. A stream that breaks off can't be resumed. */
-  stream?: boolean;
+  stream?: boolean | undefined;
 }
 
 export type SearchOptions = CallOptions & Omit<SearchRequest, "query" | "cursor" | "limit"> & { pageSize?: number };
@@ -138,8 +138,10 @@ export class MemoryLedger {
     this.#fetch = options.fetch ?? ((...args) => fetch(...args));
     this.#timeoutMs = options.timeoutMs ?? 30_000;
     if (!(this.#timeoutMs > 0)) throw new TypeError("timeoutMs must be more than 0");
+    const apis = [{ url: this.url, setting: "CORE_ALLOWED_ORIGINS" }];
+    if (this.extensionUrl) apis.push({ url: this.extensionUrl, setting: "EXTENSION_ALLOWED_ORIGINS" });
     this.#transport = new Transport({
-      fetch: this.#fetch, timeoutMs: this.#timeoutMs, retries: options.retries ?? 3, backoffMs: options.backoffMs ?? 1000,
+      fetch: this.#fetch, apis, timeoutMs: this.#timeoutMs, retries: options.retries ?? 3, backoffMs: options.backoffMs ?? 1000,
     });
   }
 

@@ -1,5 +1,5 @@
 import { fromBase58 } from "./bytes.js";
-import { commitmentAddress, commitments, rpc, type ChainOptions, type Issuer, type Transaction } from "./chain.js";
+import { commitmentAddress, commitments, rpc, type ChainOptions, type Transaction } from "./chain.js";
 import { CantCompleteError, LeafMismatchError, NotAnchoredError, OwnerMismatchError, RootMismatchError } from "./errors.js";
 import { verifyReceipt } from "./receipt.js";
 import type { Anchor, Receipt } from "./schema/core.js";
@@ -27,7 +27,7 @@ export async function completeReceipt(receipt: unknown, later: unknown): Promise
  * must have a commitment to exactly the receipt's tree: from a larger one only the service
  * can prove the link. Throws a NotAnchoredError if there is none.
  */
-export async function completeOnchain(rpcUrl: string, receipt: unknown, by: Required<Issuer>, options: ChainOptions = {}): Promise<Receipt> {
+export async function completeOnchain(rpcUrl: string, receipt: unknown, by: { programId: string; authority: string }, options: ChainOptions = {}): Promise<Receipt> {
   const r = await verifyReceipt(receipt), { owner } = r.entry, { programId } = by;
   if (r.anchor) return r;
   const authority = fromBase58(by.authority, 32);

@@ -8,16 +8,16 @@ export type EventsPage = Events;
 
 export interface PagesOptions extends CallOptions {
   /** The cursor after which to begin. From the beginning by default. */
-  after?: string;
+  after?: string | undefined;
   /** About how many events a page has, 1 to 1000; 100 by default. */
-  pageSize?: number;
+  pageSize?: number | undefined;
 }
 
 export interface FollowOptions extends CallOptions {
   /** The cursor after which to begin. From now on by default. */
-  after?: string;
+  after?: string | undefined;
   /** How long a stream may be silent before the client treats it as dead; 45 s by default. The service sends something every 15 s. */
-  idleMs?: number;
+  idleMs?: number | undefined;
 }
 
 /** The owner's history: writes, sign-ins, grants, and commitments to the chain. */

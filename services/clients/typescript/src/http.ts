@@ -1,9 +1,9 @@
-import { apiError, ConnectionError, MalformedError, TimeoutError } from "./errors.js";
+import { apiError, ConnectionError, CorsError, MalformedError, TimeoutError } from "./errors.js";
 
 export interface CallOptions {
-  signal?: AbortSignal;
+  signal?: AbortSignal | undefined;
   /** How long each attempt may take. Infinity means as long as it takes. */
-  timeoutMs?: number;
+  timeoutMs?: number | undefined;
 }
 
 /** Picks the call options out of a method's options. */
@@ -13,6 +13,8 @@ export function callOptions({ signal, timeoutMs }: CallOptions): CallOptions {
 
 export interface TransportOptions {
   fetch: typeof fetch;
+  /** Base URLs of the service, and the setting of each that names the pages that may call it. */
+  apis: { url: string; setting: string }[];
   timeoutMs: number;
   /** Attempts after the first. */
   retries: number;
@@ -44,6 +46,9 @@ const json = (response: Response): Promise<unknown> => response.json();
 
 /** Sends requests, and retries them if that is safe and makes sense. */
 export class Transport {
+  /** Whether any answer could be read. Then this page may call the service. */
+  #heard = false;
+
   constructor(private readonly options: TransportOptions) {}
 
   async send<T>(request: Request): Promise<Answer<T>> {
@@ -54,6 +59,7 @@ export class Transport {
       timer.start(request.timeoutMs ?? this.options.timeoutMs);
       try {
         const response = await this.#attempt(request, timer.signal);
+        this.#heard = true;
         const { headers } = response;
         if (response.ok && request.idleMs !== undefined) return { body: partsOf(response, timer, request) as T, headers };
         if (response.ok) return { body: (await (request.read ?? json)(response)) as T, headers };
@@ -67,6 +73,7 @@ export class Transport {
         request.signal?.throwIfAborted();
         if (err instanceof Error && "status" in err) throw err;
         failure = lost(err, request);
+        if (failure instanceof ConnectionError && !this.#heard && attempt === 0) await this.#checkOrigin(request);
         if (request.repeatable === false) throw failure;
       } finally {
         timer.stop();
@@ -74,6 +81,22 @@ export class Transport {
       if (attempt >= retries) throw failure;
       await sleep(waitOf(retryAfter) ?? backoffMs * 2 ** attempt * (0.5 + Math.random() / 2), request.signal);
     }
+  }
+
+  /**
+   * A browser does not tell a page why it may not read an answer, and another attempt does not
+   * help. So this asks twice for something that anyone may have: once as a page must, and once
+   * for an answer that the page can't read. Throws a CorsError if only the second one comes.
+   */
+  async #checkOrigin({ url, method }: Request): Promise<void> {
+    const page = (globalThis as { location?: { origin?: string } }).location?.origin;
+    const api = this.options.apis.find((api) => url.startsWith(`${api.url}/`));
+    if (page === undefined || !api || new URL(api.url).origin === page) return;
+    const { fetch, timeoutMs } = this.options, limit = Math.min(timeoutMs, longestTimer);
+    const answers = (mode: "cors" | "no-cors"): Promise<boolean> =>
+      fetch(`${api.url}/health`, { mode, signal: AbortSignal.timeout(limit) }).then(() => true, () => false);
+    if ((await answers("cors")) || !(await answers("no-cors"))) return;
+    throw new CorsError(`${method} ${new URL(url).origin}: the service answers, but pages of ${page} may not call it: its operator must add that origin to ${api.setting}`);
   }
 
   #attempt(request: Request, timeout: AbortSignal): Promise<Response> {

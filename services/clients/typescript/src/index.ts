@@ -1,5 +1,5 @@
 export {
-  AnchorError, ApiError, CantCompleteError, ChainUnreachableError, ChallengeError, ConflictError, ConnectionError, ConsistencyError, ContentMismatchError, ForbiddenError, GoneError,
+  AnchorError, ApiError, CantCompleteError, ChainUnreachableError, ChallengeError, ConflictError, ConnectionError, ConsistencyError, ContentMismatchError, CorsError, ForbiddenError, GoneError,
   IdempotencyError, IncompleteExportError, IncompleteListError, InclusionError, InvalidRequestError, LeafMismatchError, LedgerError, LogForkedError,
   LogShrankError, MalformedError, NotAnchoredError, NotFoundError, OwnerMismatchError, RateLimitedError, RootMismatchError, StaleProofError, TimeoutError,
   TransactionError, UnauthorizedError, UnavailableError, VerificationError, WrongMemoryError,

@@ -82,6 +82,43 @@ test("what could happen twice is not repeated after a lost answer", async (t) =>
   assert.equal(c.requests.length, 1);
 });
 
+// A page of another origin. The browser fails each request whose answer the page may not read.
+function page(t, { allowed = false, up = true } = {}) {
+  const asked = [];
+  globalThis.location = { origin: "https://page.example" };
+  t.after(() => delete globalThis.location);
+  const fetch = async (url, { mode = "cors" } = {}) => {
+    asked.push(`${mode} ${new URL(url).pathname}`);
+    if (up && (mode === "no-cors" || (allowed && asked.length > 1))) return new Response("ok");
+    throw new TypeError("Failed to fetch");
+  };
+  return { fetch, asked };
+}
+
+for (const [api, setting, call] of [
+  ["http://service", "CORE_ALLOWED_ORIGINS", (c) => c.memories.write("x")],
+  ["http://service:2", "EXTENSION_ALLOWED_ORIGINS", (c) => c.grants.createCase()],
+]) {
+  test(`a page that ${setting} lacks hears of it at once`, async (t) => {
+    const { fetch, asked } = page(t), c = client(t, [], { fetch, extensionUrl: "http://service:2" });
+    await assert.rejects(call(c.ledger), (err) => {
+      assert.ok(err instanceof ledger.CorsError && err instanceof ledger.ConnectionError, String(err));
+      for (const word of [api, "https://page.example", setting]) assert.ok(err.message.includes(word), err.message);
+      return true;
+    });
+    assert.deepEqual(c.waits.filter((ms) => ms !== attemptMs), []);
+    assert.equal(asked.length, 3);
+  });
+}
+
+test("a service that is down, or one lost connection, is not said to refuse the page", async (t) => {
+  const down = page(t, { up: false }), c = client(t, [], { fetch: down.fetch });
+  await assert.rejects(c.ledger.log.head(), (err) => err.name === "ConnectionError");
+  assert.equal(down.asked.filter((a) => a === "cors /log").length, 4);
+  const lost = page(t, { allowed: true }), d = client(t, [], { fetch: lost.fetch, verify: false });
+  await assert.rejects(d.ledger.log.head(), (err) => err.name !== "CorsError");
+});
+
 test("a signal ends the wait", async (t) => {
   const c = client(t, [refused(503, "3600")]);
   const abort = new AbortController();

@@ -15,6 +15,7 @@ process.stdin.on('end', () => browser.close().finally(() => process.exit(1))).re
 try {
   await everywhere();
   await examplePage();
+  await stranger();
 } catch (failure) {
   console.error(failure);
   process.exitCode = 1;
@@ -31,6 +32,27 @@ async function everywhere() {
   }, { files: fixtures(), api: config.api });
   console.log(`${outcome.count} tests in Chromium`);
   assert.deepEqual(outcome.failures, []);
+  await page.close();
+}
+
+// A page that the service does not allow hears why, at once. A lost connection of an allowed
+// page is only that.
+async function stranger() {
+  const page = await browser.newPage();
+  page.setDefaultTimeout(5_000);
+  await page.goto(`${config.stranger}/examples/page/index.html`);
+  await page.getByLabel('Service').fill(config.api);
+  await page.getByLabel('API key').fill(config.key);
+  await page.getByLabel('Memory').fill(config.memory.id);
+  await page.getByRole('button').click();
+  await page.getByRole('status').filter({ hasText: `pages of ${config.stranger} may not call it: its operator must add that origin to CORE_ALLOWED_ORIGINS` }).waitFor();
+  await page.goto(`${config.site}/examples/page/index.html`);
+  await page.getByLabel('Service').fill(config.api);
+  await page.getByLabel('API key').fill(config.key);
+  await page.getByLabel('Memory').fill(config.memory.id);
+  await page.route(`**/memories/${config.memory.id}`, (route) => route.abort(), { times: 1 });
+  await page.getByRole('button').click();
+  await page.getByRole('status').filter({ hasText: /^Verified: / }).waitFor();
   await page.close();
 }
 
