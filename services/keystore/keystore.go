@@ -133,14 +133,20 @@ type cachedKey struct {
 	seen     time.Time
 }
 
-// Create makes the bucket: one revision per key, on a stream that allows messages to be
-// erased. The stream of a bucket made by CreateKeyValue never allows that.
-func Create(ctx context.Context, js jetstream.JetStream, replicas int) (jetstream.KeyValue, error) {
-	_, err := js.CreateStream(ctx, jetstream.StreamConfig{
+// StreamConfig returns the configuration of the bucket's stream: one revision per key. It
+// allows messages to be erased, which the stream of a bucket made by CreateKeyValue never
+// does.
+func StreamConfig(replicas int) jetstream.StreamConfig {
+	return jetstream.StreamConfig{
 		Name: Stream, Description: "Memory Ledger: wrapped data keys", Subjects: []string{allSubjects},
 		MaxMsgsPerSubject: 1, Storage: jetstream.FileStorage, Discard: jetstream.DiscardNew, Replicas: max(1, replicas),
 		MaxBytes: -1, MaxMsgs: -1, MaxConsumers: -1, MaxMsgSize: 1 << 16, AllowDirect: true, DenyPurge: true,
-	})
+	}
+}
+
+// Create makes the bucket.
+func Create(ctx context.Context, js jetstream.JetStream, replicas int) (jetstream.KeyValue, error) {
+	_, err := js.CreateStream(ctx, StreamConfig(replicas))
 	if err != nil {
 		return nil, fmt.Errorf("make bucket %s: %w", Bucket, err)
 	}

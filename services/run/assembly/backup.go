@@ -62,7 +62,7 @@ func Backup(ctx context.Context, cfg config.Config, dir string, wanted []backup.
 		return err
 	}
 	if slices.Contains(parts, backup.Secrets) {
-		done, err := backup.CopySecrets(filepath.Join(cfg.DataDir, secretsFolder), filepath.Join(dir, string(backup.Secrets)))
+		done, err := backup.SaveSecrets(filepath.Join(cfg.DataDir, secretsFolder), filepath.Join(dir, string(backup.Secrets)))
 		if err != nil {
 			return err
 		}
@@ -197,10 +197,8 @@ func partsIn(ctx context.Context, dir string, wanted []backup.Part, progress bac
 	}
 	slices.Reverse(parts)
 	for _, part := range parts {
-		if part != backup.Secrets {
-			if err := backup.Check(ctx, part, copied(part), progress); err != nil {
-				return nil, err
-			}
+		if err := backup.Check(ctx, part, copied(part), progress); err != nil {
+			return nil, err
 		}
 	}
 	return parts, nil

@@ -33,7 +33,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"path/filepath"
 	"time"
@@ -277,7 +276,7 @@ func restore(ctx context.Context, nc *nats.Conn, n note, path string, replicas i
 		return err
 	}
 	done.Replicas = cmp.Or(before.replicas, replicas)
-	if n.Config, err = keptBy(n.Stream, n.Config, done.Replicas); err != nil {
+	if n.Config, err = settings(n.Stream, done.Replicas); err != nil {
 		return err
 	}
 	if err := send(ctx, nc, n, path, progress); err != nil {
@@ -292,35 +291,26 @@ func restore(ctx context.Context, nc *nats.Conn, n note, path string, replicas i
 	return nil
 }
 
-// keptBy returns a stream's configuration with the given number of replicas. Other fields
-// stay as they were copied, including fields that this build does not know, but for two that
-// are as Provision configures them: no stream is compressed, and a bucket with replicas is
-// read only from the leader.
-func keptBy(stream string, config json.RawMessage, replicas int) (json.RawMessage, error) {
-	changes := map[string]any{"num_replicas": replicas, "compression": "none"}
-	if replicas > 1 && stream != eventlog.StreamName {
-		changes["allow_direct"] = false
+// settings returns a stream's configuration as Provision makes it. The backup's own is not
+// used: whoever could write to it could allow deleting events.
+func settings(stream string, replicas int) (json.RawMessage, error) {
+	if stream == eventlog.StreamName {
+		return json.Marshal(eventlog.StreamConfig(eventlog.Config{Replicas: replicas}))
 	}
-	return changed(config, changes)
-}
-
-func changed(config json.RawMessage, changes map[string]any) (json.RawMessage, error) {
-	var fields map[string]any
-	decoder := json.NewDecoder(bytes.NewReader(config))
-	decoder.UseNumber()
-	if err := decoder.Decode(&fields); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrIncomplete, err)
-	}
-	maps.Copy(fields, changes)
-	return json.Marshal(fields)
+	config := keystore.StreamConfig(replicas)
+	config.AllowDirect = replicas == 1 // a bucket with replicas is read only from the leader
+	return json.Marshal(config)
 }
 
 // Check reads every byte of a part's copy, and proves that the part can be restored. To
 // restore several parts, check all of them before restoring the first.
 func Check(ctx context.Context, part Part, dir string, progress Progress) (err error) {
-	if part == Chain {
+	switch part {
+	case Chain:
 		_, err = checkChain(dir)
-	} else {
+	case Secrets:
+		err = checkSecrets(dir)
+	default:
 		var n note
 		if n, err = check(part, dir); err == nil {
 			err = prove(ctx, part, n, filepath.Join(dir, dataName), progress)

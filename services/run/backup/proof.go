@@ -50,8 +50,7 @@ func prove(ctx context.Context, part Part, n note, path string, progress Progres
 	if err != nil {
 		return err
 	}
-	// Remove the stream's bounds, so that the server drops no message of the copy.
-	if n.Config, err = changed(n.Config, map[string]any{"num_replicas": 1, "max_bytes": -1, "max_age": 0, "placement": nil}); err != nil {
+	if n.Config, err = settings(n.Stream, 1); err != nil {
 		return err
 	}
 	if err := send(ctx, nc, n, path, func(uint64) {}); err != nil {

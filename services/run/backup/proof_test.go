@@ -185,3 +185,101 @@ func TestAWholeStreamIsProven(t *testing.T) {
 		}
 	}
 }
+
+// TestARestoreTakesOurSettings: what a backup says about a stream does not loosen it.
+func TestARestoreTakesOurSettings(t *testing.T) {
+	t.Parallel()
+	_, nc := fill(t, t.TempDir())
+	_, to := serve(t, t.TempDir())
+	js, err := jetstream.New(to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for part, want := range map[Part]jetstream.StreamConfig{Log: eventlog.StreamConfig(eventlog.Config{}), Keystore: keystore.StreamConfig(1)} {
+		dir := filepath.Join(t.TempDir(), string(part))
+		copied, err := Stream(t.Context(), nc, part, dir, quiet)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var n note
+		if err := readNote(dir, noteName, &n); err != nil {
+			t.Fatal(err)
+		}
+		var config map[string]any
+		if err := json.Unmarshal(n.Config, &config); err != nil {
+			t.Fatal(err)
+		}
+		for name, value := range map[string]any{
+			"deny_delete": part != Log, "deny_purge": false, "allow_rollup_hdrs": true, "max_msgs": 7, "max_age": 1_000_000, "discard": "old",
+			"subjects": []string{">"}, "compression": "s2",
+		} {
+			config[name] = value
+		}
+		if n.Config, err = json.Marshal(config); err != nil {
+			t.Fatal(err)
+		}
+		text, err := json.Marshal(n)
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, noteName), text, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := Check(t.Context(), part, dir, quiet); err != nil {
+			t.Errorf("%s: %v", part, err)
+		}
+		if done, err := Restore(t.Context(), to, part, dir, 1, quiet); err != nil || done.Messages != copied.Messages {
+			t.Fatalf("%s: %+v, %v", part, done, err)
+		}
+		stream, err := js.Stream(t.Context(), streams[part])
+		if err != nil {
+			t.Fatal(err)
+		}
+		is := stream.CachedInfo().Config
+		if is.DenyDelete != want.DenyDelete || is.DenyPurge != want.DenyPurge || is.AllowRollup || is.MaxMsgs != -1 || is.MaxAge != 0 ||
+			is.Discard != want.Discard || len(is.Subjects) != len(want.Subjects) || is.Compression != jetstream.NoCompression {
+			t.Errorf("%s: restored with %+v, want %+v", part, is, want)
+		}
+		if state := stream.CachedInfo().State; state.Msgs != copied.Messages {
+			t.Errorf("%s: %d messages, want %d", part, state.Msgs, copied.Messages)
+		}
+	}
+}
+
+// TestADamagedSecretIsFoundByRestore: not at the next start, when the backup may be gone.
+func TestADamagedSecretIsFoundByRestore(t *testing.T) {
+	t.Parallel()
+	for name, damage := range map[string]func(path string) error{
+		"another byte": func(path string) error { return os.WriteFile(path, []byte("c2VjcmV0IE5vLjI=\n"), 0o600) },
+		"cut":          func(path string) error { return os.Truncate(path, 5) },
+		"empty":        func(path string) error { return os.Truncate(path, 0) },
+		"missing":      os.Remove,
+	} {
+		from, dir, to := t.TempDir(), filepath.Join(t.TempDir(), "secrets"), t.TempDir()
+		for _, secret := range []string{"master-key", "jwt-secret"} {
+			if err := os.WriteFile(filepath.Join(from, secret), []byte("c2VjcmV0IE5vLjE=\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range 2 { // a second backup into the same folder
+			if done, err := SaveSecrets(from, dir); err != nil || done.Messages != 2 {
+				t.Fatalf("%+v, %v", done, err)
+			}
+		}
+		if err := Check(t.Context(), Secrets, dir, quiet); err != nil {
+			t.Errorf("undamaged: %v", err)
+		}
+		if done, err := CopySecrets(dir, to); err != nil || done.Messages != 2 {
+			t.Errorf("%+v, %v", done, err)
+		}
+		if files, err := os.ReadDir(to); err != nil || len(files) != 2 {
+			t.Errorf("restored %v, %v", files, err)
+		}
+		if err := damage(filepath.Join(dir, "master-key")); err != nil {
+			t.Fatal(err)
+		}
+		if err := Check(t.Context(), Secrets, dir, quiet); !errors.Is(err, ErrIncomplete) || !strings.Contains(err.Error(), "master-key") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

@@ -2,6 +2,7 @@ package backup
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -9,6 +10,63 @@ import (
 
 	"github.com/memory-ledger/ledger/infra/datadir"
 )
+
+// secretsNoteName is the file of a backup that has the sizes and the SHA-256 of the secrets,
+// which are random and so can't be guessed from it.
+const secretsNoteName = "secrets.json"
+
+// SaveSecrets copies every secret of a data folder into dir, and notes their checksums. A
+// crash before the note leaves secrets that CheckSecrets does not check.
+func SaveSecrets(from, dir string) (Done, error) {
+	done, err := CopySecrets(from, dir)
+	if err != nil {
+		return done, err
+	}
+	files, err := os.ReadDir(dir)
+	if err != nil {
+		return done, fmt.Errorf("secrets: %w", err)
+	}
+	sums := map[string]fileNote{}
+	for _, file := range files {
+		if !file.Type().IsRegular() || file.Name() == secretsNoteName {
+			continue
+		}
+		if sums[file.Name()], err = noteOf(filepath.Join(dir, file.Name())); err != nil {
+			return done, fmt.Errorf("secrets: %w", err)
+		}
+	}
+	text, err := json.MarshalIndent(sums, "", "  ")
+	if err == nil {
+		err = datadir.WriteFile(filepath.Join(dir, secretsNoteName), append(text, '\n'), 0o600)
+	}
+	if err != nil {
+		return done, fmt.Errorf("secrets: %w", err)
+	}
+	return done, nil
+}
+
+// checkSecrets compares the secrets of a backup with their checksums. Backups of earlier
+// builds have none.
+func checkSecrets(dir string) error {
+	sums := map[string]fileNote{}
+	if _, err := os.Stat(filepath.Join(dir, secretsNoteName)); errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err := readNote(dir, secretsNoteName, &sums); err != nil {
+		return err
+	}
+	for name, want := range sums {
+		path := filepath.Join(dir, name)
+		is, err := noteOf(path)
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+		if err != nil || is != want {
+			return fmt.Errorf("%w: %s is not what was written", ErrIncomplete, path)
+		}
+	}
+	return nil
+}
 
 // CopySecrets copies every secret from one folder to another. Both hold one file for each
 // secret. A secret that exists in the target must equal the copy: it is never replaced,
@@ -23,7 +81,7 @@ func CopySecrets(from, to string) (Done, error) {
 		return done, fmt.Errorf("secrets: %w", err)
 	}
 	for _, file := range files {
-		if !file.Type().IsRegular() {
+		if !file.Type().IsRegular() || file.Name() == secretsNoteName {
 			continue
 		}
 		content, err := os.ReadFile(filepath.Join(from, file.Name()))
