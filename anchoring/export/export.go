@@ -53,7 +53,9 @@ type Finding struct {
 }
 
 // Error implements error.
-func (f *Finding) Error() string { return fmt.Sprintf("line %d: %s", f.Line, f.Problem) }
+func (f *Finding) Error() string {
+	return receipt.Printable(fmt.Sprintf("line %d: %s", f.Line, f.Problem))
+}
 
 // rawLine can distinguish missing members from null members.
 type rawLine struct {

@@ -11,7 +11,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
+	"unicode"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -76,7 +78,20 @@ type Finding struct {
 	Problem string
 }
 
-func (f *Finding) Error() string { return f.Field + ": " + f.Problem }
+func (f *Finding) Error() string { return Printable(f.Field + ": " + f.Problem) }
+
+// Printable escapes what a terminal would act on, for messages that quote a file.
+func Printable(text string) string {
+	var b strings.Builder
+	for _, r := range text {
+		if unicode.IsPrint(r) {
+			b.WriteRune(r)
+		} else {
+			b.WriteString(strings.Trim(strconv.QuoteRuneToASCII(r), "'"))
+		}
+	}
+	return b.String()
+}
 
 func wrong(field, format string, args ...any) error {
 	return &Finding{field, fmt.Sprintf(format, args...)}

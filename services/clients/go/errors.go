@@ -4,7 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
+	"strings"
 	"time"
+	"unicode"
 )
 
 // Error is an answer of the API other than success. Use errors.Is to compare it with
@@ -19,7 +22,22 @@ type Error struct {
 }
 
 // Error implements error.
-func (e *Error) Error() string { return fmt.Sprintf("memoryledger: %d: %s", e.Status, e.Message) }
+func (e *Error) Error() string {
+	return printable(fmt.Sprintf("memoryledger: %d: %s", e.Status, e.Message))
+}
+
+// printable escapes what a terminal would act on: errors quote the service and its files.
+func printable(text string) string {
+	var b strings.Builder
+	for _, r := range text {
+		if unicode.IsPrint(r) {
+			b.WriteRune(r)
+		} else {
+			b.WriteString(strings.Trim(strconv.QuoteRuneToASCII(r), "'"))
+		}
+	}
+	return b.String()
+}
 
 // Is reports whether target is the sentinel of the status.
 func (e *Error) Is(target error) bool { return target == sentinelOf(e.Status) }
@@ -117,7 +135,7 @@ func (e *VerificationError) Error() string {
 	if e.Line > 0 {
 		where = fmt.Sprintf("line %d: %s", e.Line, e.Field)
 	}
-	return fmt.Sprintf("%v: the %s lies: %s: %s", e.Kind, e.Liar, where, e.Problem)
+	return printable(fmt.Sprintf("%v: the %s lies: %s: %s", e.Kind, e.Liar, where, e.Problem))
 }
 
 // Unwrap returns the kind.

@@ -11,6 +11,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -49,15 +50,25 @@ func run(args []string, stdout io.Writer) int {
 	var f finding
 	if errors.As(err, &f) {
 		if f.error != nil {
-			fmt.Fprintln(os.Stderr, "ledger:", f.error)
+			complain(f.error)
 		}
 		return exitFinding
 	}
-	fmt.Fprintln(os.Stderr, "ledger:", err)
+	complain(err)
 	if errors.Is(err, receipt.ErrNotAnchored) || errors.Is(err, memoryledger.ErrNotAnchored) {
 		return exitNotAnchored
 	}
 	return exitUsage
+}
+
+// complain prints an error. It may quote a file or a service, so what a terminal would act on
+// is escaped, except line ends.
+func complain(err error) {
+	lines := strings.Split(err.Error(), "\n")
+	for i, line := range lines {
+		lines[i] = receipt.Printable(line)
+	}
+	fmt.Fprintln(os.Stderr, "ledger:", strings.Join(lines, "\n"))
 }
 
 func newRoot() *cobra.Command {

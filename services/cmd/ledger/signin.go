@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/memory-ledger/ledger/anchoring/receipt"
 	memoryledger "github.com/memory-ledger/ledger/services/clients/go"
 	"github.com/memory-ledger/ledger/services/run/assembly"
 	"github.com/memory-ledger/ledger/services/run/config"
@@ -90,5 +91,5 @@ func signIn(ctx context.Context, url, public, keypair string) (owner, token stri
 	if err != nil {
 		return "", "", fmt.Errorf("%s: %w", url, err)
 	}
-	return session.PublicKey, session.Token, nil
+	return key.PublicKey().String(), receipt.Printable(session.Token), nil
 }

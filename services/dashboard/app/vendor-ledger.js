@@ -4,9 +4,10 @@ var LedgerError = class extends Error {
   // Each class names itself: a minifier renames classes, and programs log or compare `name`.
   name = "LedgerError";
   constructor(message, options) {
-    super(message, options);
+    super(printable(message), options);
   }
 };
+var printable = (text) => text.replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, (c) => `\\u{${c.codePointAt(0).toString(16)}}`);
 var ApiError = class extends LedgerError {
   constructor(status, message, requestId) {
     super(message);

@@ -292,7 +292,7 @@ func restore(ctx context.Context, nc *nats.Conn, n note, path string, replicas i
 }
 
 // settings returns a stream's configuration as Provision makes it. The backup's own is not
-// used: whoever could write to it could allow deleting events.
+// used: a changed backup could then allow events to be deleted.
 func settings(stream string, replicas int) (json.RawMessage, error) {
 	if stream == eventlog.StreamName {
 		return json.Marshal(eventlog.StreamConfig(eventlog.Config{Replicas: replicas}))

@@ -4,9 +4,13 @@ export class LedgerError extends Error {
   override name = "LedgerError";
 
   constructor(message: string, options?: ErrorOptions) {
-    super(message, options);
+    super(printable(message), options);
   }
 }
+
+/** Escapes what a terminal would act on: errors quote the service and its files. */
+const printable = (text: string): string =>
+  text.replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, (c) => `\\u{${c.codePointAt(0)!.toString(16)}}`);
 
 /** An answer other than success. `requestId` finds the request in the service's log. */
 export class ApiError extends LedgerError {

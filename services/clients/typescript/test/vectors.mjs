@@ -226,6 +226,14 @@ export function vectors(ledger, files) {
     }
   });
 
+  test("errors are printable", async () => {
+    const bad = "\u001b[2J\u009b31m\u202e\r\n", good = read("anchoring/receipt/testdata/good.json");
+    const member = await rejects(ledger.verifyReceipt(good.replace('"version"', `${JSON.stringify(bad)}: 1, "version"`)), ledger.MalformedError);
+    const refusing = new ledger.MemoryLedger({ url: "http://service", fetch: async () => new Response(JSON.stringify({ error: `${bad}good` }), { status: 400 }) });
+    const refused = await rejects(refusing.keys.list(), ledger.InvalidRequestError);
+    for (const { message } of [member, refused]) ok(!/[\p{C}\p{Zl}]/u.test(message), JSON.stringify(message));
+  });
+
   // Reads an export in pieces of `piece` bytes, by default as one, and counts its leaves.
   const readExport = async (text, piece = Infinity) => {
     const bytes = new TextEncoder().encode(text);
