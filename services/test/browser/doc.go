@@ -5,9 +5,9 @@
 // core API, in Chromium, Node, Deno and Bun. The package has no other code. A proxy
 // checks the extension API's answers to the browser against the API's OpenAPI document.
 //
-// They run with the other tests. They need Node 20, npm, Chromium and Firefox; if one is
-// missing, the tests say so and are skipped, except in CI (CI=true), where they fail.
-// `make deps` installs the browsers.
+// `make verify` runs them. They need Node 20, Chromium and Firefox; if one is missing, the
+// tests say so and are skipped, except in CI (CI=true), where they fail. `make deps`
+// installs them.
 //
 // LEDGER_SCREENSHOTS names a folder that gets a picture of every state of the
 // page; LEDGER_SCENARIOS is a regular expression that picks scenarios.
