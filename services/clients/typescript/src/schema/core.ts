@@ -71,6 +71,10 @@ export type NewMemory = {
      * The text, at most 262144 bytes of UTF-8. It is encrypted at rest.
      */
     content: string;
+    /**
+     * Where the memory comes from. It is trimmed, must then have 1 to 80 characters, and replaces metadata.source.
+     */
+    source?: string;
     metadata?: Metadata;
 };
 
@@ -299,6 +303,14 @@ export type LogHead = {
     anchoredSize: number;
     anchoredRoot: Hash | null;
     txSignature: Signature | null;
+    /**
+     * When the oldest memory that is not anchored was written. Null if all are anchored.
+     */
+    waitingSince: Timestamp | null;
+    /**
+     * Whether that memory has waited for more than three times the usual time. Nothing is lost.
+     */
+    delayed: boolean;
 };
 
 export type ConsistencyProof = {
@@ -329,7 +341,7 @@ export type NewKey = {
      */
     label: string;
     /**
-     * The actions that the key allows. The scope read means to list, get, search, prove, export and follow. The scope write means to store. The scope retract means to retract memories. If left out, the key has read and write.
+     * The actions that the key allows. The scope read means to list, get, search, prove, export and follow. The scope write means to store. The scope retract means to retract memories. The scope share means to hand out agent cases and memory drops over /mcp; an agent case reads all memories. If left out, the key has read and write.
      */
     scopes?: Array<Scope>;
     /**
@@ -338,7 +350,7 @@ export type NewKey = {
     expiresAt?: string;
 };
 
-export type Scope = 'read' | 'write' | 'retract';
+export type Scope = 'read' | 'write' | 'retract' | 'share';
 
 export type Key = {
     id: Id;
@@ -346,6 +358,7 @@ export type Key = {
     label: string;
     scopes: Scopes;
     createdAt: Timestamp;
+    createdBy: CreatedBy;
     expiresAt: ExpiresAt;
     lastUsedAt: LastUsedAt;
     revokedAt: RevokedAt;
@@ -361,9 +374,28 @@ export type CreatedKey = {
     label: string;
     scopes: Scopes;
     createdAt: Timestamp;
+    createdBy: CreatedBy;
     expiresAt: ExpiresAt;
     lastUsedAt: LastUsedAt;
     revokedAt: RevokedAt;
+};
+
+/**
+ * The session or API key that made it. Null if that was not recorded.
+ */
+export type CreatedBy = {
+    kind: 'session' | 'key';
+    id: Id;
+} | null;
+
+export type LiveGrant = {
+    id: Id;
+    kind: 'agent-case' | 'memory-drop';
+    by: CreatedBy;
+    createdAt: Timestamp;
+    expiresAt: Timestamp;
+    maxUses: number;
+    remainingUses: number;
 };
 
 /**
