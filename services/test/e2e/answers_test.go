@@ -537,7 +537,7 @@ func goodExtension(c *stacktest.Client, session stacktest.Header) {
 // answersOverQuota: an owner's second request within a minute exceeds the quota.
 func answersOverQuota(t *testing.T, every func(func(contracttest.API, contracttest.Operation))) {
 	s := stacktest.Start(t, stacktest.Options{Configure: func(c *config.Config) {
-		c.QuotaWrites, c.QuotaMints, c.QuotaKeys, c.QuotaSearches, c.QuotaBytesPerDay = 1, 1, 1, 1, 30
+		c.QuotaWrites, c.QuotaMints, c.QuotaKeys, c.QuotaSearches, c.QuotaBytesPerDay = 1, 1, 1, 1, 45
 	}})
 	streams(t, s.Core[0], s.Core[0].SignIn(stacktest.NewWallet()))
 	drop := "/memory-drops/" + tokenOf(s.Extension[0].Expect(201, "POST", "/memory-drops", map[string]any{"maxWrites": 2}, s.Extension[0].SignIn(stacktest.NewWallet())))
@@ -545,7 +545,7 @@ func answersOverQuota(t *testing.T, every func(func(contracttest.API, contractte
 		s.Extension[0].Expect(status, "POST", drop, map[string]any{"content": "x"})
 	}
 	again := s.Extension[0].Expect(429, "POST", drop, "content=x", navigates, stacktest.With("Content-Type", "application/x-www-form-urlencoded"))
-	if isPage(t, again, "Leave a memory"); !strings.Contains(string(again.Body), "more than 30 bytes of memories a day") {
+	if isPage(t, again, "Leave a memory"); !strings.Contains(string(again.Body), "more than 45 bytes of memories a day") {
 		t.Errorf("the form again: %s", again.Body)
 	}
 	every(func(api contracttest.API, op contracttest.Operation) {
