@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
+	"regexp"
 	"strconv"
 	"strings"
 	"unicode"
@@ -26,6 +27,9 @@ func URLOf(addr string) string {
 	}
 	return "http://" + addr
 }
+
+// chainID is what the clients accept as a chain's name in a text to sign.
+var chainID = regexp.MustCompile(`^[\w:.-]{1,64}$`)
 
 // apis checks the settings of the APIs, and normalizes the origins.
 func (c *Config) apis() []error {
@@ -58,9 +62,8 @@ func (c *Config) apis() []error {
 	if new(slog.Level).UnmarshalText([]byte(c.LogLevel)) != nil {
 		problem("LOG_LEVEL: %q is none of debug, info, warn and error", c.LogLevel)
 	}
-	invisible := func(r rune) bool { return !unicode.IsGraphic(r) || unicode.IsSpace(r) }
-	if c.SignInChainID == "" || strings.ContainsFunc(c.SignInChainID, invisible) {
-		problem("SIGN_IN_CHAIN_ID: %q is no name: one word such as mainnet", c.SignInChainID)
+	if !chainID.MatchString(c.SignInChainID) {
+		problem("SIGN_IN_CHAIN_ID: %q is no name: one word such as mainnet, of letters, digits and :.-_", c.SignInChainID)
 	}
 	return errs
 }

@@ -46,6 +46,7 @@ func TestDoorSettings(t *testing.T) {
 		"SIGN_IN_CHAIN_ID=devnet":                        true,
 		"SIGN_IN_CHAIN_ID=solana:x":                      true,
 		"SIGN_IN_CHAIN_ID= ":                             false,
+		"SIGN_IN_CHAIN_ID=(mainnet)":                     false,
 		"SIGN_IN_CHAIN_ID=main net":                      false,
 		"SIGN_IN_CHAIN_ID=a\nNonce: b":                   false,
 		"SIGN_IN_CHAIN_ID=a\u202eb":                      false,
