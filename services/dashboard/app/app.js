@@ -1,7 +1,7 @@
 // The dashboard: the session, the current screen, and the state that all screens share.
 import { html, render, useCallback, useEffect, useMemo, useRef, useState } from './vendor-preact.js';
 import { UnauthorizedError, VerificationError } from './vendor-ledger.js';
-import { follow, forgetHead, keepSession, ledgerOf, loadSession } from './session.js';
+import { follow, keepSession, ledgerOf, loadSession } from './session.js';
 import { Mark, Problem, plainly, short } from './parts.js';
 import { SignIn } from './signin.js';
 import { Memories } from './memories.js';
@@ -90,7 +90,7 @@ function Shell({ session, end }) {
     ${state === 'offline' && html`<p class="banner" role="status">No connection to Memory Ledger. What you see may be old; trying again.</p>`}
     ${lie && html`<div class="banner alarm" role="alert"><p><strong>The log is not the one that this browser saw before.</strong> ${plainly({ message: `${lie.field}: ${lie.problem}` })}
       The service rewrote it, or its operator restored an older backup. Trust nothing here until you know which.</p>
-      <button type="button" onClick=${() => { forgetHead(session.publicKey); setLie(undefined); refresh(); }}>The operator restored a backup: start from what it shows now</button></div>`}
+      <button type="button" onClick=${() => ledger.log.accept().then(() => { setLie(undefined); refresh(); }, setProblem)}>The operator restored a backup: start from what it shows now</button></div>`}
     <main id="main" tabIndex="-1" ref=${main} class=${screen}><h1 class=${screen === 'memories' ? 'unseen' : ''}>${title}</h1>
       <${Problem} error=${!head && problem} again=${refresh}/>
       ${(head || !lie) && html`<${Screen} api=${api}/>`}</main>`;

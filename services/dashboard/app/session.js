@@ -33,8 +33,6 @@ const heads = {
   set: (owner, head) => localStorage.setItem(`head:${owner}`, JSON.stringify(head)),
 };
 
-export const forgetHead = (owner) => localStorage.removeItem(`head:${owner}`);
-
 export function ledgerOf(session) {
   return new MemoryLedger({
     url: location.origin, publicUrl, session: session.token, owner: session.publicKey, heads,

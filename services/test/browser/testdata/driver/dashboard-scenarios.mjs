@@ -146,6 +146,23 @@ export const scenarios = {
     await v.everyLook('rewritten');
   },
 
+  async 'a restored backup'(v) {
+    await v.fill(3);
+    await v.signIn();
+    await v.rows.first().waitFor();
+    const name = await v.page.evaluate(() => Object.keys(localStorage).find((key) => key.startsWith('head:')));
+    const remembered = () => v.page.evaluate((key) => JSON.parse(localStorage.getItem(key)).size, name);
+    // This browser saw two leaves more, before the restore.
+    await v.page.evaluate((key) => localStorage.setItem(key, JSON.stringify({ ...JSON.parse(localStorage.getItem(key)), size: 5 })), name);
+    await v.page.reload();
+    const alert = v.page.getByRole('alert');
+    await alert.getByText('its operator restored an older backup').waitFor();
+    assert.equal(await remembered(), 5);
+    await alert.getByRole('button', { name: 'The operator restored a backup' }).click();
+    await alert.waitFor({ state: 'hidden' });
+    assert.equal(await remembered(), 3);
+  },
+
   async 'offline, and back'(v) {
     await v.fill(3);
     await v.signIn();
