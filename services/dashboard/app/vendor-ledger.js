@@ -1449,7 +1449,7 @@ var Memories = class {
    */
   async writeBatch(memories, options = {}) {
     const { idempotencyKey = crypto.randomUUID(), ...call } = options;
-    const fingerprints = await Promise.all(memories.map(({ content, metadata = {} }) => digest(content, metadata)));
+    const fingerprints = await Promise.all(memories.map(({ content, metadata = {}, source }) => digest(content, source === void 0 ? metadata : { ...metadata, source: source.trim() })));
     const { body } = await this.ledger.core("POST", "/memories/batch", { ...call, idempotencyKey, body: { memories } });
     if (this.ledger.verify) {
       if (!Array.isArray(body) || body.length !== memories.length) throw new IncompleteListError("length", `${body.length} answers to ${memories.length} memories`, "service");

@@ -258,7 +258,8 @@ export class Memories {
    */
   async writeBatch(memories: readonly NewMemory[], options: WriteOptions = {}): Promise<Written[]> {
     const { idempotencyKey = crypto.randomUUID(), ...call } = options;
-    const fingerprints = await Promise.all(memories.map(({ content, metadata = {} }) => digest(content, metadata)));
+    const fingerprints = await Promise.all(memories.map(({ content, metadata = {}, source }) =>
+      digest(content, source === undefined ? metadata : { ...metadata, source: source.trim() })));
     const { body } = await this.ledger.core<CreatedMemory[]>("POST", "/memories/batch", { ...call, idempotencyKey, body: { memories } });
     if (this.ledger.verify) {
       if (!Array.isArray(body) || body.length !== memories.length) throw new IncompleteListError("length", `${body.length} answers to ${memories.length} memories`, "service");

@@ -93,6 +93,14 @@ test("metadata counts as JSON sends it", async () => {
   for (const lost of [undefined, NaN, () => {}, Symbol("x")]) await assert.rejects(service.memories.write("x", { lost }), TypeError);
 });
 
+test("a source counts as metadata", async () => {
+  const leafHash = await leaf("x", { n: 1, source: "diary" });
+  const receipt = receiptOf("x", { entry: entry("x", { n: 1, source: "diary" }), leafHash, leafIndex: 0, treeSize: 1, siblings: [], directions: [], batchRoot: leafHash });
+  const service = client({ "/memories/batch": [[{ id: "m", leafHash, leafIndex: 0 }]], "/log": [{ ...head(2), treeSize: 1, root: leafHash }], "/receipt": [receipt] });
+  const [written] = await service.memories.writeBatch([{ content: "x", metadata: { n: 1, source: "another" }, source: " diary " }]);
+  await service.memories.receipt(written);
+});
+
 test("a consistency proof from the empty log", async () => {
   const asked = (change) => client({ "from=0&to=3": [{ ...proof(0, 3), fromRoot: ledger.emptyRoot, ...change }] }).log.consistency(0, 3);
   await asked({});
