@@ -162,16 +162,13 @@ func TestGoClientProvesWhileOthersWrite(t *testing.T) {
 	})
 	defer writing.Wait()
 	defer stop()
-	sizes := map[uint64]bool{}
-	for range 64 {
+	// Until the log has grown often enough between two proofs.
+	for sizes := map[uint64]bool{}; len(sizes) < 16; {
 		p, err := c.Proof(ctx, id)
 		if err != nil {
 			t.Fatal(err)
 		}
 		sizes[p.TreeSize] = true
-	}
-	if len(sizes) < 8 {
-		t.Errorf("the log grew too slowly for this test: %v", sizes)
 	}
 }
 

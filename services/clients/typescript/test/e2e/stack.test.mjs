@@ -61,17 +61,16 @@ test("proofs while another program writes", async () => {
   const client = await newClient();
   const { id } = await client.memories.write("proven again and again");
   const other = new ledger.MemoryLedger({ url, apiKey: (await client.keys.create("writes")).key });
-  let done = false;
+  let done = false, writes = 0;
   const writing = (async () => {
-    for (let n = 0; !done; n++) await other.memories.write(`write ${n}`);
+    for (; !done; writes++) await other.memories.write(`write ${writes}`);
   })();
   try {
-    for (let n = 0; n < 64; n++) await client.memories.prove(id);
+    for (let n = 0; n < 64 || writes < 16; n++) await client.memories.prove(id);
   } finally {
     done = true;
     await writing;
   }
-  assert.ok((await client.log.head()).treeSize > 8, "the log grew too slowly for this test");
 });
 
 test("batches", async () => {
