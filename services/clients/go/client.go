@@ -100,7 +100,8 @@ func WithTimeout(d time.Duration) Option { return func(c *Client) { c.timeout = 
 
 // WithRetries sets how many attempts follow the first one, and the wait before the second
 // attempt; by default 3 attempts and one second. The wait doubles for each attempt. Half
-// of it is random. A Retry-After header of the service takes precedence.
+// of it is random. A Retry-After header of the service takes precedence; one
+// of more than a minute ends the retries.
 func WithRetries(attempts int, first time.Duration) Option {
 	return func(c *Client) { c.retries, c.backoff = attempts, first }
 }

@@ -93,6 +93,9 @@ func (c *Client) open(ctx context.Context, r request) (response *http.Response, 
 	return response, err
 }
 
+// longestWait bounds the wait that a Retry-After header asks for.
+const longestWait = time.Minute
+
 // repeat retries until an attempt succeeds, or until another one can't help or could do
 // harm.
 func (c *Client) repeat(ctx context.Context, r *request, try func() error) error {
@@ -105,6 +108,9 @@ func (c *Client) repeat(ctx context.Context, r *request, try func() error) error
 		var refused *Error
 		if errors.As(err, &refused) && refused.retryAfter > 0 {
 			wait = refused.retryAfter
+		}
+		if wait > longestWait {
+			return err // a quota of the day, perhaps: the caller decides
 		}
 		if err := sleep(ctx, wait); err != nil {
 			return err
@@ -213,7 +219,7 @@ func refusal(response *http.Response) error {
 
 // retryAfter reads a Retry-After header: seconds or a date.
 func retryAfter(header string, now time.Time) time.Duration {
-	if seconds, err := strconv.ParseUint(header, 10, 16); err == nil {
+	if seconds, err := strconv.ParseUint(header, 10, 32); err == nil {
 		return time.Duration(seconds) * time.Second
 	}
 	if at, err := http.ParseTime(header); err == nil {

@@ -166,6 +166,19 @@ func TestTimes(t *testing.T) {
 	})
 }
 
+// TestALongRetryAfterIsAnAnswer: a service that asks for a day is not waited for.
+func TestALongRetryAfterIsAnAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for after, attempts := range map[string]int{"60": 4, "61": 1, "86400": 1} {
+			asked := 0
+			client, _ := roundTrip(func(int, *http.Request) (*http.Response, error) { asked++; return answer(429, "", "Retry-After", after), nil }).client()
+			if _, err := New("http://ledger", WithHTTPClient(client)).Write(t.Context(), "x", nil); !errors.Is(err, ErrRateLimited) || asked != attempts {
+				t.Errorf("after %s s: %d attempts, %v", after, asked, err)
+			}
+		}
+	})
+}
+
 // slowBody sends one byte, then waits.
 type slowBody struct {
 	ctx  context.Context
@@ -210,7 +223,7 @@ func TestStreams(t *testing.T) {
 func TestRetryAfter(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	for header, want := range map[string]time.Duration{"": 0, "7": 7 * time.Second, "-7": 0, "soon": 0, "Fri, 02 Jan 2026 03:04:35 GMT": 30 * time.Second} {
+	for header, want := range map[string]time.Duration{"": 0, "7": 7 * time.Second, "-7": 0, "soon": 0, "86400": 24 * time.Hour, "Fri, 02 Jan 2026 03:04:35 GMT": 30 * time.Second} {
 		if got := retryAfter(header, now); got != want {
 			t.Errorf("%q: %v", header, got)
 		}

@@ -600,6 +600,7 @@ function callOptions({ signal, timeoutMs }) {
   return { ...signal && { signal }, ...timeoutMs !== void 0 && { timeoutMs } };
 }
 var json = (response) => response.json();
+var longestWaitMs = 6e4;
 var Transport = class {
   constructor(options) {
     this.options = options;
@@ -634,8 +635,9 @@ var Transport = class {
       } finally {
         timer.stop();
       }
-      if (attempt >= retries) throw failure;
-      await sleep(waitOf(retryAfter) ?? backoffMs * 2 ** attempt * (0.5 + Math.random() / 2), request.signal);
+      const asked = waitOf(retryAfter);
+      if (attempt >= retries || (asked ?? 0) > longestWaitMs) throw failure;
+      await sleep(asked ?? backoffMs * 2 ** attempt * (0.5 + Math.random() / 2), request.signal);
     }
   }
   /**

@@ -44,6 +44,9 @@ export interface Answer<T> {
 
 const json = (response: Response): Promise<unknown> => response.json();
 
+/** The longest wait that a Retry-After header may ask for. A longer one is an answer: a quota of the day, perhaps. */
+const longestWaitMs = 60_000;
+
 /** Sends requests, and retries them if that is safe and makes sense. */
 export class Transport {
   /** Whether any answer could be read. Then this page may call the service. */
@@ -78,8 +81,9 @@ export class Transport {
       } finally {
         timer.stop();
       }
-      if (attempt >= retries) throw failure;
-      await sleep(waitOf(retryAfter) ?? backoffMs * 2 ** attempt * (0.5 + Math.random() / 2), request.signal);
+      const asked = waitOf(retryAfter);
+      if (attempt >= retries || (asked ?? 0) > longestWaitMs) throw failure;
+      await sleep(asked ?? backoffMs * 2 ** attempt * (0.5 + Math.random() / 2), request.signal);
     }
   }
 
