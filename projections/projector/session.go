@@ -136,6 +136,7 @@ func (r *Runner) connect(ctx context.Context) (*pgx.Conn, error) {
 	// The checkpoint commits with the rows. A database that loses its last transactions
 	// in a crash loses both, and the log supplies them again.
 	cfg.RuntimeParams["synchronous_commit"] = "off"
+	schema.ForLocks(cfg)
 	conn, err := pgx.ConnectConfig(ctx, cfg)
 	if err != nil {
 		return nil, fmt.Errorf("connect to the database: %w", err)

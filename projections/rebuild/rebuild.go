@@ -183,6 +183,7 @@ func (r *rebuild) connect(ctx context.Context, searchPath string) (*pgx.Conn, er
 		// Until the swap, no reader depends on these rows; see swap.
 		cfg.RuntimeParams["synchronous_commit"] = "off"
 	}
+	schema.KeepLonger(cfg)
 	conn, err := pgx.ConnectConfig(ctx, cfg)
 	if err != nil {
 		return nil, fmt.Errorf("connect to the database: %w", err)

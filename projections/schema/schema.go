@@ -10,13 +10,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"regexp"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/memory-ledger/ledger/events/dial"
 )
 
 // Live is the schema that the services read.
@@ -106,11 +110,43 @@ func applyDefaults(cfg *pgconn.Config, schemaName string) {
 	if cfg.ConnectTimeout == 0 {
 		cfg.ConnectTimeout = connectTimeout
 	}
+	cfg.DialFunc = dial.Dialer().DialContext
 	cfg.RuntimeParams["search_path"] = schemaName
 	cfg.RuntimeParams["timezone"] = "UTC"
 	set("application_name", "memory-ledger")
 	// Compiling a plan takes longer than any of these queries.
 	set("jit", "off")
+	// The server looks after an idle session each second, from the fifth on, and ends the
+	// session when it is silent for lockSilence.
+	set("tcp_keepalives_idle", "5")
+	set("tcp_keepalives_interval", "1")
+	set("tcp_keepalives_count", "10")
+}
+
+// lockSilence is how long a machine may be silent before it loses the locks of its
+// sessions.
+const lockSilence = 15 * time.Second
+
+// ForLocks prepares a session that holds locks, for which other processes wait. The server
+// also ends it if an answer is not acknowledged for lockSilence. So it is not for sessions
+// that read large results slowly. This side keeps the session for as long: to give it up
+// sooner would not free the locks.
+func ForLocks(cfg *pgx.ConnConfig) {
+	cfg.RuntimeParams["tcp_user_timeout"] = strconv.FormatInt(lockSilence.Milliseconds(), 10)
+	KeepLonger(cfg)
+}
+
+// KeepLonger lets a session last while the server stops reading for a moment, as it does
+// while its disk is busy. It is for sessions that send much.
+func KeepLonger(cfg *pgx.ConnConfig) {
+	connect := cfg.DialFunc
+	cfg.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := connect(ctx, network, address)
+		if err == nil {
+			err = dial.Extend(conn, lockSilence)
+		}
+		return conn, err
+	}
 }
 
 // Name returns the schema that a pool was opened for.
