@@ -72,8 +72,9 @@ type Config struct {
 	Now        func() time.Time
 	NewID      func() string
 	Logger     *slog.Logger
-	Registerer prometheus.Registerer // nil: none
-	Tracer     trace.Tracer          // nil: tracing is off
+	Registerer prometheus.Registerer                   // nil: none
+	Tracer     trace.Tracer                            // nil: tracing is off
+	Turn       func(ctx context.Context, working bool) // see projector.Config
 
 	around func(committed bool) error // for tests: called before a slice is applied, and after it is saved
 }

@@ -17,7 +17,7 @@ const (
 	batchBytes   = 4 << 20
 	// batchTimeout is how long a batch may take before it is requested again. A server may
 	// search long for a filter's first message. Without a filter, each message has to follow
-	// within attemptTimeout: a server that dies sends no more.
+	// sooner: a server that dies sends no more.
 	batchTimeout = 10 * time.Second
 	// directPoll is how often a follower at the end of the log looks for more.
 	directPoll = 100 * time.Millisecond
@@ -61,8 +61,13 @@ func (d Direct) Read(ctx context.Context, cfg ReadConfig, yield func(Slice) erro
 // fetch sends the slices of a Read.
 func (d Direct) fetch(ctx context.Context, cfg ReadConfig, out chan<- Slice) error {
 	var reason error // of the last attempt to read from next that ctx did not cut short
+	patience := d.batchPatience(cfg.Subject)
 	for next := cfg.From; next <= cfg.To; {
-		records, more, err := d.batch(ctx, next, cfg.Subject, int(min(batchRecords, cfg.To-next+1)), cfg.MaxBytes)
+		records, more, err := d.batch(ctx, next, cfg.Subject, int(min(batchRecords, cfg.To-next+1)), cfg.MaxBytes, patience)
+		if err != nil && cfg.Subject == "" && d.askLeader() && !errors.Is(err, ErrGap) {
+			patience = min(2*patience, time.Second) // the server may be slow
+			records, more, err = d.nextOfLeader(ctx, next, err)
+		}
 		missing := err == nil && len(records) == 0
 		if missing && cfg.Subject != "" { // perhaps no message passes the filter
 			_, missing, err = d.next(ctx, next, cfg.Subject)
@@ -81,7 +86,9 @@ func (d Direct) fetch(ctx context.Context, cfg ReadConfig, out chan<- Slice) err
 			}
 			continue
 		}
-		reason = nil
+		if reason = nil; len(records) > 1 {
+			patience = d.batchPatience(cfg.Subject)
+		}
 		end := len(records)
 		for end > 0 && records[end-1].Seq > cfg.To {
 			end--
@@ -104,6 +111,16 @@ func (d Direct) fetch(ctx context.Context, cfg ReadConfig, out chan<- Slice) err
 		}
 	}
 	return nil
+}
+
+// nextOfLeader reads one message from the leader: the replica that was asked for many can
+// perhaps not be reached.
+func (d Direct) nextOfLeader(ctx context.Context, seq uint64, was error) (records []Record, more bool, err error) {
+	record, found, err := d.At(ctx, seq)
+	if err != nil || !found {
+		return nil, false, errors.Join(was, err)
+	}
+	return []Record{record}, true, nil
 }
 
 // Follow implements Follower.
@@ -170,6 +187,18 @@ func readEnds(ctx context.Context, next uint64, err error) error {
 	return fmt.Errorf("read ends before sequence %d: %w", next, errors.Join(ErrUnavailable, ctx.Err(), err))
 }
 
+// batchPatience returns how long a batch's next message may take. On a cluster the request
+// may have gone to a replica that can't be reached.
+func (d Direct) batchPatience(filter string) time.Duration {
+	switch {
+	case filter != "":
+		return batchTimeout
+	case d.askLeader():
+		return lostResend
+	}
+	return attemptTimeout
+}
+
 // batchRequest is the body of a direct get of many messages.
 type batchRequest struct {
 	Seq           uint64 `json:"seq"`
@@ -185,7 +214,7 @@ type batchRequest struct {
 //
 // The answers go to a separate inbox, not to the one that requests share: a server that
 // finds two subscriptions for an answer sends the answer twice.
-func (d Direct) batch(ctx context.Context, from uint64, filter string, limit, maxBytes int) (records []Record, more bool, err error) {
+func (d Direct) batch(ctx context.Context, from uint64, filter string, limit, maxBytes int, patience time.Duration) (records []Record, more bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, batchTimeout)
 	defer cancel()
 	if maxBytes <= 0 {
@@ -202,10 +231,6 @@ func (d Direct) batch(ctx context.Context, from uint64, filter string, limit, ma
 	defer func() { _ = answers.Unsubscribe() }() // a closed connection has no subscription
 	if err := d.nc.PublishRequest("$JS.API.DIRECT.GET."+StreamName, answers.Subject, request); err != nil {
 		return nil, false, fmt.Errorf("%w: %w", ErrUnavailable, err)
-	}
-	patience := batchTimeout
-	if filter == "" {
-		patience = attemptTimeout
 	}
 	last := uint64(0) // sequence of the last message received
 	for next := from; ; {

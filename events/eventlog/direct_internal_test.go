@@ -42,8 +42,8 @@ func scriptedAt(t *testing.T, url, subject string, answer func(request *nats.Msg
 	if err := server.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	only := &lease{asking: make(chan struct{}, 1), contact: func(context.Context) (time.Duration, error) { return 0, nil }}
-	return &JetStream{nc: client, inboxes: newInboxes(client), disk: &disk{}, damage: &damage{}, lease: only}
+	only := &lease{asking: make(chan struct{}, 1), contact: func(context.Context) (contact, error) { return contact{}, nil }}
+	return &JetStream{nc: client, inboxes: newInboxes(client), disk: &disk{}, damage: &damage{}, lease: only, mover: mover{nc: client}}
 }
 
 // On a cluster a stream can get replicas at any time, and some of them may be behind. So
@@ -107,7 +107,7 @@ func TestNorDoesAnOldLeaderSayThatThereIsNone(t *testing.T) {
 	t.Parallel()
 	log := answering(t, &nats.Msg{Data: []byte(`{"error":{"code":404,"err_code":10037}}`)}, `{"state":{"messages":0}}`)
 	log.clustered = true
-	log.lease.contact = func(context.Context) (time.Duration, error) { return leaseTime + time.Second, nil }
+	log.lease.contact = func(context.Context) (contact, error) { return contact{majority: leaseTime + time.Second}, nil }
 	if seq, err := log.OwnerHead(t.Context(), events.FamilyAny, events.OwnerFromBytes([32]byte{1})); !errors.Is(err, ErrUnavailable) {
 		t.Errorf("%d, %v", seq, err)
 	}

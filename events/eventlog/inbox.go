@@ -1,7 +1,9 @@
 package eventlog
 
 import (
+	"bytes"
 	"context"
+	"strconv"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -20,7 +22,8 @@ type inboxes struct {
 }
 
 type inbox struct {
-	subject string
+	subject string // of the answers, without the number of their request
+	number  uint64 // of the last request
 	answers chan *nats.Msg
 	sub     *nats.Subscription
 	patient *time.Timer
@@ -32,7 +35,8 @@ func newInboxes(nc *nats.Conn) *inboxes {
 
 // request sends a message and waits for its answer. Until that arrives, it sends the message
 // again and again, at the given interval, if that is shorter than patience; an answer to any
-// copy counts. It returns how many copies it sent. Errors are ctx's and those of
+// copy counts. It also waits on if a node answers that it knows no leader, because another
+// node may. It returns how many copies it sent. Errors are ctx's and those of
 // nats.Conn.RequestMsg: nats.ErrTimeout, nats.ErrNoResponders, and any error that prevents
 // the first copy from being sent.
 func (i *inboxes) request(ctx context.Context, msg *nats.Msg, patience, again time.Duration) (answer *nats.Msg, copies int, err error) {
@@ -44,7 +48,7 @@ func (i *inboxes) request(ctx context.Context, msg *nats.Msg, patience, again ti
 		if err == nil && copies == 1 {
 			i.put(box)
 		} else {
-			box.discard() // an answer may still arrive, and must not reach another request
+			box.discard() // answers to the copies may fill it
 		}
 	}()
 	var repeat <-chan time.Time
@@ -53,24 +57,34 @@ func (i *inboxes) request(ctx context.Context, msg *nats.Msg, patience, again ti
 		defer ticker.Stop()
 		repeat = ticker.C
 	}
-	msg.Reply = box.subject
+	box.number++
+	msg.Reply = box.subject + "." + strconv.FormatUint(box.number, 10)
 	if err := i.nc.PublishMsg(msg); err != nil {
 		return nil, 0, err
 	}
+	var leaderless *nats.Msg
 	for copies = 1; ; {
 		select {
 		case answer := <-box.answers:
-			if len(answer.Data) > 0 || answer.Header.Get("Status") != "503" {
+			switch {
+			case answer.Subject != msg.Reply: // a second node's answer to an earlier request
+			case len(answer.Data) == 0 && answer.Header.Get("Status") == "503":
+				if copies == 1 { // else an earlier copy may still be answered
+					return nil, copies, nats.ErrNoResponders
+				}
+			case knowsNoLeader(answer):
+				leaderless = answer
+			default:
 				return answer, copies, nil
-			}
-			if copies == 1 { // else an earlier copy may still be answered
-				return nil, copies, nats.ErrNoResponders
 			}
 		case <-repeat:
 			if i.nc.PublishMsg(msg) == nil {
 				copies++
 			}
 		case <-box.patient.C:
+			if leaderless != nil {
+				return leaderless, copies, nil
+			}
 			return nil, copies, nats.ErrTimeout
 		case <-ctx.Done():
 			return nil, copies, ctx.Err()
@@ -78,12 +92,18 @@ func (i *inboxes) request(ctx context.Context, msg *nats.Msg, patience, again ti
 	}
 }
 
+// knowsNoLeader reports whether a node answers that the cluster has no leader. A message of
+// the log, as a direct get returns it, has a header.
+func knowsNoLeader(answer *nats.Msg) bool {
+	return len(answer.Header) == 0 && len(answer.Data) < 1024 && bytes.Contains(answer.Data, []byte(`"err_code":10008`))
+}
+
 func (i *inboxes) take(patience time.Duration) (*inbox, error) {
 	for free := true; free; {
 		select {
 		case box := <-i.free:
 			if len(box.answers) > 0 {
-				box.discard() // a second answer to the last request must not answer the next
+				box.discard() // second answers to the last request would fill it
 				continue
 			}
 			box.patient.Reset(patience)
@@ -92,9 +112,9 @@ func (i *inboxes) take(patience time.Duration) (*inbox, error) {
 			free = false
 		}
 	}
-	box := &inbox{subject: i.nc.NewInbox(), answers: make(chan *nats.Msg, 1)}
+	box := &inbox{subject: i.nc.NewInbox(), answers: make(chan *nats.Msg, 8)}
 	var err error
-	if box.sub, err = i.nc.ChanSubscribe(box.subject, box.answers); err != nil {
+	if box.sub, err = i.nc.ChanSubscribe(box.subject+".*", box.answers); err != nil {
 		return nil, err
 	}
 	box.patient = time.NewTimer(patience)

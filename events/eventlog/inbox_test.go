@@ -95,6 +95,46 @@ func TestInboxes(t *testing.T) {
 	if got, err := ask("another", time.Minute); err != nil || got != "another" {
 		t.Errorf("%q, %v", got, err)
 	}
+	// The second answer of another node may come while the next request waits.
+	var first *nats.Msg
+	if _, err := nc.Subscribe("two.nodes", func(m *nats.Msg) {
+		if first != nil {
+			if err := first.Respond([]byte("the first question's")); err != nil {
+				t.Error(err)
+			}
+		}
+		first = m
+		if err := m.Respond(m.Data); err != nil {
+			t.Error(err)
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{"first", "second"} {
+		m, _, err := boxes.request(t.Context(), &nats.Msg{Subject: "two.nodes", Data: []byte(text)}, time.Minute, time.Minute)
+		if err != nil || string(m.Data) != text {
+			t.Errorf("%s: %v, %v", text, m, err)
+		}
+	}
+	// A node that knows no leader does not answer for the others.
+	if _, err := nc.Subscribe("no.leader", func(m *nats.Msg) {
+		for _, text := range []string{`{"error":{"code":503,"err_code":10008}}`, string(m.Data)} {
+			if err := m.Respond([]byte(text)); err != nil {
+				t.Error(err)
+			}
+			if len(m.Data) == 0 {
+				return
+			}
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for text, want := range map[string]string{"led": "led", "": `{"error":{"code":503,"err_code":10008}}`} {
+		m, _, err := boxes.request(t.Context(), &nats.Msg{Subject: "no.leader", Data: []byte(text)}, 500*time.Millisecond, time.Minute)
+		if err != nil || string(m.Data) != want {
+			t.Errorf("%q: %v, %v", text, m, err)
+		}
+	}
 	if _, _, err := boxes.request(t.Context(), &nats.Msg{Subject: "nobody"}, time.Minute, time.Minute); !errors.Is(err, nats.ErrNoResponders) {
 		t.Errorf("got %v", err)
 	}

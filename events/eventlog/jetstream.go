@@ -31,8 +31,11 @@ const (
 	// attemptTimeout is how long one publish waits for its answer before the
 	// same bytes are sent again.
 	attemptTimeout = 2 * time.Second
-	// silentResend is how often an attempt sends its message while the stream's leader is
-	// silent. A message that is sent while the nodes elect a leader is lost.
+	// lostResend is how often an attempt on a cluster sends its message. A message is lost if
+	// it is under way to a leader that stops.
+	lostResend = 500 * time.Millisecond
+	// silentResend is the same while the stream's leader is silent. A message that is sent
+	// while the nodes elect a leader is lost.
 	silentResend = 250 * time.Millisecond
 	// retryPause is the wait between attempts while no server answers.
 	retryPause = 100 * time.Millisecond
@@ -54,6 +57,9 @@ type JetStream struct {
 	lease *lease
 	// silent: an attempt got no answer in time, and no other attempt has since got one.
 	silent atomic.Bool
+	mover  mover
+	// asksNodes: the client may ask the nodes whom they follow.
+	asksNodes atomic.Bool
 }
 
 var _ Log = (*JetStream)(nil)
@@ -142,7 +148,7 @@ func Open(ctx context.Context, nc *nats.Conn) (*JetStream, error) {
 		return nil, fmt.Errorf("open stream %s: %w: %w", StreamName, ErrUnavailable, err)
 	}
 	l := &JetStream{
-		nc: nc, js: js, inboxes: newInboxes(nc), disk: &disk{}, damage: &damage{},
+		nc: nc, js: js, inboxes: newInboxes(nc), disk: &disk{}, damage: &damage{}, mover: mover{nc: nc},
 		clustered: stream.CachedInfo().Config.Replicas > 1 || nc.ConnectedClusterName() != "",
 	}
 	l.lease = newLease(l)
@@ -151,28 +157,38 @@ func Open(ctx context.Context, nc *nats.Conn) (*JetStream, error) {
 
 // resend returns how long an attempt waits before it sends its message again.
 func (l *JetStream) resend() time.Duration {
-	if l.silent.Load() {
+	switch {
+	case l.silent.Load():
 		return silentResend
+	case l.askLeader():
+		return lostResend
 	}
 	return attemptTimeout
 }
 
 // heard notes the result of an attempt at which only the leader answers, or that waited for
 // attemptTimeout. Other errors say nothing about the leader.
-func (l *JetStream) heard(err error) {
+func (l *JetStream) heard(began time.Time, err error) {
 	var api *jetstream.APIError
-	answered := err == nil || errors.As(err, &api)
-	silent := errors.Is(err, nats.ErrTimeout)
-	if (answered || silent) && silent != l.silent.Load() {
-		l.silent.Store(silent)
+	silent := errors.Is(err, nats.ErrTimeout) || isLeaderless(err)
+	switch answered := err == nil || errors.As(err, &api); {
+	case silent:
+		l.silent.Store(true)
+		l.mover.unanswered(began)
+	case errors.Is(err, errLeaderless):
+		l.mover.leave()
+	case answered && l.silent.Load():
+		l.silent.Store(false)
+		l.mover.answered()
 	}
 }
 
 // request puts a question to the server, which has attemptTimeout to answer.
 func (l *JetStream) request(ctx context.Context, subject string, body []byte) (*nats.Msg, error) {
+	began := time.Now()
 	reply, _, err := l.inboxes.request(ctx, &nats.Msg{Subject: subject, Data: body}, attemptTimeout, l.resend())
 	if err != nil {
-		l.heard(err)
+		l.heard(began, err)
 		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	return reply, nil
@@ -232,13 +248,13 @@ func (l *JetStream) publish(ctx context.Context, a Append) (seq uint64, copies i
 	if err := ctx.Err(); err != nil {
 		return 0, 0, fmt.Errorf("%w: %w", errNotSent, err)
 	}
-	patience := attemptTimeout
+	began, patience := time.Now(), attemptTimeout
 	if deadline, ok := ctx.Deadline(); ok {
 		patience = min(patience, time.Until(deadline))
 	}
 	seq, copies, err = l.send(a, patience)
 	if patience == attemptTimeout || !errors.Is(err, nats.ErrTimeout) {
-		l.heard(err)
+		l.heard(began, err)
 		l.disk.note(err, time.Now())
 	}
 	return seq, copies, err

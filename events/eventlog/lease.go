@@ -3,101 +3,124 @@ package eventlog
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/memory-ledger/ledger/events/coalesce"
 )
 
-// leaseTime is how long a leader counts as the only one after it heard from a majority.
-// The other replicas elect a new leader 4 s after they last heard from it, at the
-// earliest (minElectionTimeoutDefault in nats-server 2.15). The difference allows for
-// their answers to arrive, and for clocks that run at different speeds.
-const leaseTime = 3 * time.Second
+const (
+	// leaseTime is how long a leader counts as the only one after it heard from the other
+	// replicas. A replica stands for election 4 s after it last heard from the leader, at
+	// the earliest (minElectionTimeoutDefault in nats-server 2.15). The difference allows
+	// for the replicas' answers to arrive, and for clocks that run at different speeds.
+	leaseTime = 3 * time.Second
+	// doubtTime is how long no read asks again whether all replicas are there.
+	doubtTime = 500 * time.Millisecond
+)
+
+// errLeaderless: the leader that answered has heard from no majority within leaseTime.
+var errLeaderless = fmt.Errorf("%w: the leader has lost the majority", ErrUnavailable)
 
 // lease reports whether the stream's leader can still be trusted. A server answers reads
 // as the leader for as long as it considers itself the leader. A leader that was cut off
 // from the other replicas notices that only after ten seconds or more. Meanwhile the
-// others acknowledge messages without it. But the leader reports when it last heard from
-// each replica.
+// others acknowledge messages without it.
 //
-// One case remains: of three replicas, one can't reach the leader and another can. From
-// the replica that can reach it, the leader learns within one heartbeat (a second) that
-// there is a new leader.
+// The leader reports when it last heard from each replica. That it heard from a majority a
+// moment ago is no proof: a replica that can't reach it stands for election, and another may
+// vote for that replica although it still hears from the leader. If the leader has heard
+// from every replica within leaseTime, none of them has stood for election. Otherwise
+// the read is in doubt until a majority has said that it follows this leader; see hear.
 type lease struct {
-	// contact returns how long ago the leader last heard from enough replicas to form
-	// a majority with them. That may be before or after the request to the leader.
-	contact func(context.Context) (time.Duration, error)
+	// contact returns how long ago the leader last heard from the others. That may be
+	// before or after the request to the leader.
+	contact func(context.Context) (contact, error)
+	hear    coalesce.Calls[struct{}]
 	asking  chan struct{} // full while a caller asks
 	until   atomic.Pointer[time.Time]
+	doubt   atomic.Pointer[time.Time] // until then, some replica is known to be silent
 }
+
+// contact says how long ago a leader last heard from enough of the other replicas to form
+// a majority with them, and from all of them.
+type contact struct{ majority, all time.Duration }
 
 func newLease(l *JetStream) *lease {
-	return &lease{asking: make(chan struct{}, 1), contact: func(ctx context.Context) (time.Duration, error) {
-		info, err := l.info(ctx, everySubject)
-		if err != nil {
-			return 0, err
-		}
-		return majorityContact(info.Cluster)
-	}}
+	return &lease{
+		asking: make(chan struct{}, 1),
+		contact: func(ctx context.Context) (contact, error) {
+			info, err := l.info(ctx, everySubject)
+			if err != nil {
+				return contact{}, err
+			}
+			return contactOf(info.Cluster)
+		},
+		hear: coalesce.Calls[struct{}]{Fetch: func(ctx context.Context) (struct{}, error) { return struct{}{}, l.hear(ctx) }},
+	}
 }
 
-// check returns an error if an answer that the leader has already given may be stale.
-// Most calls need no request to the server.
-func (l *lease) check(ctx context.Context) error {
+// check reports whether an answer that the leader has already given is current. If not, the
+// answer is in doubt. Most calls need no request to the server.
+func (l *lease) check(ctx context.Context) (current bool, err error) {
 	now := time.Now()
-	if l.holds(now) {
-		return nil
+	if l.holds(now) || before(&l.doubt, now) {
+		return l.holds(now), nil
 	}
 	select {
 	case l.asking <- struct{}{}:
 		defer func() { <-l.asking }()
 	case <-ctx.Done():
-		return fmt.Errorf("%w: %w", ErrUnavailable, ctx.Err())
+		return false, fmt.Errorf("%w: %w", ErrUnavailable, ctx.Err())
 	}
-	if l.holds(now) {
-		return nil // another caller asked
+	if l.holds(now) || before(&l.doubt, now) { // another caller asked
+		return l.holds(now), nil
 	}
 	asked := time.Now()
-	ago, err := l.contact(ctx)
-	if err != nil {
-		return fmt.Errorf("%w: whether the leader is one: %w", ErrUnavailable, err)
+	heard, err := l.contact(ctx)
+	switch {
+	case err != nil:
+		return false, fmt.Errorf("%w: whether the leader is one: %w", ErrUnavailable, err)
+	case heard.majority >= leaseTime:
+		return false, errLeaderless
+	case heard.all < leaseTime:
+		until := asked.Add(leaseTime - heard.all)
+		l.until.Store(&until)
+	default:
+		until := asked.Add(doubtTime)
+		l.doubt.Store(&until)
 	}
-	until := asked.Add(leaseTime - ago)
-	l.until.Store(&until)
-	if !l.holds(now) {
-		return fmt.Errorf("%w: the leader has not heard from a majority for %s", ErrUnavailable, ago.Round(time.Millisecond))
-	}
-	return nil
+	return l.holds(now), nil
 }
 
-func (l *lease) holds(at time.Time) bool {
-	until := l.until.Load()
-	return until != nil && at.Before(*until)
+func (l *lease) holds(at time.Time) bool { return before(&l.until, at) }
+
+func before(until *atomic.Pointer[time.Time], at time.Time) bool {
+	is := until.Load()
+	return is != nil && at.Before(*is)
 }
 
-// majorityContact returns how long ago a leader last heard from enough of its stream's
-// other replicas to form a majority with them. It returns 0 if the leader alone is a
-// majority.
-func majorityContact(cluster *jetstream.ClusterInfo) (time.Duration, error) {
+// contactOf returns the contact of a leader. It is 0 if the leader is the only replica.
+func contactOf(cluster *jetstream.ClusterInfo) (contact, error) {
 	if cluster == nil || len(cluster.Replicas) == 0 {
-		return 0, nil
+		return contact{}, nil
 	}
 	if cluster.Leader == "" {
-		return 0, fmt.Errorf("there is no leader")
+		return contact{}, fmt.Errorf("there is no leader")
 	}
 	heard := make([]time.Duration, 0, len(cluster.Replicas))
 	for _, peer := range cluster.Replicas {
-		if peer.Active > 0 { // 0: never
-			heard = append(heard, peer.Active)
+		if peer.Active == 0 { // never
+			peer.Active = math.MaxInt64
 		}
-	}
-	// The leader and this many others are more than half of all replicas.
-	needed := (len(cluster.Replicas) + 1) / 2
-	if len(heard) < needed {
-		return 0, fmt.Errorf("the leader has heard from %d of %d others", len(heard), len(cluster.Replicas))
+		heard = append(heard, peer.Active)
 	}
 	slices.Sort(heard)
-	return heard[needed-1], nil
+	// The leader and this many others are more than half of all replicas.
+	needed := (len(heard) + 1) / 2
+	return contact{heard[needed-1], heard[len(heard)-1]}, nil
 }

@@ -3,9 +3,8 @@
 // Four interfaces split the contract by the consistency that callers need.
 // [Appender] decides: an append names the owner's version that the decision was based
 // on, and the log refuses the append if that version is no longer the newest. [Reader]
-// returns the newest state, linearizably; on a cluster, as far as the leader can be
-// known to be the only one (lease.go). [Follower] replays everything, in order, as
-// often as a caller likes. [Syncer] is for callers that answer from what they read
+// returns the newest state, linearizably, also while the network is cut (lease.go).
+// [Follower] replays everything, in order, as often as a caller likes. [Syncer] is for callers that answer from what they read
 // instead of appending. Package logtest states the guarantees as a suite that every
 // implementation runs.
 package eventlog

@@ -108,17 +108,25 @@ func (l *JetStream) get(ctx context.Context, request getRequest) (record Record,
 	if leader {
 		subject, decode = "$JS.API.STREAM.MSG.GET."+StreamName, decodeStored
 	}
-	reply, err := l.request(ctx, subject, body)
-	if err != nil {
-		return Record{}, false, err
-	}
-	l.heard(nil)
-	if leader {
-		if err := l.lease.check(ctx); err != nil {
+	for heard := !leader; ; heard = true {
+		began := time.Now()
+		reply, err := l.request(ctx, subject, body)
+		if err != nil {
 			return Record{}, false, err
 		}
+		record, found, err := decode(reply)
+		current := heard
+		if err == nil && !heard {
+			current, err = l.lease.check(ctx)
+		}
+		l.heard(began, err)
+		if err == nil && !current {
+			_, err = l.lease.hear.Get(ctx)
+		}
+		if err != nil || current {
+			return record, found, err
+		}
 	}
-	return decode(reply)
 }
 
 // askLeader reports whether a read must go to the stream's leader. On a stream with

@@ -127,8 +127,9 @@ func (l *JetStream) forward(ctx context.Context, filter string, after, to uint64
 		after = record.Seq
 		for more := singles >= tailSingles; more && after < to; {
 			var records []Record
-			if records, more, err = l.Direct().batch(ctx, after+1, filter, tailBatch, 0); err != nil {
-				return fmt.Errorf("owner tail: %w", err)
+			records, more, err = l.Direct().batch(ctx, after+1, filter, tailBatch, 0, lostResend)
+			if err != nil { // the replica that was asked can't be reached: the leader goes on
+				break
 			}
 			for _, record := range records {
 				if err := yield(record); err != nil {

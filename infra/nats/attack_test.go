@@ -59,6 +59,8 @@ func requests() map[string]string {
 		"$JS.ACK.LEDGER.anchorer.1.1.1.1.0":                       `+ACK`,
 		"$JS.API.ACCOUNT.PURGE.LEDGER":                            ``,
 		"$SYS.REQ.SERVER.PING":                                    ``,
+		"$SYS.REQ.SERVER.PING.RAFTZ":                              `{"account":"LEDGER"}`,
+		"$SYS.REQ.SERVER.PING.JSZ":                                `{"accounts":true}`,
 		"$KV.ledger_keys.owner":                                   `stolen`,
 		"$KV.ledger_nonces.n":                                     `forged`,
 		"ledger.aa.owner.memory":                                  `forged`,
@@ -79,12 +81,15 @@ func requests() map[string]string {
 // keystore lists the requests that both APIs make to the buckets.
 var keystore = []string{"$KV.", "$JS.API.DIRECT.GET.KV_ledger_keys", "$JS.API.STREAM.INFO.KV_ledger_keys", "$JS.API.STREAM.MSG.GET.KV_ledger_keys"}
 
+// raftState asks each node whom it follows. It changes nothing.
+const raftState = "$SYS.REQ.SERVER.PING.RAFTZ"
+
 // may lists the requests, of those above, that each user needs. Entries are prefixes.
 var may = map[string][]string{
 	// core deletes keys, because its owners have their keys erased.
-	"core": append([]string{"$JS.API.STREAM.MSG.DELETE.KV_ledger_keys", "ledger.aa.owner.memory", "ledger.aa.owner.session", "ledger.aa.owner.key", "ledger.aa.owner.grant"}, keystore...),
+	"core": append([]string{"$JS.API.STREAM.MSG.DELETE.KV_ledger_keys", "ledger.aa.owner.memory", "ledger.aa.owner.session", "ledger.aa.owner.key", "ledger.aa.owner.grant", raftState}, keystore...),
 	// extension makes no API keys.
-	"extension": append([]string{"ledger.aa.owner.memory", "ledger.aa.owner.session", "ledger.aa.owner.grant"}, keystore...),
+	"extension": append([]string{"ledger.aa.owner.memory", "ledger.aa.owner.session", "ledger.aa.owner.grant", raftState}, keystore...),
 	"projector": {
 		"$JS.API.CONSUMER.INFO.LEDGER.projector", "$JS.API.CONSUMER.MSG.NEXT.LEDGER.projector",
 	},

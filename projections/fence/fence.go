@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/events/coalesce"
 	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/events/tracing"
 	"github.com/memory-ledger/ledger/projections/projector"
@@ -72,8 +73,8 @@ type Fence struct {
 	short       atomic.Pointer[error] // ErrLogShort, if the listener found it
 	fits        atomic.Uint64         // the connection on which the log was last long enough; 0 before that
 	away        atomic.Pointer[error] // why the listener is down; nil while it is connected
-	heads       shared[uint64]
-	checkpoints shared[projector.Checkpoint]
+	heads       coalesce.Calls[uint64]
+	checkpoints coalesce.Calls[projector.Checkpoint]
 }
 
 // HeadSource may know an owner's newest message without asking the log; see
@@ -92,8 +93,8 @@ func New(pool *pgxpool.Pool, log eventlog.Reader, opts Options) (*Fence, error) 
 		opts.Connection = func() uint64 { return 1 }
 	}
 	f := &Fence{pool: pool, log: log, opts: opts, channel: schema.Channel(schema.Name(pool))}
-	f.heads.fetch = log.Head
-	f.checkpoints.fetch = func(ctx context.Context) (projector.Checkpoint, error) { return projector.ReadCheckpoint(ctx, pool) }
+	f.heads.Fetch = log.Head
+	f.checkpoints.Fetch = func(ctx context.Context) (projector.Checkpoint, error) { return projector.ReadCheckpoint(ctx, pool) }
 	m, err := newMetrics(opts.Registerer, f)
 	if err != nil {
 		return nil, fmt.Errorf("fence: %w", err)
@@ -181,7 +182,7 @@ func (f *Fence) waitHead(ctx context.Context, partition int, owner events.Owner)
 // newest reads the log's newest sequence. It returns ErrLogShort if that is below
 // position, which the read models had reached before.
 func (f *Fence) newest(ctx context.Context, position uint64) (uint64, error) {
-	head, err := eventlog.HeadHolding(ctx, f.heads.get, position, f.opts.Lag)
+	head, err := eventlog.HeadHolding(ctx, f.heads.Get, position, f.opts.Lag)
 	if err == nil {
 		err = lengthError(position, head)
 	}
@@ -203,7 +204,7 @@ func (f *Fence) CheckLog(ctx context.Context) error {
 	}
 	position, _ := f.known.highest()
 	if position == 0 {
-		c, err := f.checkpoints.get(ctx)
+		c, err := f.checkpoints.Get(ctx)
 		if err != nil {
 			return fmt.Errorf("fence: %w", err)
 		}
@@ -286,7 +287,7 @@ func (f *Fence) waitToBeTold(ctx context.Context, w *waiter) {
 // lookForMyself reads the checkpoint while the listener is down. The result counts only
 // for the callers that waited for this read, not for later callers.
 func (f *Fence) lookForMyself(ctx context.Context, g goal) (reached bool) {
-	is, err := f.checkpoints.get(ctx)
+	is, err := f.checkpoints.Get(ctx)
 	if err == nil && g.reach(is.Vector) >= g.seq {
 		return true
 	}

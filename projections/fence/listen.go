@@ -18,6 +18,9 @@ import (
 	"github.com/memory-ledger/ledger/projections/schema"
 )
 
+// fetchTimeout bounds one request of the listener to the database.
+const fetchTimeout = 5 * time.Second
+
 // Run listens to the projectors until ctx ends, and reconnects when the connection is
 // lost.
 func (f *Fence) Run(ctx context.Context) error {
@@ -71,6 +74,7 @@ func (f *Fence) connect(ctx context.Context) (*pgx.Conn, error) {
 	defer cancel()
 	cfg := f.pool.Config().ConnConfig.Copy()
 	cfg.RuntimeParams["application_name"] = "memory-ledger fence"
+	schema.ForLocks(cfg)
 	conn, err := pgx.ConnectConfig(ctx, cfg)
 	if err != nil {
 		return nil, fmt.Errorf("connect: %w", err)

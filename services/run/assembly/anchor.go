@@ -29,7 +29,7 @@ func NewAnchorer(b *Base, f *fence.Fence) (*anchorer.Anchorer, error) {
 		Partitions: partitions, MaxWait: cfg.AnchorMaxWait, MaxLeaves: cfg.AnchorMaxLeaves,
 		PriorityFee: cfg.AnchorPriorityFee, MaxLamportsPerDay: cfg.AnchorMaxLamportsPerDay,
 		Commitment: chain.Commitment(cfg.AnchorCommitment),
-		Now:        time.Now, NewID: NewID, Logger: b.Logger, Registerer: b.Registry, Tracer: b.Traces.Tracer("anchorer"),
+		Now:        time.Now, NewID: NewID, Logger: b.Logger, Registerer: b.Registry, Tracer: b.Traces.Tracer("anchorer"), Turn: b.turn,
 	})
 }
 

@@ -23,6 +23,7 @@ import (
 	"github.com/memory-ledger/ledger/anchoring/chain"
 	"github.com/memory-ledger/ledger/anchoring/chainview"
 	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/events/dial"
 	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/infra/localnats"
 	natsconf "github.com/memory-ledger/ledger/infra/nats"
@@ -45,6 +46,10 @@ const startTimeout = 60 * time.Second
 
 // askTimeout bounds one request to the log's server; see ask.
 const askTimeout = 5 * time.Second
+
+// natsPing is how often a client asks its node whether it is there, and how long a write to
+// the node may block. The client's defaults are minutes.
+const natsPing = 2 * time.Second
 
 // chainFreshness is the maximum age of a chain account in memory. A request for an older
 // account triggers a new read.
@@ -99,8 +104,32 @@ func Dial(cfg config.Config) Connector {
 		if cfg.NATSCA != "" {
 			options = append(options, nats.RootCAs(cfg.NATSCA))
 		}
-		defaults := append(inboxPrefix(cfg), nats.ErrorHandler(telling(slog.New(slog.NewTextHandler(os.Stderr, nil)))))
+		defaults := append(inboxPrefix(cfg), nats.ErrorHandler(telling(slog.New(slog.NewTextHandler(os.Stderr, nil)))),
+			// A node that vanished or hangs says no goodbye: the client has to notice.
+			nats.SetCustomDialer(dial.Dialer()), nats.PingInterval(natsPing), nats.MaxPingsOutstanding(2), nats.FlusherTimeout(natsPing),
+			nats.ReconnectToServer(nextNode()))
 		return nats.Connect(cfg.NATSURL, append(defaults, options...)...)
+	}
+}
+
+// nextNode chooses the node that a client goes to next: the one where it was longest ago. It
+// leaves out a node that did not answer in the last seconds, because an attempt to connect
+// blocks the client.
+func nextNode() nats.ReconnectToServerHandler {
+	const rest, pause = 5 * time.Second, 200 * time.Millisecond
+	tried := map[string]time.Time{}
+	return func(nodes []nats.Server, _ nats.ServerInfo) (*nats.Server, time.Duration) {
+		dead := func(n *nats.Server) bool { return n.Reconnects > 0 && time.Since(tried[n.URL.Host]) < rest }
+		next := &nodes[len(nodes)-1] // at first, the client is at one of the others
+		for i := len(nodes) - 2; i >= 0; i-- {
+			n := &nodes[i]
+			if dead(n) == dead(next) && tried[n.URL.Host].Before(tried[next.URL.Host]) || dead(next) && !dead(n) {
+				next = n
+			}
+		}
+		wait := pause - time.Since(tried[next.URL.Host])
+		tried[next.URL.Host] = time.Now().Add(max(0, wait))
+		return next, max(0, wait)
 	}
 }
 
@@ -204,7 +233,7 @@ func (b *Base) mayMake() error {
 func natsOptions(logger *slog.Logger) []nats.Option {
 	return []nats.Option{
 		nats.Name("memory-ledger"),
-		nats.MaxReconnects(-1), nats.ReconnectWait(200 * time.Millisecond), nats.RetryOnFailedConnect(true),
+		nats.MaxReconnects(-1), nats.RetryOnFailedConnect(true),
 		// While disconnected, a publish fails at once and is not buffered: the caller
 		// must know whether the message was stored.
 		nats.ReconnectBufSize(-1),
@@ -217,7 +246,7 @@ func natsOptions(logger *slog.Logger) []nats.Option {
 				logger.Warn("log disconnected", "err", err)
 			}
 		}),
-		nats.ReconnectHandler(func(*nats.Conn) { logger.Info("log connected again") }),
+		nats.ReconnectHandler(func(nc *nats.Conn) { logger.Info("log connected again", "node", nc.ConnectedServerName()) }),
 	}
 }
 
@@ -322,6 +351,7 @@ type APIServer struct {
 
 // NewAPIServer opens the buckets and prepares the command side.
 func NewAPIServer(ctx context.Context, b *Base, neighbors Neighbors) (*APIServer, error) {
+	b.Stream.AskNodes()
 	quarter := b.Config.BodyCacheBytes / 4
 	forBodies, forVectors := 2*quarter, int64(0)
 	if b.Config.EmbeddingsURL != "" {

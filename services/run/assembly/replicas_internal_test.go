@@ -56,7 +56,8 @@ func TestReplicasAreAskedForSeldom(t *testing.T) {
 }
 
 // TestAServiceApproachesTheLeader: a service that starts ends up at the node that leads
-// the log, though its addresses name this node last.
+// the log, though its addresses name this node last. A standby goes to another node, and
+// comes back to work.
 func TestAServiceApproachesTheLeader(t *testing.T) {
 	t.Parallel()
 	nodes := natstest.Cluster(t)
@@ -96,11 +97,23 @@ func TestAServiceApproachesTheLeader(t *testing.T) {
 		}); err != nil {
 			t.Fatal(err)
 		}
-		is, err := b.Stream.Replication(ctx)
-		if err != nil {
-			t.Fatal(err)
+		led := func() string {
+			is, err := b.Stream.Replication(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return is.Replicas[0].Node
 		}
-		return b.NATS.ConnectedServerName(), is.Replicas[0].Node
+		node, leader = b.NATS.ConnectedServerName(), led()
+		b.turn(ctx, false)
+		if standby := b.NATS.ConnectedServerName(); standby == leader && leader == led() {
+			t.Errorf("the standby stays at %s, which leads", standby)
+		}
+		b.turn(ctx, true)
+		if worker := b.NATS.ConnectedServerName(); worker != leader && leader == led() {
+			t.Errorf("the worker is at %s; %s leads", worker, leader)
+		}
+		return node, leader
 	}
 	_, leader := start("")
 	for {

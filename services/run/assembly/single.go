@@ -53,7 +53,7 @@ func NewProjector(b *Base, pace time.Duration) (*projector.Runner, error) {
 	return projector.New(projector.Config{
 		Projections: readmodel.All(),
 		Pool:        b.Pool, Log: b.follower("PROJECTOR_CONSUMER", b.Config.ProjectorConsumer), Lag: b.Stream.Lag(), Partitions: partitions,
-		Logger: b.Logger, Registerer: b.Registry, Tracer: b.Traces.Tracer("projector"), Pace: pace,
+		Logger: b.Logger, Registerer: b.Registry, Tracer: b.Traces.Tracer("projector"), Pace: pace, Turn: b.turn,
 	})
 }
 

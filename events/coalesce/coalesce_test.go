@@ -1,4 +1,4 @@
-package fence
+package coalesce_test
 
 import (
 	"context"
@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"github.com/memory-ledger/ledger/events/coalesce"
 )
 
 // TestAnAnswerIsNeverOlderThanTheQuestion: callers share fetches, but no caller gets the
@@ -13,7 +15,7 @@ import (
 func TestAnAnswerIsNeverOlderThanTheQuestion(t *testing.T) {
 	t.Parallel()
 	var world, asked atomic.Int64
-	s := shared[int64]{fetch: func(context.Context) (int64, error) {
+	s := coalesce.Calls[int64]{Fetch: func(context.Context) (int64, error) {
 		asked.Add(1)
 		return world.Load(), nil
 	}}
@@ -23,7 +25,7 @@ func TestAnAnswerIsNeverOlderThanTheQuestion(t *testing.T) {
 		all.Go(func() {
 			for range rounds {
 				now := world.Add(1)
-				if got, err := s.get(t.Context()); err != nil || got < now {
+				if got, err := s.Get(t.Context()); err != nil || got < now {
 					t.Errorf("asked at %d, answered %d, %v", now, got, err)
 				}
 			}
@@ -38,7 +40,7 @@ func TestAnAnswerIsNeverOlderThanTheQuestion(t *testing.T) {
 func TestWhoeverComesDuringAQuestionSharesTheNext(t *testing.T) {
 	t.Parallel()
 	began, proceed := make(chan struct{}), make(chan error)
-	s := shared[int]{fetch: func(ctx context.Context) (int, error) {
+	s := coalesce.Calls[int]{Fetch: func(ctx context.Context) (int, error) {
 		if _, bounded := ctx.Deadline(); !bounded {
 			t.Error("one that is never answered holds up all who come later")
 		}
@@ -46,17 +48,17 @@ func TestWhoeverComesDuringAQuestionSharesTheNext(t *testing.T) {
 		return 0, <-proceed
 	}}
 	first := make(chan error, 1)
-	go func() { _, err := s.get(t.Context()); first <- err }()
+	go func() { _, err := s.Get(t.Context()); first <- err }()
 	<-began
 	// These callers arrive during the first fetch.
 	later := make(chan error, 3)
 	var arrived sync.WaitGroup
 	for range cap(later) {
-		arrived.Go(func() { _, err := s.get(t.Context()); later <- err })
+		arrived.Go(func() { _, err := s.Get(t.Context()); later <- err })
 	}
 	left, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := s.get(left); !errors.Is(err, context.Canceled) {
+	if _, err := s.Get(left); !errors.Is(err, context.Canceled) {
 		t.Errorf("a caller that left: %v", err)
 	}
 	failure := errors.New("no")

@@ -1,4 +1,5 @@
-package fence
+// Package coalesce lets concurrent callers share one request.
+package coalesce
 
 import (
 	"context"
@@ -9,10 +10,10 @@ import (
 // fetchTimeout bounds a fetch that outlives its callers.
 const fetchTimeout = 5 * time.Second
 
-// shared lets concurrent callers share one fetch. A caller never gets the result of a
+// Calls lets concurrent callers share one fetch. A caller never gets the result of a
 // fetch that started before the caller arrived: it shares the next one.
-type shared[T any] struct {
-	fetch func(context.Context) (T, error)
+type Calls[T any] struct {
+	Fetch func(context.Context) (T, error)
 
 	mu      sync.Mutex
 	running bool
@@ -25,7 +26,8 @@ type call[T any] struct {
 	err   error
 }
 
-func (s *shared[T]) get(ctx context.Context) (T, error) {
+// Get returns the result of a fetch that began after the call.
+func (s *Calls[T]) Get(ctx context.Context) (T, error) {
 	s.mu.Lock()
 	c := s.next
 	if c == nil {
@@ -47,7 +49,7 @@ func (s *shared[T]) get(ctx context.Context) (T, error) {
 }
 
 // run fetches until no caller wants another fetch.
-func (s *shared[T]) run() {
+func (s *Calls[T]) run() {
 	for {
 		s.mu.Lock()
 		c := s.next
@@ -59,7 +61,7 @@ func (s *shared[T]) run() {
 		}
 		s.mu.Unlock()
 		ctx, cancel := context.WithTimeout(context.Background(), fetchTimeout)
-		c.value, c.err = s.fetch(ctx)
+		c.value, c.err = s.Fetch(ctx)
 		cancel()
 		close(c.done)
 	}

@@ -1,0 +1,78 @@
+package eventlog
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// TestFollowed: a leader counts only if a majority follows it in its own term. A replica that
+// votes for another enters a later term, without a leader.
+func TestFollowed(t *testing.T) {
+	t.Parallel()
+	node := func(name, state, leader string, term int) string {
+		return fmt.Sprintf(`{"server":{"name":%q},"data":{"LEDGER":{"G":{"id":"id-%s","state":%q,"leader":%q,"term":%d}}}}`, name, name, state, leader, term)
+	}
+	leads := node("a", "LEADER", "id-a", 7)
+	for name, c := range map[string]struct {
+		nodes []string
+		want  bool
+	}{
+		"all follow":                         {[]string{node("b", "FOLLOWER", "id-a", 7), leads, node("c", "FOLLOWER", "id-a", 7)}, true},
+		"one is away":                        {[]string{leads, node("c", "FOLLOWER", "id-a", 7)}, true},
+		"one votes for another":              {[]string{leads, node("c", "FOLLOWER", "", 8)}, false},
+		"one follows another":                {[]string{leads, node("c", "FOLLOWER", "id-b", 8), node("b", "LEADER", "id-b", 8)}, false},
+		"it is alone":                        {[]string{leads}, false},
+		"it leads no more":                   {[]string{node("a", "FOLLOWER", "id-a", 7), node("c", "FOLLOWER", "id-a", 7)}, false},
+		"a node that does not keep the log":  {[]string{leads, `{"server":{"name":"d"},"data":{}}`}, false},
+		"a node that answers something else": {[]string{"?", leads, node("b", "FOLLOWER", "id-a", 7)}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			log := scriptedAt(t, withoutStreams(t), raftState, func(m *nats.Msg) {
+				for _, answer := range c.nodes {
+					if err := m.Respond([]byte(answer)); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+			cluster := &jetstream.ClusterInfo{Leader: "a", RaftGroup: "G", Replicas: make([]*jetstream.PeerInfo, 2)}
+			if got := log.followed(t.Context(), cluster); got != c.want {
+				t.Errorf("%t", got)
+			}
+		})
+	}
+}
+
+// TestAReadInDoubtWaits: without asking the nodes, it waits until a majority has answered the
+// leader after the read.
+func TestAReadInDoubtWaits(t *testing.T) {
+	t.Parallel()
+	var asked time.Time
+	asks := 0
+	log := scriptedAt(t, withoutStreams(t), "$JS.API.STREAM.INFO."+StreamName, func(m *nats.Msg) {
+		if asks++; asks == 1 {
+			asked = time.Now()
+		}
+		ago := time.Since(asked) + time.Second // a majority answered a second before the read
+		if asks > 5 {
+			ago = time.Nanosecond
+		}
+		if err := m.Respond(fmt.Appendf(nil, `{"cluster":{"leader":"a","replicas":[{"name":"b","active":%d},{"name":"c","active":%d}]}}`, ago, time.Hour)); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := log.hear(t.Context()); err != nil || asks != 6 {
+		t.Errorf("asked %d times: %v", asks, err)
+	}
+	asks = -1000
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	if err := log.hear(ctx); err == nil {
+		t.Error("a majority that was not heard from counts")
+	}
+}
