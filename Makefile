@@ -53,23 +53,24 @@ unit: ## all Go tests except the slow ones
 	$(GOTEST) -short -timeout 10m $$(go list $(PACKAGES) | grep -v -e '/services/test/deployed$$' -e '/services/test/browser$$')
 
 .PHONY: verify
-verify: deps staticcheck vulncheck generated lint-openapi client dashboard-current webextension slow plain race fuzz empty-root ## the rest: linters, slow tests, race detector, crashes, clusters, browser, fuzzing
+verify: deps staticcheck vulncheck generated lint-openapi client dashboard-current webextension slow plain race cuts fuzz empty-root ## the rest: linters, slow tests, race detector, crashes, clusters, browser, fuzzing
 
 # RACE lists the packages that start goroutines or share memory, in their code or their
-# tests. It leaves out the cluster's package, which runs alone; the browser's package,
-# because the end-to-end tests run its services with the race detector; and the
-# manifests' package, because it only reads, and Kubernetes takes long to compile. SLOW
-# lists the other packages with slow tests. Both lists are computed from the files, so
-# that no package is forgotten.
+# tests. It leaves out the packages of the cluster and of cut networks, which run alone;
+# the browser's package, because the end-to-end tests run its services with the race
+# detector; and the manifests' package, because it only reads, and Kubernetes takes long
+# to compile. SLOW lists the other packages with slow tests. Both lists are computed from
+# the files, so that no package is forgotten.
 folders = $(sort $(patsubst %/,./%,$(dir $(shell grep -rlE --include='$(2)' '$(1)' $(MODULES)))))
 CLUSTER := ./services/test/deployed
+CUTS := ./services/test/cuts
 CONCURRENT := "sync(/atomic)?"|"testing/synctest"|\.Go\(|^\s*go (func|[a-z])
 SKIPS := testing\.Short\(\)
 BROWSER := ./services/test/browser
 MANIFESTS := ./infra/kubernetes
 EMPTY := ./infra/emptyroot
-RACE = $(filter-out $(CLUSTER) $(BROWSER) $(MANIFESTS),$(call folders,$(CONCURRENT),*.go))
-SLOW = $(filter-out $(CLUSTER) $(EMPTY) $(RACE),$(call folders,$(SKIPS),*_test.go))
+RACE = $(filter-out $(CLUSTER) $(CUTS) $(BROWSER) $(MANIFESTS),$(call folders,$(CONCURRENT),*.go))
+SLOW = $(filter-out $(CLUSTER) $(CUTS) $(EMPTY) $(RACE),$(call folders,$(SKIPS),*_test.go))
 
 .PHONY: slow
 slow: ## slow tests of the packages that the race detector does not run
@@ -87,6 +88,10 @@ race: ## the packages that share memory between goroutines, with the race detect
 	@$(LAZYGC) go list -race -test -export $(RACE) $(CLUSTER) >/dev/null
 	$(GOTEST) -race -timeout 15m $(RACE)
 	go test -vet=off -race -timeout 10m $(CLUSTER) # a cluster of many processes: it runs alone
+
+.PHONY: cuts
+cuts: ## machines that lose each other, in network namespaces (needs root, ip and iptables)
+	go test -vet=off -count=1 -timeout 10m $(CUTS)
 
 .PHONY: empty-root
 empty-root: ## README's two commands on an empty Debian; EMPTY_ROOT=all runs make test there for each user

@@ -36,8 +36,18 @@ type Config struct {
 	Ledger   string // the ledger program
 	Server   string // nats-server
 	Database string // URL of an empty database whose superuser is "postgres"
+	// Services reach the database at this host and port. Empty: as Database says.
+	DatabaseAddr string
+	// Machines run the nodes of the log, one each. nil: all run on this machine.
+	Machines []Machine
 	// Output returns a writer for a process's output; nil discards the output.
 	Output func() io.Writer
+}
+
+// Machine is where a process runs.
+type Machine struct {
+	IP    string
+	Enter func(*exec.Cmd) // changes a command so that it runs there
 }
 
 // Cluster is three provisioned nodes of the log, with the settings that services need to
@@ -59,14 +69,23 @@ func Start(cfg Config) (*Cluster, error) {
 	}
 	c := &Cluster{Config: cfg, Secrets: filepath.Join(cfg.Dir, "secrets")}
 	// Make the certificates as a deployment does. They contain this machine's names.
-	if out, err := exec.Command(filepath.Join(cfg.Root, "infra/deploy/secrets"), c.Secrets).CombinedOutput(); err != nil {
+	secrets := exec.Command(filepath.Join(cfg.Root, "infra/deploy/secrets"), c.Secrets)
+	if cfg.Machines != nil {
+		secrets.Env = append(os.Environ(), fmt.Sprintf("NATS_HOSTS=%s %s %s", cfg.Machines[0].IP, cfg.Machines[1].IP, cfg.Machines[2].IP))
+	}
+	if out, err := secrets.CombinedOutput(); err != nil {
 		return c, fmt.Errorf("%w: %s", err, out)
 	}
 	if err := c.makeRoles(); err != nil {
 		return c, err
 	}
 	var routes []string
-	for range 3 {
+	for i := range 3 {
+		if cfg.Machines != nil {
+			c.addrs = append(c.addrs, net.JoinHostPort(cfg.Machines[i].IP, "4222"))
+			routes = append(routes, net.JoinHostPort(cfg.Machines[i].IP, "6222"))
+			continue
+		}
 		for _, list := range []*[]string{&routes, &c.addrs} {
 			addr, err := FreeAddr()
 			if err != nil {
@@ -136,9 +155,9 @@ func (c *Cluster) node(i int, routes []string) (*Process, error) {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return nil, err
 	}
-	_, clientPort, _ := net.SplitHostPort(c.addrs[i])
+	host, clientPort, _ := net.SplitHostPort(c.addrs[i])
 	_, routePort, _ := net.SplitHostPort(routes[i])
-	ports := strings.NewReplacer("port: 4222", "port: "+clientPort, "port: 6222", "host: 127.0.0.1, port: "+routePort)
+	ports := strings.NewReplacer("port: 4222", "port: "+clientPort, "port: 6222", "host: "+host+", port: "+routePort)
 	for _, name := range []string{"node.conf", "server.conf", "accounts.conf", "cluster.conf"} {
 		text, err := os.ReadFile(filepath.Join(c.Root, "infra/nats", name))
 		if err != nil {
@@ -162,8 +181,11 @@ func (c *Cluster) node(i int, routes []string) (*Process, error) {
 		environ = append(environ, fmt.Sprintf("NATS_ROUTE_%d=nats://cluster:%s@%s", n+1, passwordOf("cluster"), route))
 	}
 	return c.Run(func() *exec.Cmd {
-		cmd := exec.Command(c.Server, "-c", filepath.Join(dir, "node.conf"), "-a", "127.0.0.1")
+		cmd := exec.Command(c.Server, "-c", filepath.Join(dir, "node.conf"), "-a", host)
 		cmd.Env = environ
+		if c.Machines != nil {
+			c.Machines[i].Enter(cmd)
+		}
 		return cmd
 	})
 }
@@ -191,6 +213,9 @@ func (c *Cluster) DatabaseURL(command string) string {
 	}
 	at, _ := url.Parse(c.Database) // makeRoles parsed it
 	at.User = url.User("ledger_" + role)
+	if c.DatabaseAddr != "" {
+		at.Host, at.RawQuery = c.DatabaseAddr, "sslmode=disable"
+	}
 	return at.String()
 }
 

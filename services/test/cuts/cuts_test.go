@@ -1,0 +1,195 @@
+package cuts_test
+
+import (
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/memory-ledger/ledger/events/eventlog"
+)
+
+const (
+	// bound is how much longer than the log's own election an operation may take.
+	bound = 2 * time.Second
+	// takeOver bounds the take-over of a projector whose machine vanished.
+	takeOver = 20 * time.Second
+	// busy is allowed for a machine with other work on it, and for elections that are shorter
+	// than a heartbeat.
+	busy = 2 * time.Second
+)
+
+// TestCutNetworks cuts, pauses and kills the machines of a deployment under load. No
+// acknowledged write is lost or doubled, no grant is overspent, no read is stale, and no
+// operation takes much longer than the log needs to elect a leader. When a node returns, it
+// may start a second election.
+func TestCutNetworks(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow: make verify runs it")
+	}
+	if cannot != nil {
+		t.Skip(cannot)
+	}
+	w := newWorld(t)
+	l := startLoad(t, w.apis)
+	l.turn(0, 1)
+	f := &faults{world: w, load: l, seen: &strings.Builder{}}
+	f.cutNodes()
+	f.loseNodes()
+	f.loseProjector()
+	f.loseDatabase()
+	f.restartNodes()
+	l.stop()
+	l.check()
+	t.Logf("the longest operations, in seconds (and without the time in which the log did not work):\n%s", f.seen)
+}
+
+// faults are what happens to the world.
+type faults struct {
+	*world
+	load *load
+	seen *strings.Builder
+}
+
+// fault is begun, lasts for a while, and is ended.
+type fault struct {
+	name       string
+	lasts      time.Duration
+	begin, end func()
+	limit      time.Duration // of an operation, beside the log's election
+	except     []int         // replicas that can't be served meanwhile
+}
+
+// during begins and ends a fault, and waits until everything is as before.
+func (f *faults) during(x fault) {
+	f.t.Helper()
+	f.election.take()
+	began := time.Now()
+	x.begin()
+	eventlog.Pause(f.t.Context(), x.lasts)
+	x.end()
+	f.leader()
+	f.load.turn(0, 1)
+	gaps := f.election.take()
+	replicas := []int{0, 1}
+	if x.except != nil {
+		replicas = []int{1 - x.except[0]}
+	}
+	longest := f.load.longest(began, gaps, replicas...)
+	line := fmt.Sprintf("%-40s elections", x.name)
+	for _, g := range gaps {
+		line += fmt.Sprintf(" %.1f", g.to.Sub(g.from).Seconds())
+	}
+	for _, what := range []string{"write", "read", "key", "grant"} {
+		is := longest[what]
+		line += fmt.Sprintf("  %s %.1f (%.1f)", what, is.took.Seconds(), is.waited.Seconds())
+		if limit := x.limit*time.Duration(max(1, len(gaps))) + busy; is.waited > limit {
+			f.t.Errorf("%s: a %s waited %s longer than the log", x.name, what, is.waited)
+		}
+	}
+	f.t.Logf("from %s to %s: %s", began.Format("05.0"), time.Now().Format("05.0"), line)
+	fmt.Fprintln(f.seen, line)
+}
+
+func (f *faults) node(i int) *machine { return f.nodes[i] }
+
+func (f *faults) cutNodes() {
+	leader, others := f.leader()
+	f.during(fault{
+		name: "leader cut off from the other nodes", lasts: 10 * time.Second, limit: bound,
+		begin: func() { f.node(leader).cut(f.node(others[0]), f.node(others[1])) }, end: f.node(leader).heal,
+	})
+	leader, others = f.leader()
+	f.during(fault{
+		name: "leader does not hear the others", lasts: 10 * time.Second, limit: bound,
+		begin: func() { f.node(leader).deaf(f.node(others[0]), f.node(others[1])) }, end: f.node(leader).heal,
+	})
+	leader, others = f.leader()
+	f.during(fault{
+		name: "leader and a follower cut", lasts: 10 * time.Second, limit: bound,
+		begin: func() { f.node(leader).cut(f.node(others[0])) }, end: f.node(leader).heal,
+	})
+	leader, others = f.leader()
+	f.during(fault{
+		name: "a follower does not hear the leader", lasts: 10 * time.Second, limit: bound,
+		begin: func() { f.node(others[0]).deaf(f.node(leader)) }, end: f.node(others[0]).heal,
+	})
+	leader, others = f.leader()
+	f.during(fault{
+		name: "an API and a follower, alone", lasts: 8 * time.Second, limit: bound, except: []int{1},
+		begin: func() {
+			f.node(others[0]).cut(f.node(leader), f.node(others[1]))
+			f.machines["api-2"].cut(f.node(leader), f.node(others[1]))
+		},
+		end: func() { f.node(others[0]).heal(); f.machines["api-2"].heal() },
+	})
+}
+
+func (f *faults) loseNodes() {
+	leader, _ := f.leader()
+	f.during(fault{
+		name: "leader vanishes", lasts: 10 * time.Second, limit: bound,
+		begin: func() { f.node(leader).vanish(); f.Nodes[leader].Kill() },
+		end: func() {
+			f.node(leader).heal()
+			if err := f.Nodes[leader].Start(); err != nil {
+				f.t.Fatal(err)
+			}
+		},
+	})
+	leader, _ = f.leader()
+	f.during(fault{
+		name: "leader paused", lasts: 8 * time.Second, limit: bound,
+		begin: func() { signal(f.t, f.Nodes[leader].PID(), syscall.SIGSTOP) },
+		end:   func() { signal(f.t, f.Nodes[leader].PID(), syscall.SIGCONT) },
+	})
+}
+
+func (f *faults) loseProjector() {
+	working := f.working()
+	f.during(fault{
+		name: "projector vanishes", limit: takeOver,
+		begin: func() { f.machines[working].vanish(); f.projectors[working].Kill(); f.load.turn(0, 1) },
+		end: func() {
+			f.machines[working].heal()
+			if err := f.projectors[working].Start(); err != nil {
+				f.t.Fatal(err)
+			}
+		},
+	})
+}
+
+func (f *faults) loseDatabase() {
+	const paused, halfOpen = 5 * time.Second, 15 * time.Second
+	f.during(fault{
+		name: "PostgreSQL paused for 5 s", lasts: paused, limit: paused + bound,
+		begin: func() { signal(f.t, f.database.PID(), syscall.SIGSTOP) },
+		end:   func() { signal(f.t, f.database.PID(), syscall.SIGCONT) },
+	})
+	f.during(fault{
+		name: "PostgreSQL half open for 15 s", lasts: halfOpen, limit: halfOpen + bound,
+		begin: f.halfOpen, end: func() { run(f.t, nil, "iptables -F") },
+	})
+	f.during(fault{
+		name: "PostgreSQL killed", limit: 2 * bound,
+		begin: func() { _ = f.database.Kill() }, end: f.startDatabase,
+	})
+}
+
+// restartNodes restarts one node after the other, as an operator does: a node in lame duck
+// mode hands over what it leads, and sends its clients away.
+func (f *faults) restartNodes() {
+	for i := range f.nodes {
+		f.during(fault{
+			name: fmt.Sprintf("node %d restarted", i+1), lasts: 6 * time.Second, limit: time.Second,
+			begin: func() { signal(f.t, f.Nodes[i].PID(), syscall.SIGUSR2) },
+			end: func() {
+				f.Nodes[i].Kill()
+				if err := f.Nodes[i].Start(); err != nil {
+					f.t.Fatal(err)
+				}
+			},
+		})
+	}
+}
