@@ -171,7 +171,10 @@ func TestALongRetryAfterIsAnAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for after, attempts := range map[string]int{"60": 4, "61": 1, "86400": 1} {
 			asked := 0
-			client, _ := roundTrip(func(int, *http.Request) (*http.Response, error) { asked++; return answer(429, "", "Retry-After", after), nil }).client()
+			client, _ := roundTrip(func(int, *http.Request) (*http.Response, error) {
+				asked++
+				return answer(429, "", "Retry-After", after), nil
+			}).client()
 			if _, err := New("http://ledger", WithHTTPClient(client)).Write(t.Context(), "x", nil); !errors.Is(err, ErrRateLimited) || asked != attempts {
 				t.Errorf("after %s s: %d attempts, %v", after, asked, err)
 			}
