@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
@@ -20,6 +19,7 @@ import (
 	"github.com/memory-ledger/ledger/services/httpapi"
 	"github.com/memory-ledger/ledger/services/memory"
 	"github.com/memory-ledger/ledger/services/quota"
+	"github.com/memory-ledger/ledger/services/rfc3339"
 	"github.com/memory-ledger/ledger/services/signin"
 )
 
@@ -109,9 +109,9 @@ func (a *API) expiryOf(text *string) (*events.Timestamp, error) {
 	if text == nil {
 		return nil, nil
 	}
-	at, err := time.Parse(time.RFC3339Nano, *text)
+	at, ok := rfc3339.Time(*text)
 	expires := events.At(at)
-	if err != nil || expires.Time().Year() > 9999 || !a.Now().Before(expires.Time()) {
+	if !ok || !a.Now().Before(expires.Time()) {
 		return nil, httpapi.BadRequest("expiresAt must be a date and time in the future, as RFC 3339 has it")
 	}
 	return &expires, nil

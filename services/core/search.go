@@ -16,6 +16,7 @@ import (
 	"github.com/memory-ledger/ledger/services/httpapi"
 	"github.com/memory-ledger/ledger/services/memory"
 	"github.com/memory-ledger/ledger/services/quota"
+	"github.com/memory-ledger/ledger/services/rfc3339"
 )
 
 // searchBody is the body of POST /memories/search.
@@ -161,10 +162,10 @@ const maxMembers = 16
 
 func (b filterBody) filter() (f memories.Filter, err error) {
 	f.Anchored = b.Anchored
-	if f.From, err = instant("from", b.From); err != nil {
+	if f.From, err = bound("from", b.From, rfc3339.From); err != nil {
 		return f, err
 	}
-	if f.To, err = instant("to", b.To); err != nil {
+	if f.To, err = bound("to", b.To, rfc3339.To); err != nil {
 		return f, err
 	}
 	if b.Via.given {
@@ -194,13 +195,13 @@ func (b filterBody) filter() (f memories.Filter, err error) {
 	return f, nil
 }
 
-func instant(name string, text *string) (time.Time, error) {
+func bound(name string, text *string, read func(string) (time.Time, bool)) (time.Time, error) {
 	if text == nil {
 		return time.Time{}, nil
 	}
-	at, err := time.Parse(time.RFC3339Nano, *text)
-	if err != nil || at.Year() < 1 {
-		return time.Time{}, httpapi.BadRequest("filter." + name + " must be a date and time as RFC 3339 has it")
+	at, ok := read(*text)
+	if !ok {
+		return time.Time{}, httpapi.BadRequest("filter." + name + " must be a date, or a date and time as RFC 3339 has it")
 	}
 	return at, nil
 }

@@ -12,6 +12,8 @@ import (
 
 const (
 	maxID = 100
+	// idExample is a right call of a tool that takes an id.
+	idExample = `{"id": "019a1b2c-3d4e-7f50-8a6b-7c8d9e0f1a2b"}`
 	// metadataCost bounds the metadata in an answer.
 	metadataCost = 1500
 )
@@ -40,11 +42,11 @@ func (s *Server) addGet() {
 	input := schemaOf[getInput]()
 	input.Properties["id"].MaxLength = new(maxID)
 	input.Properties["offset"].Minimum = new(0.0)
-	addTool(s, events.ScopeRead, &sdk.Tool{
+	addTool(s, &tool{scope: events.ScopeRead, input: input, example: idExample, Tool: sdk.Tool{
 		Name: "get", Title: "Get a memory",
 		Description: "Returns one memory with its metadata. A long text comes in parts.",
-		InputSchema: input, OutputSchema: schemaOf[getOutput](), Annotations: reads(),
-	}, s.get)
+		Annotations: reads(),
+	}}, s.get)
 }
 
 func (s *Server) get(ctx context.Context, c call, in getInput) (getOutput, string, error) {

@@ -6,6 +6,8 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
+const promptName = "memory-habits"
+
 const habits = `From now on, use the Memory Ledger tools like this.
 
 Recall first. At the start of a task, and whenever I refer to something from before, call recall with a few distinctive words. If nothing is found, try two or three other words before you say that you don't know.
@@ -20,7 +22,7 @@ Give links only when I ask. open_case lets its holder read all my memories, leav
 
 func (s *Server) addPrompt() {
 	s.sdk.AddPrompt(&sdk.Prompt{
-		Name: "memory-habits", Title: "Use my memory",
+		Name: promptName, Title: "Use my memory",
 		Description: "Teaches a model when to recall, when to remember, and what not to store.",
 	}, func(context.Context, *sdk.GetPromptRequest) (*sdk.GetPromptResult, error) {
 		return &sdk.GetPromptResult{

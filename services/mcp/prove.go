@@ -47,12 +47,12 @@ type proveAnchor struct {
 func (s *Server) addProve() {
 	input := schemaOf[proveInput]()
 	input.Properties["id"].MaxLength = new(maxID)
-	addTool(s, events.ScopeRead, &sdk.Tool{
+	addTool(s, &tool{scope: events.ScopeRead, input: input, example: idExample, Tool: sdk.Tool{
 		Name: "prove", Title: "Prove a memory",
 		Description: "Returns the verified proof that a memory is in the person's log, and where that log's root was committed onchain. " +
 			"Use it when the person wants to show someone that a memory existed unchanged at a time.",
-		InputSchema: input, OutputSchema: schemaOf[proveOutput](), Annotations: reads(),
-	}, s.prove)
+		Annotations: reads(),
+	}}, s.prove)
 }
 
 func (s *Server) prove(ctx context.Context, c call, in proveInput) (proveOutput, string, error) {

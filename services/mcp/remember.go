@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/google/jsonschema-go/jsonschema"
@@ -52,15 +51,17 @@ func (s *Server) addRemember() {
 	list.MinItems, list.MaxItems = new(1), new(maxRemembered)
 	list.Items.Properties["content"].MinLength = new(1)
 	list.Items.Properties["source"].MaxLength = new(maxSource)
+	list.Items.Properties["metadata"].Properties = map[string]*jsonschema.Schema{
+		"topic": {Type: "string", Description: "an example; any other members can stand beside it"},
+	}
 	input.Properties["idempotencyKey"].MaxLength = new(maxKey)
 	no := false
-	addTool(s, events.ScopeWrite, &sdk.Tool{
+	addTool(s, &tool{scope: events.ScopeWrite, input: input, example: `{"memories": [{"content": "Ada's manager is Helena."}]}`, Tool: sdk.Tool{
 		Name: "remember", Title: "Remember",
 		Description: "Stores one or several memories of the person. Store what stays true and will matter in later conversations: " +
 			"preferences, decisions, names, dates, facts about the work. One fact a memory. Nothing can be changed later; never store secrets such as passwords or keys.",
-		InputSchema: input, OutputSchema: schemaOf[rememberOutput](),
 		Annotations: &sdk.ToolAnnotations{DestructiveHint: &no, OpenWorldHint: &no},
-	}, s.remember)
+	}}, s.remember)
 }
 
 // remember stores the memories in one message of the log: all of them, or none.
@@ -116,17 +117,18 @@ func draftOf(c call, m newMemory) (memory.Draft, error) {
 	return memory.Draft{Owner: c.Owner, Content: m.Content, Metadata: metadata, Credential: c.Credential}, nil
 }
 
-// schemaOf returns the JSON schema of a type. It does not allow null for lists.
+// schemaOf returns the JSON schema of a type. It does not allow null for lists and for what
+// is left out.
 func schemaOf[T any]() *jsonschema.Schema {
 	schema, err := jsonschema.For[T](nil)
 	if err != nil {
 		panic(err) // the type has no JSON form
 	}
-	for _, member := range schema.Properties {
-		if slices.Equal(member.Types, []string{"null", "array"}) {
-			member.Type, member.Types = "array", nil
+	visit(schema, func(s *jsonschema.Schema) {
+		if len(s.Types) == 2 && s.Types[0] == "null" {
+			s.Type, s.Types = s.Types[1], nil
 		}
-	}
+	})
 	return schema
 }
 

@@ -21,13 +21,12 @@ func (s *Server) addRetract() {
 	input := schemaOf[retractInput]()
 	input.Properties["id"].MaxLength = new(maxID)
 	yes, no := true, false
-	addTool(s, events.ScopeRetract, &sdk.Tool{
+	addTool(s, &tool{scope: events.ScopeRetract, input: input, example: idExample, Tool: sdk.Tool{
 		Name: "retract", Title: "Retract a memory",
 		Description: "Takes a memory back: no list, search or case shows it any more. It can't be undone, so ask the person first. Its place in the log and its proof stay. " +
 			"It needs the person's own session, or an API key with the scope retract.",
-		InputSchema: input, OutputSchema: schemaOf[retractOutput](),
 		Annotations: &sdk.ToolAnnotations{DestructiveHint: &yes, IdempotentHint: true, OpenWorldHint: &no},
-	}, s.retract)
+	}}, s.retract)
 }
 
 func (s *Server) retract(ctx context.Context, c call, in retractInput) (retractOutput, string, error) {

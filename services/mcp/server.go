@@ -3,15 +3,19 @@ package mcp
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
+	"github.com/google/jsonschema-go/jsonschema"
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/memory-ledger/ledger/events"
@@ -38,6 +42,7 @@ type Server struct {
 	Config
 	sdk     *sdk.Server
 	handler http.Handler
+	tools   []*tool
 }
 
 const instructions = `Memory Ledger keeps text memories of the person you work for. Each memory is a leaf of a verifiable log, and stays there.
@@ -117,10 +122,79 @@ func (s *Server) For(caller access.Caller, gone func() bool) http.Handler {
 			http.Error(w, "the body is not valid I-JSON, which has no duplicate names, lone surrogates or invalid UTF-8", http.StatusBadRequest)
 			return
 		}
-		r.Body = io.NopCloser(bytes.NewReader(body))
+		body = withoutPromptArguments(body)
+		r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 		c := call{Caller: caller, request: r.Context(), gone: gone}
-		s.handler.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), callKey{}, c)))
+		s.handler.ServeHTTP(brief{w}, r.WithContext(context.WithValue(r.Context(), callKey{}, c)))
 	})
+}
+
+// withoutPromptArguments takes the arguments out of a request for a prompt. The prompt has
+// none, and some clients send null or numbers, which the SDK can't decode.
+func withoutPromptArguments(body []byte) []byte {
+	var message, params map[string]json.RawMessage
+	if json.Unmarshal(body, &message) != nil || string(message["method"]) != `"prompts/get"` || json.Unmarshal(message["params"], &params) != nil {
+		return body
+	}
+	delete(params, "arguments")
+	var err error
+	if message["params"], err = json.Marshal(params); err != nil {
+		return body
+	}
+	without, err := json.Marshal(message)
+	if err != nil {
+		return body
+	}
+	return without
+}
+
+// maxMessage bounds an error's message, in bytes: the SDK's messages repeat what the caller
+// sent, which may be a megabyte.
+const maxMessage = 400
+
+// brief shortens errors. The SDK writes each answer at once.
+type brief struct{ http.ResponseWriter }
+
+// Write implements http.ResponseWriter.
+func (b brief) Write(answer []byte) (int, error) {
+	if _, err := b.ResponseWriter.Write(shortened(answer)); err != nil {
+		return 0, err
+	}
+	return len(answer), nil
+}
+
+// shortened returns an answer. A JSON-RPC error in it, or a plain text, is short.
+func shortened(answer []byte) []byte {
+	var refusal struct {
+		Version string          `json:"jsonrpc"`
+		ID      json.RawMessage `json:"id,omitempty"`
+		Error   *jsonrpc.Error  `json:"error"`
+	}
+	if len(answer) <= maxMessage {
+		return answer
+	}
+	if json.Unmarshal(answer, &refusal) != nil {
+		return []byte(brevity(string(answer)))
+	}
+	if refusal.Error == nil {
+		return answer
+	}
+	refusal.Error.Message = brevity(refusal.Error.Message)
+	if len(refusal.Error.Data) > maxMessage {
+		refusal.Error.Data = nil
+	}
+	short, err := json.Marshal(refusal)
+	if err != nil {
+		return answer
+	}
+	return short
+}
+
+func brevity(message string) string {
+	if short, cut := clip(message, maxMessage); cut {
+		return short + "…"
+	}
+	return message
 }
 
 var errPanic = errors.New("a handler panicked")
@@ -142,8 +216,29 @@ func (s *Server) guard(next sdk.MethodHandler) sdk.MethodHandler {
 		ctx, cancel := context.WithCancelCause(ctx)
 		defer cancel(nil)
 		defer context.AfterFunc(c.request, func() { cancel(context.Cause(c.request)) })()
-		return next(ctx, method, r)
+		result, err = next(ctx, method, r)
+		return result, s.explained(method, err)
 	}
+}
+
+// explained returns the SDK's error about a name that does not exist with those that do.
+func (s *Server) explained(method string, err error) error {
+	var told *jsonrpc.Error
+	if !errors.As(err, &told) || told.Code != jsonrpc.CodeInvalidParams {
+		return err
+	}
+	var there []string
+	switch method {
+	case "tools/call":
+		for _, t := range s.tools {
+			there = append(there, t.Name)
+		}
+	case "prompts/get":
+		there = []string{promptName}
+	default:
+		return err
+	}
+	return &jsonrpc.Error{Code: told.Code, Message: "there are " + strings.Join(there, ", ") + ": " + told.Message}
 }
 
 func callOf(ctx context.Context) (call, error) {
@@ -154,25 +249,49 @@ func callOf(ctx context.Context) (call, error) {
 	return c, nil
 }
 
-// addTool adds a tool, for which an API key needs the scope. do returns the structured
-// result and the text that a model reads. An error of do becomes a result that tells the
-// model what to do.
-func addTool[In, Out any](s *Server, scope events.Scope, t *sdk.Tool, do func(context.Context, call, In) (Out, string, error)) {
-	sdk.AddTool(s.sdk, t, func(ctx context.Context, _ *sdk.CallToolRequest, in In) (*sdk.CallToolResult, Out, error) {
-		var none Out
-		c, err := callOf(ctx)
+// tool describes a tool, for which an API key needs the scope.
+type tool struct {
+	sdk.Tool
+	scope   events.Scope
+	input   *jsonschema.Schema
+	example string // arguments of a right call
+}
+
+// addTool adds a tool. do returns the structured result and the text that a model reads.
+// An error of do becomes a result that tells the model what to do.
+func addTool[In, Out any](s *Server, t *tool, do func(context.Context, call, In) (Out, string, error)) {
+	t.InputSchema, t.OutputSchema = published(t.input), published(schemaOf[Out]())
+	s.tools = append(s.tools, t)
+	// The SDK's own check of arguments answers in the words of a Go library.
+	s.sdk.AddTool(&t.Tool, func(ctx context.Context, r *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+		out, text, err := run(ctx, t, r.Params.Arguments, do)
+		var result sdk.CallToolResult
 		if err != nil {
-			return nil, none, err
+			result.SetError(s.advise(ctx, t.Name, err))
+			return &result, nil
 		}
-		if err := c.Require(scope); err != nil {
-			return nil, none, s.advise(ctx, t.Name, err)
-		}
-		out, text, err := do(ctx, c, in)
-		if err != nil {
-			return nil, none, s.advise(ctx, t.Name, err)
-		}
-		return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: text}}}, out, nil
+		result.Content, result.StructuredContent = []sdk.Content{&sdk.TextContent{Text: text}}, out
+		return &result, nil
 	})
+}
+
+func run[In, Out any](ctx context.Context, t *tool, arguments json.RawMessage, do func(context.Context, call, In) (Out, string, error)) (out Out, text string, err error) {
+	c, err := callOf(ctx)
+	if err != nil {
+		return out, "", err
+	}
+	if err := c.Require(t.scope); err != nil {
+		return out, "", err
+	}
+	good, err := checked(t.Name, t.input, arguments, t.example)
+	if err != nil {
+		return out, "", err
+	}
+	var in In
+	if err := json.Unmarshal(good, &in); err != nil {
+		return out, "", fmt.Errorf("decode checked arguments: %w", err)
+	}
+	return do(ctx, c, in)
 }
 
 // reads returns the hints of a tool that changes nothing.

@@ -19,6 +19,7 @@ import (
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/eventlog"
+	"github.com/memory-ledger/ledger/services/rfc3339"
 	"github.com/memory-ledger/ledger/services/run/assembly"
 	"github.com/memory-ledger/ledger/services/run/config"
 )
@@ -179,7 +180,10 @@ func sinceWhen(text string, now time.Time) (time.Time, error) {
 		}
 		return now.Add(-ago), nil
 	}
-	for _, layout := range []string{time.RFC3339, time.DateTime, time.DateOnly} {
+	if at, ok := rfc3339.Time(text); ok {
+		return at, nil
+	}
+	for _, layout := range []string{time.DateTime, time.DateOnly} {
 		if at, err := time.ParseInLocation(layout, text, time.Local); err == nil {
 			return at, nil
 		}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/jsonschema-go/jsonschema"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -60,7 +61,28 @@ func use(t *testing.T, session *sdk.ClientSession, tool string, arguments map[st
 	if !ok {
 		t.Fatalf("%s: structured content %T", tool, result.StructuredContent)
 	}
+	if err := outputSchema(t, session, tool).Validate(structured); err != nil {
+		t.Errorf("%s: the output is not as described: %v", tool, err)
+	}
 	return structured, text
+}
+
+func outputSchema(t *testing.T, session *sdk.ClientSession, tool string) *jsonschema.Resolved {
+	t.Helper()
+	listed, err := session.ListTools(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := slices.IndexFunc(listed.Tools, func(t *sdk.Tool) bool { return t.Name == tool })
+	var schema jsonschema.Schema
+	if err := json.Unmarshal(marshal(t, listed.Tools[i].OutputSchema), &schema); err != nil {
+		t.Fatal(err)
+	}
+	resolved, err := schema.Resolve(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resolved
 }
 
 func call(t *testing.T, session *sdk.ClientSession, tool string, arguments map[string]any) (*sdk.CallToolResult, string) {
@@ -205,7 +227,8 @@ func TestAnAgentIsToldWhatToDo(t *testing.T) {
 	t.Parallel()
 	s := stacktest.Start(t, stacktest.Options{})
 	core := s.Core[0]
-	_, key := newKey(core, core.SignIn(stacktest.NewWallet()))
+	person := core.SignIn(stacktest.NewWallet())
+	_, key := newKey(core, person)
 	owner := core.SignIn(stacktest.NewWallet())
 	session := agent(t, core, key)
 	foreign := core.Expect(201, "POST", "/memories", map[string]any{"content": "another's"}, owner).Text("id")
@@ -217,14 +240,26 @@ func TestAnAgentIsToldWhatToDo(t *testing.T) {
 		}
 	}
 	one := func(m map[string]any) map[string]any { return map[string]any{"memories": []any{m}} }
-	refused(t, session, "remember", one(map[string]any{"content": ""}), "minLength")
-	refused(t, session, "remember", map[string]any{"memories": []any{}}, "minItems")
+	refused(t, session, "remember", one(map[string]any{"content": ""}), "must not be empty")
+	refused(t, session, "remember", map[string]any{"memories": []any{}}, "1 to 32 elements")
 	refused(t, session, "remember", one(map[string]any{"content": strings.Repeat("x", 262145)}), "Shorten")
 	refused(t, session, "remember", one(map[string]any{"content": "x", "metadata": map[string]any{"m": strings.Repeat("x", 65537)}}), "Shorten")
 	refused(t, session, "recall", map[string]any{"from": "yesterday"}, "call again")
 	refused(t, session, "recall", map[string]any{"cursor": "x"}, "nextCursor")
-	refused(t, session, "open_case", map[string]any{"expiresInMinutes": 1441}, "maximum")
-	refused(t, session, "leave_memory", map[string]any{"maxWrites": 6}, "maximum")
+	refused(t, session, "open_case", map[string]any{"expiresInMinutes": 1441}, "at most 1440")
+	refused(t, session, "leave_memory", map[string]any{"maxWrites": 6}, "at most 5")
+
+	out, _ := use(t, session, "remember", map[string]any{"memories": `[{"content": "sent as text", "metadata": "{\"n\": 1}"}]`})
+	id, _ := out["stored"].([]any)[0].(map[string]any)["id"].(string)
+	if out, _ := use(t, session, "get", map[string]any{"id": id}); out["untrustedMetadata"].(map[string]any)["n"] != 1.0 {
+		t.Errorf("sent as text: %v", out)
+	}
+	use(t, session, "recall", map[string]any{"limit": "20", "via": "", "from": nil})
+	today := time.Now().UTC().Format(time.DateOnly)
+	if out, _ := use(t, session, "recall", map[string]any{"from": today, "to": today}); len(out["memories"].([]any)) != 1 {
+		t.Errorf("of today: %v", out)
+	}
+	core.Expect(200, "DELETE", "/memories/"+id, nil, person)
 
 	again := one(map[string]any{"content": "once"})
 	again["idempotencyKey"] = "k"
