@@ -1,12 +1,14 @@
 package core
 
 import (
+	"errors"
 	"net/http"
 	"net/url"
 	"slices"
 
 	"github.com/gofiber/fiber/v2"
 
+	"github.com/memory-ledger/ledger/services/access"
 	"github.com/memory-ledger/ledger/services/httpapi"
 )
 
@@ -23,6 +25,9 @@ func (a *API) serveAgent(c *fiber.Ctx) error {
 	caller, err := a.Access.Read(httpapi.Context(c), httpapi.Authorization(c))
 	if err != nil {
 		c.Set(fiber.HeaderWWWAuthenticate, `Bearer resource_metadata="`+a.BaseURL+metadataPath+`/mcp"`)
+		if errors.Is(err, access.ErrUnauthenticated) {
+			return httpapi.Refuse(http.StatusUnauthorized, "missing or invalid credential: make an API key at "+a.BaseURL+`/app/#access and send it as "Authorization: Bearer svc_…"`)
+		}
 		return err
 	}
 	a.uses.note(caller)

@@ -19,7 +19,7 @@ func (p *problem) Error() string { return p.text }
 var next = map[int]string{
 	http.StatusBadRequest:            "Fix the arguments and call again.",
 	http.StatusRequestEntityTooLarge: "Shorten or split it and call again.",
-	http.StatusUnauthorized:          "The API key or session was revoked or has expired. Ask the person for a new one; do not call again before.",
+	http.StatusUnauthorized:          "The API key or session was revoked or has expired. Ask the person for a new key, from the dashboard under Access; do not call again before.",
 	http.StatusForbidden:             "Ask the person for a credential that may do this; do not call again before.",
 	http.StatusNotFound:              "No memory of this person has that id. Use recall to find ids.",
 	http.StatusGone:                  "It is gone for good. Do not call again for it.",

@@ -1,6 +1,7 @@
 package mcp_test
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"io"
@@ -21,11 +22,13 @@ func bridged(t *testing.T, server http.HandlerFunc, lines ...string) []string {
 	defer s.Close()
 	var out strings.Builder
 	stdio := &sdk.IOTransport{Reader: io.NopCloser(strings.NewReader(strings.Join(lines, "\n") + "\n")), Writer: open{&out}}
-	if err := mcp.NewBridge(s.URL, "secret").Run(t.Context(), stdio); err != nil {
+	if err := mcp.NewBridge(s.URL, always("secret")).Run(t.Context(), stdio); err != nil {
 		t.Error(err)
 	}
 	return strings.Split(strings.TrimSpace(out.String()), "\n")
 }
+
+func always(key string) func() (string, error) { return func() (string, error) { return key, nil } }
 
 type open struct{ io.Writer }
 
@@ -88,7 +91,7 @@ func TestTheRevisionIsRemembered(t *testing.T) {
 	answered, answers := io.Pipe()
 	ended := make(chan error, 1)
 	go func() {
-		ended <- mcp.NewBridge(s.URL, "secret").Run(context.Background(), &sdk.IOTransport{Reader: reader, Writer: answers})
+		ended <- mcp.NewBridge(s.URL, always("secret")).Run(context.Background(), &sdk.IOTransport{Reader: reader, Writer: answers})
 	}()
 	_, _ = io.WriteString(writer, `{"jsonrpc":"2.0","id":1,"method":"initialize"}`+"\n")
 	if _, err := answered.Read(make([]byte, 4096)); err != nil {
@@ -101,5 +104,95 @@ func TestTheRevisionIsRemembered(t *testing.T) {
 	_ = writer.Close()
 	if err := <-ended; err != nil {
 		t.Error(err)
+	}
+}
+
+// TestAnUncertainCallIsNotRefused: where the service may have done what a call asked for,
+// the agent is told so. Where it has surely not, the agent is told that.
+func TestAnUncertainCallIsNotRefused(t *testing.T) {
+	t.Parallel()
+	cut := func(w http.ResponseWriter, _ *http.Request) { panic(http.ErrAbortHandler) }
+	status := func(code int) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) }
+	}
+	half := func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Content-Length", "100")
+		_, _ = io.WriteString(w, `{"jsonrpc":"2.0",`)
+	}
+	for _, c := range []struct {
+		name, tool string
+		server     http.HandlerFunc
+		want       string
+	}{
+		{"cut off", "remember", cut, "may be stored: recall before you repeat"},
+		{"half an answer", "remember", half, "may be stored: recall before you repeat"},
+		{"a gateway's error", "remember", status(502), "may be stored: recall before you repeat"},
+		{"busy", "retract", status(503), "may be retracted"},
+		{"cut off", "open_case", cut, "link may exist"},
+		{"too large", "remember", status(413), "nothing was done: 413"},
+		{"too many", "remember", status(429), "nothing was done: 429"},
+		{"cut off", "recall", cut, "no answer"},
+	} {
+		t.Run(c.name+" "+c.tool, func(t *testing.T) {
+			t.Parallel()
+			got := bridged(t, c.server, `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"`+c.tool+`"}}`)
+			if len(got) != 1 || !strings.Contains(got[0], c.want) || strings.Contains(got[0], "rejected") || c.tool == "recall" && strings.Contains(got[0], "may be") {
+				t.Errorf("%q, want %q", got, c.want)
+			}
+		})
+	}
+	var out strings.Builder
+	call := io.NopCloser(strings.NewReader(`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"remember"}}` + "\n"))
+	if err := mcp.NewBridge("http://127.0.0.1:1", always("x")).Run(t.Context(), &sdk.IOTransport{Reader: call, Writer: open{&out}}); err != nil {
+		t.Error(err)
+	}
+	if got := out.String(); !strings.Contains(got, "can't be reached, nothing was done") {
+		t.Errorf("nobody listens: %s", got)
+	}
+}
+
+// TestANewKeyIsRead: after a refusal, the key is read again, and the call is repeated with
+// it. The same key is not tried twice.
+func TestANewKeyIsRead(t *testing.T) {
+	t.Parallel()
+	var tried []string
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		tried = append(tried, r.Header.Get("Authorization"))
+		if r.Header.Get("Authorization") != "Bearer new" {
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		body, _ := io.ReadAll(r.Body)
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, strings.Replace(string(body), `"method":"ping"`, `"result":{}`, 1))
+	}))
+	defer s.Close()
+	keys := []string{"old", "old", "new"}
+	next := func() (string, error) {
+		key := keys[0]
+		keys = keys[1:]
+		return key, nil
+	}
+	ping := `{"jsonrpc":"2.0","id":7,"method":"ping"}` + "\n"
+	reader, writer := io.Pipe()
+	answered, answers := io.Pipe()
+	ended := make(chan error, 1)
+	go func() {
+		ended <- mcp.NewBridge(s.URL, next).Run(context.Background(), &sdk.IOTransport{Reader: reader, Writer: answers})
+	}()
+	lines := bufio.NewScanner(answered)
+	for i, want := range []string{"make a new one", "result", "result"} {
+		_, _ = io.WriteString(writer, ping)
+		if !lines.Scan() || !strings.Contains(lines.Text(), want) {
+			t.Errorf("call %d: %s, want %q", i, lines.Text(), want)
+		}
+	}
+	_ = writer.Close()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if got := strings.Join(tried, ", "); got != "Bearer old, Bearer old, Bearer new, Bearer new" {
+		t.Errorf("tried %s", got)
 	}
 }

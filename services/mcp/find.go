@@ -65,7 +65,7 @@ func writer(via string) string {
 	case events.ViaKey:
 		return ", written with an API key of the owner"
 	case events.ViaSession:
-		return ", written by the owner"
+		return ", written in a session of the owner"
 	}
 	return ""
 }

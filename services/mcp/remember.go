@@ -12,6 +12,7 @@ import (
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/canonical"
+	"github.com/memory-ledger/ledger/services/command"
 	"github.com/memory-ledger/ledger/services/memory"
 )
 
@@ -25,7 +26,7 @@ const (
 
 type rememberInput struct {
 	Memories       []newMemory `json:"memories" jsonschema:"the memories to store, in order"`
-	IdempotencyKey string      `json:"idempotencyKey,omitempty" jsonschema:"any unique text; a repeated call with the same key and memories stores nothing twice"`
+	IdempotencyKey string      `json:"idempotencyKey,omitempty" jsonschema:"any unique text; a call that is repeated with the same key and memories stores nothing twice, also after an hour"`
 }
 
 type newMemory struct {
@@ -59,7 +60,8 @@ func (s *Server) addRemember() {
 	addTool(s, &tool{scope: events.ScopeWrite, input: input, example: `{"memories": [{"content": "Ada's manager is Helena."}]}`, Tool: sdk.Tool{
 		Name: "remember", Title: "Remember",
 		Description: "Stores one or several memories of the person. Store what stays true and will matter in later conversations: " +
-			"preferences, decisions, names, dates, facts about the work. One fact a memory. Nothing can be changed later; never store secrets such as passwords or keys.",
+			"preferences, decisions, names, dates, facts about the work. One fact a memory. Nothing can be changed later; never store secrets such as passwords or keys. " +
+			"If no answer comes, repeat the call with the same idempotencyKey, or unchanged within an hour: nothing is stored twice.",
 		Annotations: &sdk.ToolAnnotations{DestructiveHint: &no, OpenWorldHint: &no},
 	}}, s.remember)
 }
@@ -77,7 +79,7 @@ func (s *Server) remember(ctx context.Context, c call, in rememberInput) (rememb
 		key := events.Hash(sha256.Sum256([]byte("memory-ledger/mcp-key/v1\x00" + in.IdempotencyKey)))
 		drafts[0].IdempotencyKey = &key
 	}
-	batch, err := s.Memories.WriteBatch(ctx, drafts)
+	batch, err := s.write(ctx, c, drafts)
 	if err != nil {
 		return rememberOutput{}, "", err
 	}
@@ -90,6 +92,14 @@ func (s *Server) remember(ctx context.Context, c call, in rememberInput) (rememb
 	}
 	text := fmt.Sprintf("Stored on stable storage. Ids: %s. They are anchored onchain within minutes; `prove` shows it.", strings.Join(ids, ", "))
 	return out, text, nil
+}
+
+// write stores the drafts. Models repeat calls without an idempotencyKey, too.
+func (s *Server) write(ctx context.Context, c call, drafts []memory.Draft) (*command.WriteBatch, error) {
+	if drafts[0].IdempotencyKey != nil {
+		return s.Memories.WriteBatch(ctx, drafts)
+	}
+	return s.Memories.WriteOnce(ctx, c.reader(), drafts, s.Now())
 }
 
 // draftOf makes the draft of a memory to store.

@@ -34,6 +34,7 @@ type Config struct {
 	Quotas   *quota.Quotas // of searches; nil: no quotas
 	// BaseURL is the core API's public URL, without a slash at the end.
 	BaseURL string
+	Now     func() time.Time
 	Log     *slog.Logger
 }
 

@@ -158,6 +158,14 @@ var (
 // WriteBatch stores memories of one owner in one message: all of them, or none. The
 // drafts share the first one's Idempotency-Key and credential.
 func (s *Service) WriteBatch(ctx context.Context, drafts []Draft) (*command.WriteBatch, error) {
+	write, err := s.prepareBatch(ctx, drafts)
+	if err != nil {
+		return nil, err
+	}
+	return write, s.Commands.Execute(ctx, drafts[0].Owner, write)
+}
+
+func (s *Service) prepareBatch(ctx context.Context, drafts []Draft) (*command.WriteBatch, error) {
 	if len(drafts) < 1 || len(drafts) > MaxBatch {
 		return nil, ErrBatchCount
 	}
@@ -182,7 +190,7 @@ func (s *Service) WriteBatch(ctx context.Context, drafts []Draft) (*command.Writ
 		own := batchKey(*key)
 		write.Memories[0].IdempotencyKey = &own
 	}
-	return write, s.Commands.Execute(ctx, drafts[0].Owner, write)
+	return write, nil
 }
 
 // batchKey derives a batch's Idempotency-Key, which differs from the keys of all single

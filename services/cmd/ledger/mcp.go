@@ -41,17 +41,23 @@ docs/agents.md has the set-up for each client.`,
 				base = localCore()
 			}
 			if cfg.AgentKey == "" {
-				return fmt.Errorf("LEDGER_API_KEY is not set: make a key with POST %s/keys, see docs/agents.md", base)
+				return fmt.Errorf("LEDGER_API_KEY is not set: make a key in the dashboard, %s/app/ under Access, see docs/agents.md", base)
 			}
 			if check {
-				return checkAgent(cmd.Context(), cmd.OutOrStdout(), base, cfg.AgentKey)
+				return checkAgent(cmd.Context(), cmd.OutOrStdout(), base, agentKey)
 			}
 			stdio := &sdk.IOTransport{Reader: io.NopCloser(cmd.InOrStdin()), Writer: keptOpen{cmd.OutOrStdout()}}
-			return mcp.NewBridge(base, cfg.AgentKey).Run(cmd.Context(), stdio)
+			return mcp.NewBridge(base, agentKey).Run(cmd.Context(), stdio)
 		},
 	}
 	cmd.Flags().BoolVar(&check, "check", false, "test each part, print the results, and exit")
 	return cmd
+}
+
+// agentKey reads the API key. A file may have another one by now.
+func agentKey() (string, error) {
+	cfg, err := config.Load(environ())
+	return cfg.AgentKey, err
 }
 
 // keptOpen keeps standard output open when the transport closes its writer.
@@ -62,7 +68,7 @@ func (keptOpen) Close() error { return nil }
 
 // checkAgent does what an agent would do, except writing, and prints a line for each
 // step.
-func checkAgent(ctx context.Context, out io.Writer, base, key string) error {
+func checkAgent(ctx context.Context, out io.Writer, base string, key func() (string, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	ok := func(format string, args ...any) { fmt.Fprintf(out, "ok    "+format+"\n", args...) }

@@ -103,7 +103,7 @@ func (d *APIServer) grants(memories *memory.Service, commands *command.Executor)
 func (d *APIServer) agents(memories *memory.Service, grants *grant.Service) *mcp.Server {
 	return mcp.New(mcp.Config{
 		Memories: memories, Grants: grants, Finder: memories,
-		BaseURL: d.Config.CoreURL, Log: d.Logger, Quotas: d.quotas,
+		BaseURL: d.Config.CoreURL, Now: time.Now, Log: d.Logger, Quotas: d.quotas,
 	})
 }
 

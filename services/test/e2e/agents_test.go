@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/url"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -161,15 +163,18 @@ func wholeRound(t *testing.T, session *sdk.ClientSession, extension *stacktest.C
 // links makes one-time links and uses them, at the extension API.
 func links(t *testing.T, session *sdk.ClientSession, extension *stacktest.Client) {
 	t.Helper()
-	out, _ := use(t, session, "open_case", nil)
+	out, text := use(t, session, "open_case", nil)
+	if !strings.Contains(text, "passes it on") || !strings.Contains(text, "used once") {
+		t.Errorf("open_case: %s", text)
+	}
 	path := pathOf(t, out)
 	if a := extension.Expect(200, "GET", path, nil); !strings.Contains(string(a.Body), "oatmeal") {
 		t.Errorf("the case: %s", a.Body)
 	}
 	extension.Expect(404, "GET", path, nil)
 	use(t, session, "leave_memory", nil)
-	out, text := use(t, session, "leave_memory", map[string]any{"maxWrites": 2, "expiresInMinutes": 5})
-	if out["revokedPreviousCount"] != 1.0 || !strings.Contains(text, "no longer works") {
+	out, text = use(t, session, "leave_memory", map[string]any{"maxWrites": 2, "expiresInMinutes": 5})
+	if out["revokedPreviousCount"] != 1.0 || !strings.Contains(text, "no longer works") || !strings.Contains(text, "a form") || !strings.Contains(text, "2 times") {
 		t.Errorf("leave_memory: %v, %s", out, text)
 	}
 	extension.Expect(201, "POST", pathOf(t, out), map[string]any{"content": "Left by a friend."})
@@ -261,6 +266,19 @@ func TestAnAgentIsToldWhatToDo(t *testing.T) {
 	}
 	core.Expect(200, "DELETE", "/memories/"+id, nil, person)
 
+	for arguments, want := range map[string]string{
+		`{"query": "text", "source": "elsewhere", "anchored": true}`: "with source and anchored as given. Call again without that filter",
+		`{"query": "xylophone"}`:                                     "other words",
+	} {
+		var sent map[string]any
+		if err := json.Unmarshal([]byte(arguments), &sent); err != nil {
+			t.Fatal(err)
+		}
+		if _, text := use(t, session, "recall", sent); !strings.Contains(text, want) || strings.Contains(text, "other words") != (sent["query"] != nil) {
+			t.Errorf("recall %s: %s", arguments, text)
+		}
+	}
+
 	again := one(map[string]any{"content": "once"})
 	again["idempotencyKey"] = "k"
 	first, _ := use(t, session, "remember", again)
@@ -272,9 +290,53 @@ func TestAnAgentIsToldWhatToDo(t *testing.T) {
 	other["idempotencyKey"] = "k"
 	refused(t, session, "remember", other, "idempotencyKey")
 
+	core.Expect(201, "POST", "/memories", map[string]any{"content": "typed", "metadata": map[string]any{"source": "a web page"}}, person)
+	if _, text := use(t, session, "recall", map[string]any{"query": "typed"}); !strings.Contains(text, `written in a session of the owner, source "a web page"`) {
+		t.Errorf("by a session: %s", text)
+	}
+
 	all := decode[[]struct{ ID string }](t, core.Expect(200, "GET", "/memories", nil, stacktest.Bearer(key)).Body)
-	if len(all) != 1 {
+	if len(all) != 2 {
 		t.Errorf("%d memories", len(all))
+	}
+}
+
+// TestAnAgentRepeatsItself: a call that the same credential repeats stores nothing twice,
+// without an idempotencyKey. What was retracted in the meantime is stored again.
+func TestAnAgentRepeatsItself(t *testing.T) {
+	t.Parallel()
+	s := stacktest.Start(t, stacktest.Options{Core: 2})
+	core := s.Core[0]
+	owner := core.SignIn(stacktest.NewWallet())
+	_, key := newKey(core, owner)
+	_, other := newKey(core, owner)
+	remember := func(key string, replica int, texts ...string) string {
+		t.Helper()
+		var memories []any
+		for _, text := range texts {
+			memories = append(memories, map[string]any{"content": text})
+		}
+		out, _ := use(t, agent(t, s.Core[replica], key), "remember", map[string]any{"memories": memories})
+		id, _ := out["stored"].([]any)[0].(map[string]any)["id"].(string)
+		return id
+	}
+	first := remember(key, 0, "a", "b")
+	if again := remember(key, 1, "a", "b"); again != first {
+		t.Errorf("repeated on the other replica: %s, %s", first, again)
+	}
+	for i, distinct := range []string{remember(other, 0, "a", "b"), remember(key, 0, "b", "a"), remember(key, 0, "a")} {
+		if distinct == first {
+			t.Errorf("%d: another call got the first answer", i)
+		}
+	}
+	for range 2 {
+		core.Expect(200, "DELETE", "/memories/"+first, nil, owner)
+		second := remember(key, 0, "a", "b")
+		if second == first || remember(key, 1, "a", "b") != second {
+			t.Errorf("after the retraction of %s: %s", first, second)
+		}
+		core.Expect(200, "GET", "/memories/"+second, nil, owner)
+		first = second
 	}
 }
 
@@ -325,6 +387,9 @@ func TestAnAgentThatIsRefused(t *testing.T) {
 	where, found := strings.CutPrefix(strings.TrimSuffix(rest, `"`), core.URL)
 	if !found {
 		t.Fatalf("%q is not at %s", rest, core.URL)
+	}
+	if told := a.Text("error"); !strings.Contains(told, "/app/#access") {
+		t.Errorf("it is told %q", told)
 	}
 	if got := core.Expect(200, "GET", where, nil).Text("resource"); got != core.URL+"/mcp" {
 		t.Errorf("resource %q", got)
@@ -505,6 +570,23 @@ func TestAnAgentOverStandardInput(t *testing.T) {
 	if err := session.Close(); err != nil {
 		t.Errorf("its end: %v", err)
 	}
+
+	file := filepath.Join(t.TempDir(), "key")
+	write := func(key string) {
+		if err := os.WriteFile(file, []byte(key+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	id, key = newKey(core, owner)
+	write(key)
+	cmd := ledger(core.URL, "")
+	cmd.Env = []string{"LEDGER_URL=" + core.URL, "LEDGER_API_KEY_FILE=" + file}
+	session = connectAgent(t, &sdk.CommandTransport{Command: cmd})
+	use(t, session, "recall", nil)
+	core.Expect(200, "DELETE", "/keys/"+id, nil, owner)
+	_, key = newKey(core, owner)
+	write(key)
+	use(t, session, "recall", nil)
 }
 
 func marshal(t *testing.T, v any) []byte {
