@@ -302,7 +302,7 @@ func TestAnAgentIsToldWhatToDo(t *testing.T) {
 }
 
 // TestAnAgentRepeatsItself: a call that the same credential repeats stores nothing twice,
-// without an idempotencyKey. What was retracted in the meantime is stored again.
+// without an idempotencyKey. It stores a memory again that was retracted since.
 func TestAnAgentRepeatsItself(t *testing.T) {
 	t.Parallel()
 	s := stacktest.Start(t, stacktest.Options{Core: 2})
