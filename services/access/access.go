@@ -53,6 +53,8 @@ type Caller struct {
 	// Head is what the fence returned for a read. It is unknown for a write, and for a
 	// read whose credential was not remembered as alive.
 	Head fence.Head
+	// Expires is when the credential expires, zero for never.
+	Expires time.Time
 
 	hash   events.Hash    // set for a credential that is looked up
 	scopes []events.Scope // the scopes of an API key
@@ -241,15 +243,19 @@ func (l *lookups) caller(ctx context.Context, token string, read bool) (Caller, 
 	}
 	credential := command.Credential{Kind: l.kind, ID: who.id}
 	credential.Guest = l.kind == command.CredentialKey && !slices.Contains(who.scopes, events.ScopeRead)
-	return Caller{Owner: who.owner, Credential: credential, Head: head, hash: hash, scopes: who.scopes}, nil
+	return Caller{Owner: who.owner, Credential: credential, Head: head, Expires: who.expires, hash: hash, scopes: who.scopes}, nil
 }
 
-// bearer takes the credential out of an Authorization header.
+// bearer takes the credential out of an Authorization header. A gateway counts requests by
+// the credential, so bearer must find none where the gateway finds none: only spaces and
+// tabs may surround it, not those of Unicode.
 func bearer(header string) (string, error) {
 	scheme, token, ok := strings.Cut(header, " ")
-	token = strings.TrimSpace(token)
-	if !ok || !strings.EqualFold(scheme, "Bearer") || token == "" || len(token) > maxCredential {
+	token = strings.Trim(token, " \t")
+	if !ok || !strings.EqualFold(scheme, "Bearer") || token == "" || len(token) > maxCredential || strings.ContainsFunc(token, notVisible) {
 		return "", ErrUnauthenticated
 	}
 	return token, nil
 }
+
+func notVisible(r rune) bool { return r <= ' ' || r > '~' }

@@ -37,11 +37,11 @@ func newSignedSessions(q schema.Querier, f *fence.Fence, tokens *signin.SignedTo
 // caller returns the owner of a token. If read is set, it refuses a session that was
 // ended. Otherwise the decision refuses it.
 func (s *signedSessions) caller(ctx context.Context, token string, read bool) (Caller, error) {
-	owner, id, err := s.tokens.Verify(token)
+	owner, id, expires, err := s.tokens.Verify(token)
 	if err != nil {
 		return Caller{}, fmt.Errorf("%w: %w", ErrUnauthenticated, err)
 	}
-	caller := Caller{Owner: owner, Credential: command.Credential{Kind: command.CredentialCoreSession, ID: id}}
+	caller := Caller{Owner: owner, Credential: command.Credential{Kind: command.CredentialCoreSession, ID: id}, Expires: expires}
 	if read {
 		if caller.Head, err = s.alive(ctx, owner, id); err != nil {
 			return Caller{}, err

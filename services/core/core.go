@@ -109,12 +109,17 @@ type health struct {
 // reader authenticates a request that reads memories. The use of an API key is recorded
 // in the background.
 func (a *API) reader(c *fiber.Ctx) (memory.Reader, error) {
+	caller, err := a.readingCaller(c)
+	return memory.Reader{Owner: caller.Owner, Head: caller.Head}, err
+}
+
+func (a *API) readingCaller(c *fiber.Ctx) (access.Caller, error) {
 	caller, err := a.Access.Read(httpapi.Context(c), httpapi.Authorization(c))
 	if err != nil {
-		return memory.Reader{}, err
+		return access.Caller{}, err
 	}
 	a.uses.note(caller)
-	return memory.Reader{Owner: caller.Owner, Head: caller.Head}, caller.Require(events.ScopeRead)
+	return caller, caller.Require(events.ScopeRead)
 }
 
 // session authenticates a request that only a wallet's session may make.

@@ -4,9 +4,12 @@ import (
 	"context"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/gofiber/fiber/v2"
 
+	"github.com/memory-ledger/ledger/services/access"
+	"github.com/memory-ledger/ledger/services/command"
 	"github.com/memory-ledger/ledger/services/feed"
 	"github.com/memory-ledger/ledger/services/httpapi"
 )
@@ -20,7 +23,7 @@ const (
 // listEvents answers with a page of the owner's history, or with a stream.
 func (a *API) listEvents(app *httpapi.App) fiber.Handler {
 	return func(c *fiber.Ctx) error {
-		reader, err := a.reader(c)
+		caller, err := a.readingCaller(c)
 		if err != nil {
 			return err
 		}
@@ -33,21 +36,32 @@ func (a *API) listEvents(app *httpapi.App) fiber.Handler {
 			return err
 		}
 		if httpapi.WantsEventStream(c) {
-			if !given {
-				if after, err = a.Feed.End(httpapi.Context(c), reader.Owner); err != nil {
-					return err
-				}
+			if given {
+				err = a.Feed.Gave(httpapi.Context(c), after)
+			} else {
+				after, err = a.Feed.End(httpapi.Context(c), caller.Owner)
 			}
-			follower, err := a.Feed.Follow(reader.Owner, after, limit)
+			if err != nil {
+				return err
+			}
+			follower, err := a.Feed.Follow(caller.Owner, after, limit)
 			if err != nil {
 				return err
 			}
 			return app.StreamEvents(c, strconv.FormatUint(after, 10), &eventSource{
-				Follower: follower, api: a, authorization: strings.Clone(httpapi.Authorization(c)),
+				Follower: follower, api: a, authorization: strings.Clone(httpapi.Authorization(c)), caller: caller,
 			})
 		}
-		page, err := a.Feed.Page(httpapi.Context(c), reader.Owner, after, limit)
+		page, err := a.Feed.Page(httpapi.Context(c), caller.Owner, after, limit)
 		if err != nil {
+			return err
+		}
+		if page.Empty() {
+			if err := a.Feed.Gave(httpapi.Context(c), after); err != nil {
+				return err
+			}
+		}
+		if err := show(&page, caller); err != nil {
 			return err
 		}
 		return httpapi.SendJSON(c, page.AppendJSON(httpapi.Buffer(c)))
@@ -88,16 +102,32 @@ func limitOf(c *fiber.Ctx, otherwise int) (limit int, given bool, err error) {
 	return int(n), true, nil
 }
 
+// show removes what only a session may see: routes tell a key neither the labels of keys
+// nor the ids of sessions.
+func show(page *feed.Page, caller access.Caller) error {
+	if caller.Credential.Kind == command.CredentialKey {
+		return page.HideAccess()
+	}
+	return nil
+}
+
 // eventSource is the source of a stream.
 type eventSource struct {
 	*feed.Follower
 	api           *API
 	authorization string
+	caller        access.Caller
 }
+
+// Expires implements httpapi.Source.
+func (e *eventSource) Expires() time.Time { return e.caller.Expires }
 
 // Next implements httpapi.Source.
 func (e *eventSource) Next(ctx context.Context) (id string, data []byte, err error) {
 	page, err := e.Follower.Next(ctx)
+	if err == nil {
+		err = show(&page, e.caller)
+	}
 	if err != nil {
 		return "", nil, err
 	}

@@ -126,6 +126,19 @@ func (f *Feed) Page(ctx context.Context, owner events.Owner, after uint64, limit
 	return page, nil
 }
 
+// ErrCursor: the log has no message as new as the cursor.
+var ErrCursor = errors.New("cursor is not one that this API gave out")
+
+// Gave returns ErrCursor if a cursor can't have been given out. It would hide all events up
+// to it.
+func (f *Feed) Gave(ctx context.Context, cursor uint64) error {
+	head, err := f.cfg.Log.Head(ctx)
+	if err == nil && cursor > head {
+		err = ErrCursor
+	}
+	return err
+}
+
 // End returns the cursor of the owner's newest message.
 func (f *Feed) End(ctx context.Context, owner events.Owner) (uint64, error) {
 	return f.cfg.Log.OwnerHead(ctx, events.FamilyAny, owner)

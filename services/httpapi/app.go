@@ -99,6 +99,11 @@ type App struct {
 var keyedRoutes = []string{"/memories", "/memories/batch"}
 
 const (
+	headerOpenerPolicy   = "Cross-Origin-Opener-Policy"
+	headerResourcePolicy = "Cross-Origin-Resource-Policy"
+)
+
+const (
 	localRequestID = "requestId"
 	localContext   = "context"
 	localBody      = "body"
@@ -263,6 +268,10 @@ func (a *App) identify(c *fiber.Ctx) (id string) {
 	c.Locals(localContext, tracing.WithRequest(context.Background(), id))
 	c.Set(fiber.HeaderXRequestID, id)
 	c.Set(fiber.HeaderXContentTypeOptions, "nosniff")
+	// Pages of other sites get neither a window of ours nor an answer as a script or picture.
+	// Wallets open windows of their own, which still work.
+	c.Set(headerOpenerPolicy, "same-origin-allow-popups")
+	c.Set(headerResourcePolicy, "same-origin")
 	c.Set(fiber.HeaderCacheControl, "no-store")
 	return id
 }

@@ -27,8 +27,10 @@ const (
 type Source interface {
 	// Next waits for a message and returns its id and its data. The data is one line.
 	Next(ctx context.Context) (id string, data []byte, err error)
-	// Check is called at every heartbeat. An error ends the stream.
+	// Check is called at every heartbeat and before every message. An error ends the stream.
 	Check(ctx context.Context) error
+	// Expires is when the stream ends, zero for never.
+	Expires() time.Time
 	// Close is called when the stream ends.
 	Close() error
 }
@@ -82,37 +84,56 @@ func (s *eventStream) Read(p []byte) (int, error) {
 
 // fill waits for a message, or until the next check of the source is due.
 func (s *eventStream) fill() error {
-	due := s.checked.Add(s.heartbeat)
-	if !time.Now().Before(due) {
-		return s.check()
+	due, expires, now := s.checked.Add(s.heartbeat), s.source.Expires(), time.Now()
+	if !expires.IsZero() && !now.Before(expires) {
+		return io.EOF
+	}
+	if !now.Before(due) {
+		return s.beat()
+	}
+	if !expires.IsZero() && expires.Before(due) {
+		due = expires
 	}
 	wait, cancel := context.WithDeadline(s.stopping, due)
 	defer cancel()
 	id, data, err := s.source.Next(wait)
 	switch {
 	case err == nil:
+		// The message may be the one that ends the right to it.
+		if err := s.check(); err != nil {
+			return err
+		}
 		s.buffer.WriteString("id: " + id + "\ndata: ")
 		_, _ = s.buffer.Write(data) // a bytes.Buffer takes everything
 		s.buffer.WriteString("\n\n")
 		return nil
 	case s.stopping.Err() != nil:
 		return io.EOF
+	case errors.Is(err, context.DeadlineExceeded) && due == expires:
+		return io.EOF
 	case errors.Is(err, context.DeadlineExceeded):
-		return s.check()
+		return s.beat()
 	}
 	return err
 }
 
-// check sends a comment if the source lets the stream continue and the client is still
-// connected.
+// beat sends a comment if the stream may continue.
+func (s *eventStream) beat() error {
+	if err := s.check(); err != nil {
+		return err
+	}
+	s.checked = time.Now()
+	s.buffer.WriteString(":\n\n")
+	return nil
+}
+
+// check ends the stream if the source does, or if the client has left.
 func (s *eventStream) check() error {
 	ctx, cancel := context.WithTimeout(s.stopping, requestTimeout)
 	defer cancel()
 	if s.gone != nil && s.gone() || s.source.Check(ctx) != nil {
 		return io.EOF
 	}
-	s.checked = time.Now()
-	s.buffer.WriteString(":\n\n")
 	return nil
 }
 

@@ -19,9 +19,10 @@ import (
 
 // messages is a source of the messages that are sent to it.
 type messages struct {
-	data   chan string
-	ended  atomic.Bool // makes Check fail
-	closed chan struct{}
+	data    chan string
+	ended   atomic.Bool // makes Check fail
+	expires time.Time
+	closed  chan struct{}
 }
 
 func (m *messages) Next(ctx context.Context) (string, []byte, error) {
@@ -43,6 +44,8 @@ func (m *messages) Check(context.Context) error {
 	return nil
 }
 
+func (m *messages) Expires() time.Time { return m.expires }
+
 func (m *messages) Close() error { close(m.closed); return nil }
 
 // eventsOf serves a source, sends a request, and returns the open connection.
@@ -50,7 +53,10 @@ func eventsOf(t *testing.T, heartbeat time.Duration, raw string) (source *messag
 	t.Helper()
 	app := New(Config{Service: "test", Log: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(), NewID: func() string { return "id" }})
 	app.heartbeat = heartbeat
-	source = &messages{data: make(chan string), closed: make(chan struct{})}
+	source = &messages{data: make(chan string), closed: make(chan struct{}), expires: time.Now().Add(time.Hour)}
+	if strings.HasPrefix(t.Name(), "TestEventStream/it_ends") {
+		source.expires = time.Now().Add(300 * time.Millisecond)
+	}
 	app.Get("/events", func(c *fiber.Ctx) error {
 		if !WantsEventStream(c) {
 			return c.SendString("a page")
@@ -136,6 +142,28 @@ func TestEventStream(t *testing.T) {
 		source.ended.Store(true)
 		if _, err := io.Copy(io.Discard, body); err != nil {
 			t.Error(err)
+		}
+		expectClosed(t, source)
+	})
+	t.Run("the message that ends the right to it is not sent", func(t *testing.T) {
+		t.Parallel()
+		source, _, lines, _ := eventsOf(t, time.Minute, asksForEvents)
+		body := answerOf(t, lines)
+		expectText(t, body, begin)
+		source.ended.Store(true)
+		source.data <- "8"
+		if rest, err := io.ReadAll(body); err != nil || len(rest) > 0 {
+			t.Errorf("then %q, %v", rest, err)
+		}
+		expectClosed(t, source)
+	})
+	t.Run("it ends when the right to it expires", func(t *testing.T) {
+		t.Parallel()
+		source, _, lines, _ := eventsOf(t, time.Minute, asksForEvents)
+		body := answerOf(t, lines)
+		expectText(t, body, begin)
+		if rest, err := io.ReadAll(body); err != nil || len(rest) > 0 || time.Now().Before(source.expires) || time.Since(source.expires) > time.Second {
+			t.Errorf("then %q, %v, %v late", rest, err, time.Since(source.expires))
 		}
 		expectClosed(t, source)
 	})

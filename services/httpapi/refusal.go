@@ -107,6 +107,7 @@ var table = []row{
 	{command.ErrOverloaded, http.StatusServiceUnavailable, messageBusy},
 	{errBodies, http.StatusServiceUnavailable, messageBusy},
 	{memory.ErrBusy, http.StatusServiceUnavailable, messageBusy},
+	{feed.ErrCursor, http.StatusBadRequest, ""},
 	{feed.ErrTooMany, http.StatusServiceUnavailable, messageBusy},
 	{memory.ErrVectors, http.StatusServiceUnavailable, memory.ErrVectors.Error()},
 	{memory.ErrAbandoned, statusGone, ""},

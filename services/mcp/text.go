@@ -1,11 +1,11 @@
 package mcp
 
 import (
-	"crypto/rand"
-	"encoding/hex"
 	"fmt"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/memory-ledger/ledger/services/untrusted"
 )
 
 // answerCost bounds the cost of one answer, in the units of cost. A token is at least 2.5
@@ -59,15 +59,6 @@ func skip(text string, characters int) string {
 	return ""
 }
 
-// marks returns the lines that enclose untrusted text in one answer. The name is random,
-// so that no stored text can contain the closing mark.
-func marks() (begin, end string) {
-	var name [4]byte
-	_, _ = rand.Read(name[:]) // never fails
-	mark := "untrusted-" + hex.EncodeToString(name[:])
-	return "<" + mark + ">", "</" + mark + ">"
-}
-
 // document builds a text for a model, line by line.
 type document struct {
 	strings.Builder
@@ -75,9 +66,8 @@ type document struct {
 }
 
 func newDocument() *document {
-	d := &document{}
-	d.begin, d.end = marks()
-	return d
+	mark := untrusted.NewMark()
+	return &document{begin: mark.Begin(), end: mark.End()}
 }
 
 func (d *document) line(format string, args ...any) { fmt.Fprintf(d, format+"\n", args...) }

@@ -229,7 +229,10 @@ func (p *picking) passes(leaf uint64) bool {
 // rank ranks all leaves and sorts those that pass the filter and follow the cursor.
 func (p *picking) rank(ctx context.Context) error {
 	if p.at.begun {
-		p.size = min(p.size, p.at.size)
+		if p.at.size > p.size || p.at.from < p.at.size && p.service.Vectors == nil {
+			return ErrCursor // made up: a log only grows, and without vectors no page was ranked by them
+		}
+		p.size = p.at.size
 	}
 	p.at.size = p.size
 	all, query := search.Range{Owner: p.reader.Owner, Key: p.key, Erased: p.without.erased, From: p.without.erased, To: p.size}, recall.ParseQuery(p.selection.Query)

@@ -58,11 +58,11 @@ func TestASessionLastsAsLongAsItSays(t *testing.T) {
 		t.Fatal(err)
 	}
 	now = expires.Time().Add(-time.Millisecond)
-	if got, _, err := tokens.Verify(token); err != nil || got != owner {
+	if got, _, _, err := tokens.Verify(token); err != nil || got != owner {
 		t.Errorf("a millisecond before: %q, %v", got, err)
 	}
 	now = expires.Time()
-	if _, _, err := tokens.Verify(token); !errors.Is(err, signin.ErrToken) {
+	if _, _, _, err := tokens.Verify(token); !errors.Is(err, signin.ErrToken) {
 		t.Errorf("at the end: %v", err)
 	}
 }

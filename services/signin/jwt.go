@@ -79,21 +79,21 @@ func (*SignedTokens) Expiry(issued events.Timestamp) events.Timestamp {
 	return events.At(issued.Time().Add(CoreSessionLifetime).Truncate(time.Second))
 }
 
-// Verify returns the owner and session of a token.
-func (s *SignedTokens) Verify(token string) (owner events.Owner, sessionID string, err error) {
+// Verify returns the owner, the session and the expiry of a token.
+func (s *SignedTokens) Verify(token string) (owner events.Owner, sessionID string, expires time.Time, err error) {
 	hash := HashToken(token)
 	known, ok := s.verified.Get(hash)
 	if !s.Hits.Count(ok) {
 		if known, err = s.verify(token); err != nil {
-			return "", "", err
+			return "", "", time.Time{}, err
 		}
 		s.verified.Add(hash, known)
 	}
 	if !s.now().Before(known.expires) {
 		s.verified.Remove(hash)
-		return "", "", ErrToken
+		return "", "", time.Time{}, ErrToken
 	}
-	return known.owner, known.sessionID, nil
+	return known.owner, known.sessionID, known.expires, nil
 }
 
 func (s *SignedTokens) verify(token string) (verifiedToken, error) {

@@ -39,7 +39,7 @@ func TestCriticalExtensions(t *testing.T) {
 		}
 		_, critical := header["crit"]
 		for range 2 { // verified, and remembered
-			if _, _, err := tokens.Verify(text); errors.Is(err, ErrToken) != critical {
+			if _, _, _, err := tokens.Verify(text); errors.Is(err, ErrToken) != critical {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
@@ -91,7 +91,7 @@ func TestTokensOfOthers(t *testing.T) {
 			t.Fatal(err)
 		}
 		for range 2 {
-			of, id, err := tokens.Verify(text)
+			of, id, _, err := tokens.Verify(text)
 			switch {
 			case c.good && (err != nil || of != owner || id != "session"):
 				t.Errorf("%s: %s, %s, %v", name, of, id, err)

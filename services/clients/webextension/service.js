@@ -5,6 +5,9 @@ import { Queue } from './queue.js';
 
 export const localRun = 'http://127.0.0.1:3002';
 const local = chrome.storage.local;
+// Chrome lets scripts in pages read it unless told otherwise. In Firefox, where such scripts can
+// always read it, setAccessLevel is missing.
+local.setAccessLevel?.({ accessLevel: 'TRUSTED_CONTEXTS' });
 // No retries here: the queue repeats a write itself, minutes later if necessary.
 const transport = new Transport({ fetch: (...args) => fetch(...args), timeoutMs: 30_000, retries: 0, backoffMs: 0 });
 

@@ -69,7 +69,7 @@ func TestPageHeaders(t *testing.T) {
 			t.Fatalf("%d %s", answer.StatusCode, answer.Header.Get("Content-Type"))
 		}
 		for name, want := range map[string]string{
-			"Referrer-Policy": "no-referrer", "X-Content-Type-Options": "nosniff", "Cache-Control": "no-store",
+			"Referrer-Policy": "no-referrer", "X-Content-Type-Options": "nosniff", "Cross-Origin-Opener-Policy": "same-origin-allow-popups", "Cache-Control": "no-store",
 		} {
 			if got := answer.Header.Get(name); got != want {
 				t.Errorf("%s: %q, want %q", name, got, want)

@@ -524,6 +524,7 @@ func (d *APIServer) openVectors(ctx context.Context) (*recall.Vectors, error) {
 }
 
 func (d *APIServer) probes() []httpapi.Probe {
+	scrub := &scrub{log: d.Stream, keys: d.Keys, pool: d.Pool}
 	probes := []httpapi.Probe{
 		{Name: "log", Check: func(ctx context.Context) error {
 			_, err := d.Log.Head(ctx)
@@ -531,7 +532,8 @@ func (d *APIServer) probes() []httpapi.Probe {
 		}},
 		// Advisory: the rest of the log can still be served. A projector that needs a
 		// lost message stops.
-		{Name: "log content", Advisory: true, Check: d.Stream.Damaged},
+		{Name: "log content", Advisory: true, Check: scrub.checkLog},
+		{Name: "data keys", Advisory: true, Check: scrub.checkKeys},
 		{Name: "replicas", Check: d.replicas.check, Advisory: true},
 		{Name: "database", Check: d.Pool.Ping},
 		{Name: "projection", Check: d.Fence.WaitAll},

@@ -38,8 +38,8 @@ type localRun struct {
 // startRun starts a run on a folder. The run ends with the test, or when stop is called.
 func startRun(t *testing.T, dir string, also ...string) *localRun {
 	t.Helper()
-	environ := append(also, "LEDGER_DATA_DIR="+dir, "DATABASE_URL="+pgtest.Database(t), "CORE_ADDR=127.0.0.1:0", "EXTENSION_ADDR=127.0.0.1:0",
-		"ANCHOR_MAX_WAIT=10ms", "SIGN_IN_CHAIN_ID=localnet")
+	environ := append([]string{"LEDGER_DATA_DIR=" + dir, "DATABASE_URL=" + pgtest.Database(t), "CORE_ADDR=127.0.0.1:0", "EXTENSION_ADDR=127.0.0.1:0",
+		"ANCHOR_MAX_WAIT=10ms", "SIGN_IN_CHAIN_ID=localnet"}, also...)
 	cfg, err := config.Load(environ)
 	if err != nil {
 		t.Fatal(err)

@@ -20,6 +20,7 @@ func TestProxy(t *testing.T) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		for name, value := range map[string]string{
 			"Content-Type": "application/json", "X-Request-Id": "r-1", "Cache-Control": "no-store", "X-Content-Type-Options": "nosniff",
+			"Cross-Origin-Opener-Policy": "same-origin-allow-popups", "Cross-Origin-Resource-Policy": "same-origin",
 		} {
 			w.Header().Set(name, value)
 		}

@@ -99,6 +99,7 @@ var exchanges = []exchange{
 	{name: "Retry-After that is no number", request: "GET /keys", status: 503, answer: `{"error":"no"}`, with: "Retry-After: soon", problem: "header Retry-After: soon"},
 	{name: "no request id", request: "GET /memories", status: 200, answer: "[]", with: "-X-Request-Id", problem: "header X-Request-Id is missing"},
 	{name: "an answer that may be cached", request: "GET /memories", status: 200, answer: "[]", with: "Cache-Control: public", problem: "header Cache-Control: public"},
+	{name: "an answer that other sites can embed", request: "GET /memories", status: 200, answer: "[]", with: "-Cross-Origin-Resource-Policy", problem: "header Cross-Origin-Resource-Policy is missing"},
 	{name: "a broken Link", request: "GET /memories?limit=1", status: 200, answer: "[]", with: "Link: /memories?cursor=1", problem: "header Link"},
 	{name: "405 without Allow", request: "PUT /memories", status: 405, answer: `{"error":"no"}`, problem: "header Allow is missing"},
 	{name: "404 where there is a route", request: "PUT /memories", status: 404, answer: `{"error":"no"}`, problem: "this request gets 405"},
@@ -146,6 +147,8 @@ func (x *exchange) run(t *testing.T, w *witness) (string, error) {
 		h.Set("X-Request-Id", "r-1")
 		h.Set("Cache-Control", "no-store")
 		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Cross-Origin-Opener-Policy", "same-origin-allow-popups")
+		h.Set("Cross-Origin-Resource-Policy", "same-origin")
 		for _, line := range strings.Split(x.with, "|") {
 			if name, ok := strings.CutPrefix(line, "-"); ok {
 				h[name] = nil
@@ -187,7 +190,8 @@ type brokenOff struct{}
 var errBroken = errors.New("connection reset")
 
 func (brokenOff) RoundTrip(*http.Request) (*http.Response, error) {
-	header := http.Header{"Content-Type": {"application/json"}, "X-Request-Id": {"r"}, "Cache-Control": {"no-store"}, "X-Content-Type-Options": {"nosniff"}}
+	header := http.Header{"Content-Type": {"application/json"}, "X-Request-Id": {"r"}, "Cache-Control": {"no-store"}, "X-Content-Type-Options": {"nosniff"},
+		"Cross-Origin-Opener-Policy": {"same-origin-allow-popups"}, "Cross-Origin-Resource-Policy": {"same-origin"}}
 	return &http.Response{StatusCode: 200, Header: header, Body: io.NopCloser(io.MultiReader(strings.NewReader("["), failing{}))}, nil
 }
 

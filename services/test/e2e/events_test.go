@@ -91,8 +91,12 @@ func TestEventPages(t *testing.T) {
 	}
 	s.Core[0].Expect(200, "DELETE", "/keys/"+made.Text("id"), nil, session)
 	s.Core[1].Expect(401, "GET", "/events", nil, key)
-	for _, query := range []string{"?after=-1", "?after=01", "?after=x", "?limit=0", "?limit=1001", "?after=1&after=2"} {
+	for _, query := range []string{"?after=-1", "?after=01", "?after=x", "?after=9999999", "?after=9223372036854775807", "?limit=0", "?limit=1001", "?after=1&after=2"} {
 		s.Core[0].Expect(400, "GET", "/events"+query, nil, session)
+	}
+	future := s.Core[0].Expect(400, "GET", "/events", nil, session, stacktest.With("Accept", "text/event-stream"), stacktest.With("Last-Event-ID", "9999999"))
+	if text := future.Text("error"); !strings.Contains(text, "cursor") {
+		t.Errorf("a cursor of the future: %q", text)
 	}
 	few, _ := openStream(t, s.Core[0], "?after=0&limit=1", session)
 	for seen := 0; seen < len(want); {
@@ -242,26 +246,86 @@ func TestEventStream(t *testing.T) {
 	}
 }
 
-// TestARevokedKeySeesNoMore: the streams of a revoked key end within a heartbeat.
-func TestARevokedKeySeesNoMore(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow: make verify runs it")
-	}
+// TestADeadCredentialSeesNoMore: a stream ends within a second of its credential, and shows
+// nothing that happened after it.
+func TestADeadCredentialSeesNoMore(t *testing.T) {
 	t.Parallel()
 	s := stacktest.Start(t, stacktest.Options{Core: 2})
 	session := s.Core[0].SignIn(stacktest.NewWallet())
 	made := s.Core[0].Expect(201, "POST", "/keys", map[string]any{"label": "x"}, session)
 	open, _ := openStream(t, s.Core[0], "?after=0", stacktest.Bearer(made.Text("key")))
 	open.take(t, 3)
-	s.Core[1].Expect(200, "DELETE", "/keys/"+made.Text("id"), nil, session)
-	begun := time.Now()
-	for {
-		if _, err := open.next(); err != nil {
-			break
+	ends := func(name string, open *stream, at time.Time) {
+		t.Helper()
+		for {
+			page, err := open.next()
+			if err != nil {
+				break
+			}
+			for _, e := range page.Events {
+				if e.Type == "ApiKeyRevoked" || e.Type == "SessionRevoked" || e.Type == "MemoryWritten" {
+					t.Errorf("%s: it sees %s", name, e.Type)
+				}
+			}
+		}
+		if late := time.Since(at); late > time.Second {
+			t.Errorf("%s: the stream ended %v late", name, late)
 		}
 	}
-	if took := time.Since(begun); took > 20*time.Second {
-		t.Errorf("the stream ended after %v", took)
+	s.Core[1].Expect(200, "DELETE", "/keys/"+made.Text("id"), nil, session)
+	begun := time.Now()
+	s.Core[1].Expect(201, "POST", "/memories", map[string]any{"content": "later"}, session)
+	ends("a revoked key", open, begun)
+
+	expires := time.Now().Add(1500 * time.Millisecond)
+	short := s.Core[0].Expect(201, "POST", "/keys", map[string]any{"label": "x", "expiresAt": expires}, session)
+	open, _ = openStream(t, s.Core[0], "", stacktest.Bearer(short.Text("key")))
+	ends("a key that expires", open, expires)
+
+	open, _ = openStream(t, s.Core[0], "", session)
+	s.Core[1].Expect(200, "DELETE", "/auth/sessions/"+currentSession(t, s.Core[1], session), nil, session)
+	ends("a session that ended", open, time.Now())
+}
+
+func currentSession(t *testing.T, c *stacktest.Client, session stacktest.Header) string {
+	t.Helper()
+	for _, listed := range decode[[]struct {
+		ID      string
+		Current bool
+	}](t, c.Expect(200, "GET", "/auth/sessions", nil, session).Body) {
+		if listed.Current {
+			return listed.ID
+		}
+	}
+	t.Fatal("no session is the current one")
+	return ""
+}
+
+// TestAKeySeesNoOtherCredentials: events tell an API key neither the labels of keys nor the
+// ids of sessions, in pages and in streams. They tell them to a session.
+func TestAKeySeesNoOtherCredentials(t *testing.T) {
+	t.Parallel()
+	s := stacktest.Start(t, stacktest.Options{})
+	core := s.Core[0]
+	session := core.SignIn(stacktest.NewWallet())
+	made := core.Expect(201, "POST", "/keys", map[string]any{"label": "bank laptop", "scopes": []string{"read"}}, session)
+	core.Expect(201, "POST", "/memories", map[string]any{"content": "x"}, session)
+	core.Expect(200, "DELETE", "/auth/sessions", nil, session)
+	secrets := []string{"bank laptop", currentSession(t, core, session), made.Text("prefix")}
+	key := stacktest.Bearer(made.Text("key"))
+	open, _ := openStream(t, core, "?after=0", key)
+	var streamed []string
+	for _, e := range open.take(t, 4) {
+		streamed = append(streamed, e.Type+string(marshal(t, e.Data)))
+	}
+	page, whole := string(core.Expect(200, "GET", "/events", nil, key).Body), string(core.Expect(200, "GET", "/events", nil, session).Body)
+	for _, secret := range secrets {
+		if !strings.Contains(whole, secret) || strings.Contains(page, secret) || strings.Contains(fmt.Sprint(streamed), secret) {
+			t.Errorf("%s: a session sees it: %v, a key: %s, %v", secret, strings.Contains(whole, secret), page, streamed)
+		}
+	}
+	if !strings.Contains(page, made.Text("id")) || !strings.Contains(page, `"via":{"kind":"session"}`) {
+		t.Errorf("a key sees too little: %s", page)
 	}
 }
 

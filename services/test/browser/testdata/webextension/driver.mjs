@@ -201,6 +201,13 @@ async function savesPage() {
       await stored;
     }
   }, articleURL);
+  // A script in the page, which may have been taken over, can't read the session.
+  const inPage = await worker.evaluate(async (url) => {
+    const { id } = (await chrome.tabs.query({})).find((tab) => tab.url === url);
+    const [{ result }] = await chrome.scripting.executeScript({ target: { tabId: id }, func: () => chrome.storage.local.get().then((all) => `read ${Object.keys(all)}`, (error) => error.message) });
+    return result;
+  }, articleURL);
+  assert.match(inPage, /not allowed/);
   const whole = 'On bees\n\nBees dance to tell the way.\n\nHives hum ☂.', newest = (await contents()).slice(-4);
   assert.deepEqual(newest.map(({ content }) => content), ['Bees dance to tell the way.', whole, whole, whole]);
   for (const { metadata } of newest) assert.deepEqual(metadata, { source: 'web extension', title: 'On bees', url: articleURL });

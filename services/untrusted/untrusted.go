@@ -1,0 +1,59 @@
+// Package untrusted frames stored text, so that a reader, person or model, can tell it from
+// what the service says, whatever the text is.
+package untrusted
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"strings"
+	"unicode"
+)
+
+// Mark is the name of the lines around stored text in one answer. It is random, so no stored
+// text can contain it.
+type Mark string
+
+// NewMark returns a Mark.
+func NewMark() Mark {
+	var name [4]byte
+	_, _ = rand.Read(name[:]) // never fails
+	return Mark("untrusted-" + hex.EncodeToString(name[:]))
+}
+
+// Begin is the line before stored text.
+func (m Mark) Begin() string { return "<" + string(m) + ">" }
+
+// End is the line after stored text.
+func (m Mark) End() string { return "</" + string(m) + ">" }
+
+// Visible escapes the characters that a terminal would obey, or that show text in another
+// order than it has. Line breaks and tabs stay. In a JSON text, the escapes are JSON's.
+func Visible(text string) string {
+	if strings.IndexFunc(text, hidden) < 0 {
+		return text
+	}
+	var out strings.Builder
+	for i, r := range text {
+		switch {
+		case r == '\r' && strings.HasPrefix(text[i:], "\r\n"):
+			out.WriteByte('\r')
+		case hidden(r):
+			fmt.Fprintf(&out, `\u%04x`, r)
+		default:
+			out.WriteRune(r)
+		}
+	}
+	return out.String()
+}
+
+// hidden includes the carriage return: alone, it lets a line overwrite itself.
+func hidden(r rune) bool {
+	switch {
+	case r == '\n', r == '\t':
+		return false
+	case unicode.IsControl(r), r == '\u2028', r == '\u2029':
+		return true
+	}
+	return unicode.Is(unicode.Bidi_Control, r)
+}
