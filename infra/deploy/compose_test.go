@@ -294,3 +294,18 @@ func TestOnlyTheGatewayIsOpen(t *testing.T) {
 		}
 	}
 }
+
+// TestMemoriesAreAnchored: the anchorer starts without a profile, and the dashboard gets the
+// node that .env names for it.
+func TestMemoriesAreAnchored(t *testing.T) {
+	t.Parallel()
+	project := compose(t)
+	if profiles := project.Services["anchorer"].Profiles; len(profiles) > 0 {
+		t.Errorf("the anchorer starts with %q only", profiles)
+	}
+	for _, name := range []string{"core-api-1", "core-api-2"} {
+		if _, given := project.Services[name].Environment["DASHBOARD_RPC_URL"]; !given {
+			t.Errorf("%s: the dashboard can't check the chain", name)
+		}
+	}
+}
