@@ -1,6 +1,7 @@
 // The Access screen: API keys for programs, and the owner's own sessions.
 import { html, useEffect, useState } from './vendor-preact.js';
 import { Copy, Dialog, Loading, Problem, Time, useLoad, useTask, when } from './parts.js';
+import { site } from './session.js';
 
 export function Access({ api }) {
   return html`<${Keys} api=${api}/><${Sessions} api=${api}/>`;
@@ -26,7 +27,7 @@ function Keys({ api }) {
       <button type="button" class="primary" onClick=${() => setMaking(true)}>New key</button></div>
     <${Problem} error=${error ?? refused} again=${error && again}/>
     ${!list ? !error && html`<${Loading}/>` : live.length === 0 ? html`<p class="soft">No key opens your log.</p>`
-      : html`<ul class="list" aria-label="API keys">${live.map((k) => html`<li key=${k.id}><div class="grow"><strong>${k.label}</strong> <code>${k.prefix}…</code>
+      : html`<ul class="list" aria-label="API keys">${live.map((k) => html`<li key=${k.id}><div class="grow"><strong dir="auto">${k.label}</strong> <code>${k.prefix}…</code>
         <p class="soft">${k.scopes.map((s) => html`<span class="tag" key=${s}>${s}</span>`)} used <${Time} at=${k.lastUsedAt}/>${k.expiresAt && html` · ends ${when(k.expiresAt)}`}</p></div>
         <button type="button" class="quiet" disabled=${revoking} aria-label=${`Revoke ${k.label}`} onClick=${() => revoke(k.id)}>Revoke</button></li>`)}</ul>`}
     ${making && html`<${NewKey} api=${api} onClose=${() => { setMaking(false); again(); }}/>`}</section>`;
@@ -40,15 +41,33 @@ function NewKey({ api, onClose }) {
   });
   if (made) return html`<${Dialog} title="Your new key" onClose=${onClose}><p>Copy it now. It is shown only this once.</p>
     <div class="row secret"><code class="grow break" tabIndex="0">${made.key}</code><${Copy} text=${made.key}/></div>
+    <${Connect} secret=${made.key}/>
     <footer class="row"><span class="grow"></span><button type="button" class="primary" onClick=${onClose}>Done</button></footer><//>`;
   const toggle = (scope) => setChosen((now) => now.includes(scope) ? now.filter((s) => s !== scope) : [...now, scope]);
   return html`<${Dialog} title="New API key" onClose=${onClose}><form class="stack" onSubmit=${(e) => { e.preventDefault(); make(); }}>
-    <label>Label<input value=${label} required maxLength="100" placeholder="my laptop" onInput=${(e) => setLabel(e.target.value)}/></label>
+    <label>Label<input dir="auto" value=${label} required maxLength="100" placeholder="my laptop" onInput=${(e) => setLabel(e.target.value)}/></label>
     <fieldset><legend>It may</legend>${Object.entries(scopes).map(([scope, words]) => html`<label class="check" key=${scope}>
       <input type="checkbox" checked=${chosen.includes(scope)} onChange=${() => toggle(scope)}/>${words}</label>`)}</fieldset>
     <label>It ends<select value=${days} onChange=${(e) => setDays(e.target.value)}>${Object.entries(ends).sort(([a], [b]) => a - b).map(([value, words]) => html`<option key=${value} value=${value}>${words}</option>`)}</select></label>
     <${Problem} error=${error}/>
     <footer class="row"><span class="grow"></span><button class="primary" disabled=${making || !label.trim() || chosen.length === 0}>Create key</button></footer></form><//>`;
+}
+
+// The lines that give a key to an agent's client, as docs/agents.md has them.
+const json = (value) => JSON.stringify(value, null, 2);
+const clients = {
+  'Claude Code': ['For a terminal', (url, key) => `claude mcp add --transport http memory ${url}/mcp --header "Authorization: Bearer ${key}"`],
+  'Claude Desktop': ['For claude_desktop_config.json', (url, key) => json({ mcpServers: { memory: { command: '/path/to/ledger', args: ['mcp'], env: { LEDGER_URL: url, LEDGER_API_KEY: key } } } })],
+  Cursor: ['For ~/.cursor/mcp.json', (url, key) => json({ mcpServers: { memory: { url: `${url}/mcp`, headers: { Authorization: `Bearer ${key}` } } } })],
+  'VS Code': ['For .vscode/mcp.json', (url, key) => json({ servers: { memory: { type: 'http', url: `${url}/mcp`, headers: { Authorization: `Bearer ${key}` } } } })],
+  'A program': ['For a terminal', (url, key) => `curl ${url}/memories -H "Authorization: Bearer ${key}"`],
+};
+
+function Connect({ secret }) {
+  const [client, setClient] = useState('Claude Code'), [where, lines] = clients[client], text = lines(site.coreUrl, secret);
+  return html`<label>Lines to paste for<select value=${client} onChange=${(e) => setClient(e.target.value)}>${Object.keys(clients).map((name) => html`<option key=${name}>${name}</option>`)}</select></label>
+    <pre class="secret" tabIndex="0" role="group" aria-label="Lines">${text}</pre>
+    <div class="row"><p class="soft grow">${where}. The key is in them.</p><${Copy} text=${text} what="Copy lines"/></div>`;
 }
 
 const apis = { core: 'Dashboard and SDK', extension: 'Browser extension and links' };

@@ -3,7 +3,7 @@ import { html } from './vendor-preact.js';
 import { Empty, Loading, Problem, Time, short } from './parts.js';
 import { useHistory } from './history.js';
 
-const by = { session: 'by you', key: 'by an API key', drop: 'by a link of yours' };
+const by = { session: 'in a session of yours', key: 'by an API key', drop: 'by a link of yours' };
 const grant = { drop: 'a link to add', case: 'a link to read' };
 const nameOf = (kind) => grant[kind] ?? 'a link';
 
@@ -25,29 +25,32 @@ const words = {
   StakeWithdrawn: (d) => ['chain', `${d.amount} base units were withdrawn`],
   OwnerErased: () => ['access', 'You erased everything'],
 };
-// grouped merges the memories of one command, a batch, into one entry. Events are newest first.
-function grouped(events) {
-  const entries = [];
-  for (const e of events) {
-    const last = entries.at(-1);
-    if (e.type === 'MemoryWritten' && last?.type === e.type && last.commandid === e.commandid) last.first = e.data.leafIndex;
-    else entries.push({ ...e });
-  }
-  return entries;
-}
-
 const hidden = ['BatchCut', 'BatchSubmitted', 'BatchFailed']; // steps before a BatchConfirmed
 
+// rowsOf merges the memories of one command, a batch, into one row. Events are oldest first.
+function rowsOf(events) {
+  const rows = [];
+  for (const e of events.filter(({ type }) => !hidden.includes(type))) {
+    const last = rows.at(-1);
+    if (e.type === 'MemoryWritten' && last?.type === e.type && last.commandid === e.commandid) {
+      last.first ??= last.data.leafIndex;
+      last.data = e.data;
+    } else rows.push({ ...e });
+  }
+  return rows;
+}
+
 export function Activity({ api }) {
-  const [events, error] = useHistory(api, 200);
-  if (error) return html`<${Problem} error=${error}/>`;
-  if (!events) return html`<${Loading} what="Reading your history"/>`;
-  const shown = grouped(events.filter((e) => !hidden.includes(e.type)));
+  const { entries: shown, error, older, reading } = useHistory(api, 40, rowsOf);
+  if (error && !shown) return html`<${Problem} error=${error}/>`;
+  if (!shown) return html`<${Loading} what="Reading your history"/>`;
   if (shown.length === 0) return html`<${Empty} title="Nothing happened yet">What is written, handed out and let in shows here as it happens.<//>`;
-  return html`<p class="soft">The newest events of your log, as they happen. All of them are in <code>GET /events</code>.</p>
+  return html`<p class="soft">What happened in your log, newest first, as it happens.</p>
     <ol class="timeline" aria-label="Activity" aria-live="polite" aria-relevant="additions">${shown.map((e) => {
       const [kind, text] = words[e.type]?.(e.data, e.first) ?? ['memory', e.type];
       return html`<li key=${e.id} class=${kind}><span class="grow">${text}</span>
         ${e.data.signature && html`<code class="soft">${short(e.data.signature)}</code>`}<${Time} at=${e.time}/></li>`;
-    })}</ol>`;
+    })}</ol>
+    <${Problem} error=${error} again=${older}/>
+    ${reading ? html`<${Loading} what="Reading older events"/>` : older && !error && html`<button type="button" onClick=${older}>Older</button>`}`;
 }

@@ -1,7 +1,8 @@
 // The dashboard: the session, the current screen, and the state that all screens share.
 import { html, render, useCallback, useEffect, useMemo, useRef, useState } from './vendor-preact.js';
 import { UnauthorizedError, VerificationError } from './vendor-ledger.js';
-import { follow, keepSession, ledgerOf, loadSession } from './session.js';
+import { follow } from './feed.js';
+import { keepSession, ledgerOf, loadSession } from './session.js';
 import { Mark, Problem, plainly, short } from './parts.js';
 import { SignIn } from './signin.js';
 import { Memories } from './memories.js';

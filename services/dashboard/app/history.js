@@ -1,42 +1,60 @@
 // The owner's newest events, kept up to date by the feed.
 import { useEffect, useRef, useState } from './vendor-preact.js';
 
-/** Returns at most keep of the newest events, newest first: [events, error]. */
-export function useHistory(api, keep) {
-  const [state, setState] = useState({}), seen = useRef([]);
+/**
+ * Returns entries that pick makes of the events, newest first: { entries, error, older }. pick gets the events of
+ * whole commands, oldest first. There are at least `want` entries, or all. older reads more; it is undefined if there
+ * are no more, or while they are being read.
+ */
+export function useHistory(api, want, pick) {
+  const [state, setState] = useState({}), all = useRef([]), from = useRef(), current = useRef(true);
+  const add = (entries) => {
+    const known = new Set(all.current.map((e) => e.id));
+    all.current = [...all.current, ...entries.filter((e) => !known.has(e.id))].sort((a, b) => (a.time < b.time ? 1 : -1));
+  };
+  // load reads backwards from a cursor, in longer and longer steps. Cursors are places in a log that all owners share, so
+  // it is unknown how far back this owner's events are.
+  const load = async (upto, enough) => {
+    setState((s) => ({ ...s, reading: true }));
+    try {
+      for (let end = upto ?? Number(api.start.current), reach = 64; ; reach *= 4) {
+        const begin = Math.max(0, end - reach);
+        add(await read(api, begin, upto === undefined && reach === 64 ? Infinity : end, pick));
+        from.current = end = begin;
+        if (begin === 0 || all.current.length >= enough) break;
+      }
+      if (current.current) setState({ entries: all.current });
+    } catch (error) {
+      if (current.current) setState((s) => ({ ...s, error, reading: false }));
+    }
+  };
   useEffect(() => {
-    let current = true, begun = false;
-    const add = (events) => {
-      const known = new Set(seen.current.map((e) => e.id));
-      seen.current = [...seen.current, ...events.filter((e) => !known.has(e.id))].sort((a, b) => a.time < b.time ? -1 : 1).slice(-keep);
-      if (current) setState({ events: seen.current.toReversed() });
-    };
+    let begun = false;
     const begin = () => {
       if (begun || api.start.current === undefined) return;
       begun = true;
-      newest(api, keep).then(add, (error) => current && setState({ error }));
+      load(undefined, want);
     };
     begin();
-    const stop = api.hear((events) => { begin(); if (events.length > 0) add(events); });
-    return () => { current = false; stop(); };
+    const stop = api.hear((events) => {
+      begin();
+      add(pick(events));
+      setState((s) => (s.entries ? { ...s, entries: all.current } : s));
+    });
+    return () => { current.current = false; stop(); };
   }, []);
-  return [state.events, state.error];
+  const more = from.current > 0 && !state.reading && state.entries;
+  return { ...state, older: more && (() => load(from.current, all.current.length + want)) };
 }
 
-// newest returns the last events of the history. Cursors are places in a log that all
-// owners share, so it is unknown how far back this owner's events are: newest tries longer
-// and longer ranges.
-async function newest(api, keep) {
-  const end = Number(api.start.current);
-  for (let reach = 500; ; reach *= 8) {
-    const from = Math.max(0, end - reach);
-    let found = [], cursor = String(from);
-    for (;;) {
-      const { body } = await api.ledger.core('GET', `/events?after=${cursor}&limit=1000`).catch(api.guard);
-      if (body.events.length === 0) break;
-      found = [...found, ...body.events].slice(-keep);
-      cursor = body.cursor;
-    }
-    if (found.length >= keep || from === 0) return found;
+// read returns the entries after a cursor, up to another one or a little past it.
+async function read(api, after, upto, pick) {
+  const entries = [];
+  for (let cursor = String(after); Number(cursor) < upto;) {
+    const { body } = await api.ledger.core('GET', `/events?after=${cursor}&limit=1000`).catch(api.guard);
+    if (body.events.length === 0) break;
+    entries.push(...pick(body.events));
+    cursor = body.cursor;
   }
+  return entries;
 }

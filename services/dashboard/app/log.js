@@ -3,11 +3,12 @@ import { html } from './vendor-preact.js';
 import { Copy, Empty, Loading, Problem, Time, short, useLoad, when } from './parts.js';
 import { useHistory } from './history.js';
 
+const newestAnchors = 8;
+
 export function Log({ api }) {
-  const { head } = api, [events, error] = useHistory(api, 400);
+  const { head } = api, { entries: anchors, error } = useHistory(api, newestAnchors, (events) => events.filter((e) => e.type === 'BatchConfirmed'));
   if (!head) return html`<${Loading} what="Opening your log"/>`;
   const share = head.treeSize === 0 ? 0 : head.anchoredSize / head.treeSize;
-  const anchors = (events ?? []).filter((e) => e.type === 'BatchConfirmed').slice(0, 8);
   return html`<section class="figures" aria-label="Figures">
       <div class="card"><p class="number">${head.treeSize.toLocaleString('en')}</p><p class="soft">leaves in your log</p></div>
       <div class="card"><p class="number">${head.anchoredSize.toLocaleString('en')}</p><p class="soft">of them on the chain</p>
@@ -17,8 +18,8 @@ export function Log({ api }) {
     <section class="card"><h2>Root</h2><p class="soft">One hash that stands for every memory in your log, in order. This browser remembers it and refuses a log that does not continue it.</p>
       <div class="row"><code class="grow break">${head.root}</code><${Copy} text=${head.root}/></div></section>
     <section class="card"><h2>Newest anchors</h2><${Problem} error=${error}/>
-      ${!events ? !error && html`<${Loading}/>` : anchors.length === 0 ? html`<p class="soft">None yet. The next batch commits your log's root on Solana.</p>`
-        : html`<ul class="list">${anchors.map(({ id, time, data }) => html`<li key=${id}><div class="grow"><strong>${data.size.toLocaleString('en')} leaves</strong>
+      ${!anchors ? !error && html`<${Loading}/>` : anchors.length === 0 ? html`<p class="soft">None yet. The next batch commits your log's root on Solana.</p>`
+        : html`<ul class="list">${anchors.slice(0, newestAnchors).map(({ id, time, data }) => html`<li key=${id}><div class="grow"><strong>${data.size.toLocaleString('en')} leaves</strong>
           <p class="soft">root ${short(data.root, 6)} · slot ${data.slot.toLocaleString('en')} · transaction ${short(data.signature, 6)}</p></div>
           <${Time} at=${time}/><${Copy} text=${data.signature} what="Copy transaction"/></li>`)}</ul>`}</section>`;
 }

@@ -1,6 +1,6 @@
 // Memories: write one, find some, scroll through all.
 import { html, useEffect, useLayoutEffect, useRef, useState } from './vendor-preact.js';
-import { Empty, Loading, Problem, Time, count, useTask } from './parts.js';
+import { Empty, Loading, Problem, Time, useTask } from './parts.js';
 import { Memory } from './memory.js';
 
 const rowHeight = 72, pageSize = 100, keptPages = 12, mostFound = 2000;
@@ -17,7 +17,7 @@ export function Memories({ api }) {
   }, [query]);
   return html`<${Write} api=${api}/>
     <form class="find" role="search" onSubmit=${(e) => { e.preventDefault(); setAsked(query.trim()); }}>
-      <input type="search" aria-label="Search memories" placeholder="Search memories" value=${query} onInput=${(e) => setQuery(e.target.value)} maxLength="1000"/>
+      <input type="search" dir="auto" aria-label="Search memories" placeholder="Search memories" value=${query} onInput=${(e) => setQuery(e.target.value)} maxLength="1000"/>
       <fieldset><legend class="unseen">How to search</legend>
         ${[['substring', 'Exact text'], ['ranked', 'Best match']].map(([value, label]) => html`<label key=${value}>
           <input type="radio" name="mode" value=${value} checked=${mode === value} onChange=${() => setMode(value)}/><span>${label}</span></label>`)}
@@ -46,8 +46,8 @@ function Write({ api }) {
   });
   const keys = (e) => e.key === 'Enter' && (e.ctrlKey || e.metaKey) && text && !saving && save();
   return html`<form class="write" aria-label="Write a memory" onSubmit=${(e) => { e.preventDefault(); save(); }}>
-    <textarea aria-label="New memory" placeholder="Write something to remember…" rows="2" value=${text} onInput=${change(setText)} onKeyDown=${keys}></textarea>
-    <div class="row"><input aria-label="Source (optional)" placeholder="Source (optional)" maxLength="80" value=${source} onInput=${change(setSource)}/>
+    <textarea dir="auto" aria-label="New memory" placeholder="Write something to remember…" rows="2" value=${text} onInput=${change(setText)} onKeyDown=${keys}></textarea>
+    <div class="row"><input dir="auto" aria-label="Source (optional)" placeholder="Source" maxLength="80" value=${source} onInput=${change(setSource)}/>
     <span class="grow" role="status">${saved && 'Stored.'}</span>
     <button class="primary" disabled=${!text || saving}>${saving ? 'Storing…' : 'Remember'}</button></div>
     <${Problem} error=${error} again=${save}/></form>`;
@@ -88,14 +88,14 @@ function Rows({ total, row, onSight, label }) {
   return html`<div class="rows" ref=${box} onKeyDown=${move}><ul aria-label=${label} style=${{ height: `${total * rowHeight}px` }}>${rows}</ul></div>`;
 }
 
-const viaWords = { session: 'by you', key: 'by a key', drop: 'left by a link' };
+const viaWords = { session: 'in your session', key: 'by a key', drop: 'left by a link' };
 
 // rowOf keeps only the parts of a memory that its row shows: texts may be long, and rows are many.
 const rowOf = (m) => ({ id: m.id, leafIndex: m.leafIndex, text: m.content.slice(0, 240), createdAt: m.createdAt, via: m.via?.kind, source: m.metadata?.source, score: m.score });
 
 const Row = ({ row, anchored, onOpen }) => html`<button type="button" class="memory" onClick=${onOpen}>
-  <span class="text">${row.text}</span>
-  <span class="meta"><${Time} at=${row.createdAt}/>${typeof row.source === 'string' && html`<span class="source">${row.source}</span>`}
+  <span class="text" dir="auto">${row.text}</span>
+  <span class="meta"><${Time} at=${row.createdAt}/>${typeof row.source === 'string' && html`<span class="source" dir="auto">${row.source}</span>`}
     ${viaWords[row.via] && html`<span class=${row.via === 'drop' ? 'via foreign' : 'via'}>${viaWords[row.via]}</span>`}
     <span class=${anchored ? 'state anchored' : 'state'}>${anchored ? 'anchored' : 'waiting'}</span></span></button>`;
 
@@ -149,7 +149,7 @@ function All({ api, onOpen }) {
     return html`<p class="skeleton" aria-hidden="true"><span></span><span></span></p>`;
   };
   if (!head) return html`<${Loading} what="Opening your log"/>`;
-  return html`<div class="summary"><p>${count(size, 'memory').replace('memory', size === 1 ? 'memory' : 'memories')}</p>
+  return html`<div class="summary"><p>${size.toLocaleString('en')} written</p>
       <p class="soft">${head.anchoredSize === size && size > 0 ? 'all on the chain' : `${head.anchoredSize.toLocaleString('en')} on the chain`}${size > mostRows && `; the list has the newest ${mostRows.toLocaleString('en')}`}</p></div>
     <${Problem} error=${error} again=${() => sight(...wanted.current)}/>
     ${size === 0 ? html`<${Empty} title="Nothing here yet">Write your first memory above, or make a key under Access and let a program do it.<//>`

@@ -3,7 +3,8 @@ import { html, useState } from './vendor-preact.js';
 import { Copy, Dialog, Loading, Problem, useLoad, useTask, when } from './parts.js';
 import { Path, verify } from './proof.js';
 
-const ways = { session: 'You, signed in', key: 'A program with an API key', drop: 'Someone with a link of yours' };
+const ways = { session: 'A session of yours', key: 'A program with an API key', drop: 'Someone with a link of yours' };
+const wayOf = ({ via, metadata }) => `${ways[via?.kind] ?? 'unknown'}${typeof metadata?.source === 'string' ? `, source “${metadata.source}”` : ''}`;
 
 export function Memory({ api, memory: { id }, onClose }) {
   const [memory, error, again] = useLoad(() => api.ledger.core('GET', `/memories/${id}`).then(({ body }) => body).catch(api.guard), [id]);
@@ -16,9 +17,9 @@ export function Memory({ api, memory: { id }, onClose }) {
   if (!memory) return html`<${Dialog} title="Memory" onClose=${onClose}>${error ? html`<${Problem} error=${error} again=${again}/>` : html`<${Loading}/>`}<//>`;
   const anchored = memory.leafIndex < (api.head?.anchoredSize ?? 0), rest = { ...memory.metadata };
   return html`<${Dialog} title=${`Memory · leaf ${memory.leafIndex.toLocaleString('en')}`} onClose=${onClose} wide>
-    <p class="content" tabIndex="0" aria-label="Text">${memory.content}</p>
+    <p class="content" dir="auto" tabIndex="0" aria-label="Text">${memory.content}</p>
     <dl class="facts"><div><dt>Written</dt><dd>${when(memory.createdAt)}</dd></div>
-      <div><dt>By</dt><dd>${ways[memory.via?.kind] ?? 'unknown'}</dd></div>
+      <div><dt>Came in by</dt><dd dir="auto">${wayOf(memory)}</dd></div>
       <div><dt>State</dt><dd><span class=${anchored ? 'state anchored' : 'state'}>${anchored ? 'anchored on the chain' : 'waiting for the next anchor'}</span></dd></div>
       ${Object.keys(rest).length > 0 && html`<div><dt>Metadata</dt><dd><code>${JSON.stringify(rest)}</code></dd></div>`}</dl>
     <${Proof} api=${api} memory=${memory} anchored=${anchored}/>

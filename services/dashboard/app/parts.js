@@ -42,7 +42,6 @@ export function ago(text, now = Date.now()) {
 
 export const Time = ({ at }) => at ? html`<time dateTime=${at} title=${exact.format(new Date(at))}>${ago(at)}</time>` : html`<span>never</span>`;
 export const when = (at) => exact.format(new Date(at));
-export const count = (n, unit) => `${n.toLocaleString('en')} ${unit}${n === 1 ? '' : unit.endsWith('y') ? '' : 's'}`;
 export const short = (text, n = 4) => text.length > 2 * n + 1 ? `${text.slice(0, n)}…${text.slice(-n)}` : text;
 
 export function Copy({ text, what = 'Copy' }) {

@@ -1,5 +1,5 @@
-// The session, the clients that call the APIs, and the feed of the owner's events.
-import { MemoryLedger, UnauthorizedError } from './vendor-ledger.js';
+// The session, and the clients that call the APIs.
+import { MemoryLedger } from './vendor-ledger.js';
 
 export const site = { coreUrl: document.body.dataset.coreUrl, extensionUrl: document.body.dataset.extensionUrl, rpcUrl: document.body.dataset.rpcUrl, chain: document.body.dataset.chain };
 
@@ -57,59 +57,3 @@ export function grantsOf(session) {
 }
 
 export const keepExtensionSession = (extension) => sessionStorage.setItem('extension', JSON.stringify(extension));
-
-// follow reads the owner's events as they happen, from now on. After a failure, it
-// reconnects where it left off. on.events gets each page, on.start the first cursor,
-// on.state "live" or "offline". follow returns a function that stops it.
-export function follow(session, on) {
-  const ended = new AbortController();
-  let last = '', quiet;
-  const stream = async () => {
-    // A connection may die without a sign. The limit is three of the service's heartbeats.
-    const silent = new AbortController();
-    const heard = () => { clearTimeout(quiet); quiet = setTimeout(() => silent.abort(), 45_000); };
-    heard();
-    const headers = { Authorization: `Bearer ${session.token}`, Accept: 'text/event-stream' };
-    if (last) headers['Last-Event-ID'] = last;
-    const response = await fetch('/events', { headers, signal: AbortSignal.any([ended.signal, silent.signal]) });
-    if (response.status === 401) throw new UnauthorizedError(401, 'the session has ended');
-    if (!response.ok) throw new Error(`events: ${response.status}`);
-    on.state('live');
-    const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
-    for (let text = ''; ;) {
-      const { done, value } = await reader.read();
-      if (done) return;
-      heard();
-      const messages = (text + value).split('\n\n');
-      text = messages.pop();
-      for (const message of messages) read(message);
-    }
-  };
-  const read = (message) => {
-    let data = '';
-    for (const line of message.split('\n')) {
-      if (line.startsWith('id: ')) {
-        if (!last) on.start(line.slice(4));
-        last = line.slice(4);
-      } else if (line.startsWith('data: ')) data += line.slice(6);
-    }
-    if (data) on.events(JSON.parse(data).events);
-  };
-  (async () => {
-    for (let wait = 1000; !ended.signal.aborted; wait = Math.min(wait * 2, 30_000)) {
-      const began = Date.now();
-      try {
-        await stream();
-      } catch (error) {
-        if (ended.signal.aborted) return;
-        if (error instanceof UnauthorizedError) return on.expired();
-      } finally {
-        clearTimeout(quiet);
-      }
-      on.state('offline');
-      if (Date.now() - began > 30_000) wait = 1000; // the connection was up in between
-      await new Promise((resolve) => setTimeout(resolve, wait));
-    }
-  })();
-  return () => ended.abort();
-}

@@ -51,7 +51,7 @@ export function SignIn({ expired, onSignedIn }) {
     ${expired && html`<p class="notice" role="status">Your session has ended. Sign in again to go on where you were.</p>`}
     ${home !== location.origin && html`<p class="notice alarm">This page is not at the service's own address. Sign in at <a href=${`${home}/app/`}>${home}</a>: nothing for that address is signed here.</p>`}
     <${WalletChoice} use=${signIn}/>
-    <ul class="promises"><li><strong>Only you</strong>Texts are encrypted with a key of your own.</li>
+    <ul class="promises"><li><strong>Encrypted at rest</strong>Under a key of your own, which the service holds.</li>
     <li><strong>Nothing silently changed</strong>Each memory is a leaf of your Merkle log.</li>
     <li><strong>Anyone can check</strong>The log's root is committed on Solana.</li></ul>
   </main>`;

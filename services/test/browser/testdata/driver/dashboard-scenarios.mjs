@@ -64,7 +64,7 @@ export const scenarios = {
     await v.page.getByRole('searchbox').fill('');
 
     await v.rows.filter({ hasText: 'warm chair' }).click();
-    await v.dialog.getByText('You, signed in').waitFor();
+    await v.dialog.getByText('A session of yours').waitFor();
     await v.everyLook('memory');
     await v.dialog.getByRole('button', { name: 'Retract…' }).click();
     await v.dialog.getByText('Take it back for good?').waitFor();
@@ -83,7 +83,7 @@ export const scenarios = {
     await v.call('POST', '/memories', { content: 'the second', metadata: {} });
     await asked;
     await v.call('POST', '/memories', { content: 'the third', metadata: {} });
-    await v.page.getByText('3 memories').waitFor();
+    await v.page.getByText('3 written').waitFor();
     assert.equal(await v.page.getByText('was retracted').count(), 0);
     answer();
     await v.rows.filter({ hasText: 'the second' }).waitFor();
@@ -185,6 +185,52 @@ export const scenarios = {
     await again;
   },
 
+  // Over HTTP/1.1, a browser opens six connections to a host: a stream in each tab would leave none.
+  async 'seven tabs, one stream'(v) {
+    await v.signIn();
+    const streams = new Map(), isStream = (request) => request.headers().accept === 'text/event-stream';
+    const session = await v.page.evaluate(() => sessionStorage.getItem('session'));
+    await v.page.goto('about:blank'); // count from here
+    v.context.on('request', (request) => isStream(request) && streams.set(request, request.frame().page()));
+    for (const ended of ['requestfinished', 'requestfailed']) v.context.on(ended, (request) => streams.delete(request));
+    await v.context.addInitScript((session) => sessionStorage.setItem('session', session), session);
+    const open = () => [...streams.values()].filter((page) => !page.isClosed()).length;
+    const tabs = [v.page];
+    for (let i = 1; i < 7; i++) tabs.push(await v.context.newPage());
+    const live = (tab) => tab.getByRole('img', { name: 'Live' }).waitFor();
+    for (const tab of tabs) {
+      await tab.goto(`${v.config.core}/app/`);
+      await live(tab);
+    }
+    assert.equal(open(), 1);
+    await v.page.getByRole('textbox', { name: 'New memory' }).fill('seen in every tab');
+    await v.page.getByRole('button', { name: 'Remember' }).click();
+    await v.page.getByText('Stored.').waitFor();
+    const shows = (tab, text) => tab.locator('button.memory').filter({ hasText: text }).waitFor();
+    for (const tab of tabs) await shows(tab, 'seen in every tab');
+
+    // Another tab takes over from the one that is closed, and misses nothing.
+    const [reading] = streams.values();
+    await reading.close();
+    tabs.splice(tabs.indexOf(reading), 1);
+    await v.call('POST', '/memories', { content: 'while nobody reads', metadata: {} });
+    for (const tab of tabs) await shows(tab, 'while nobody reads');
+    assert.equal(open(), 1);
+
+    const look = (tab, hidden) => tab.evaluate((hidden) => {
+      Object.defineProperty(document, 'hidden', { configurable: true, get: () => hidden });
+      document.dispatchEvent(new Event('visibilitychange'));
+    }, hidden);
+    for (const tab of tabs) await look(tab, true);
+    for (let tries = 0; open() > 0 && tries < 100; tries++) await tabs[0].waitForTimeout(20);
+    assert.equal(open(), 0, 'nobody looks');
+    await v.call('POST', '/memories', { content: 'while nobody looks', metadata: {} });
+    await look(tabs[3], false);
+    await shows(tabs[3], 'while nobody looks');
+    assert.equal(open(), 1);
+    v.page = tabs[3];
+  },
+
   async 'lists that fail to load'(v) {
     await v.signIn();
     await v.page.getByRole('img', { name: 'Live' }).waitFor();
@@ -244,6 +290,12 @@ export const scenarios = {
     await v.dialog.getByRole('button', { name: 'Create key' }).click();
     const key = await v.dialog.locator('.secret code').textContent();
     await v.accessible();
+    await v.dialog.getByRole('combobox', { name: 'Lines to paste for' }).selectOption('Cursor');
+    const lines = JSON.parse(await v.dialog.locator('pre').textContent());
+    assert.deepEqual(lines.mcpServers.memory, { url: `${v.config.core}/mcp`, headers: { Authorization: `Bearer ${key}` } });
+    await v.dialog.getByRole('combobox', { name: 'Lines to paste for' }).selectOption('Claude Code');
+    await v.dialog.getByText('claude mcp add --transport http').waitFor();
+    await v.everyLook('made-key');
     await v.dialog.getByRole('button', { name: 'Done' }).click();
     const ask = (method) => fetch(`${v.config.core}/memories`, { method, headers: { Authorization: `Bearer ${key}`, 'Content-Type': 'application/json' }, ...(method === 'POST' && { body: '{"content":"x"}' }) });
     assert.equal((await ask('GET')).status, 200);
@@ -306,7 +358,7 @@ export const scenarios = {
   async 'activity and export'(v) {
     await v.fill(5);
     await v.signIn({ hash: '#activity' });
-    await v.page.getByText('Leaves 0 to 4 were written by you').waitFor();
+    await v.page.getByText('Leaves 0 to 4 were written in a session of yours').waitFor();
     await v.call('POST', '/keys', { label: 'a program' });
     await v.page.getByText('API key “a program” was made').waitFor(); // live
     await v.everyLook('activity');
@@ -329,6 +381,46 @@ export const scenarios = {
     await v.page.getByText('Leaf 4 was retracted or erased.').waitFor();
     assert.equal(await v.rows.count(), 0);
     v.expected.push(/401/); // for the stream of events, which ended with its session
+  },
+
+  async 'a long history'(v) {
+    await v.fill(2000);
+    for (let i = 0; i < 70; i++) await v.call('POST', '/memories', { content: `single ${i}`, metadata: {} });
+    await v.signIn({ hash: '#activity' });
+    const row = (text) => v.page.getByRole('list', { name: 'Activity' }).getByText(text, { exact: true });
+    await row('Leaf 2069 was written in a session of yours').waitFor();
+    const older = v.page.getByRole('button', { name: 'Older' });
+    assert.equal(await row('Your log was opened').count(), 0);
+    for (let tries = 0; tries < 20 && await row('Your log was opened').count() === 0; tries++) {
+      await older.click();
+      await v.page.getByText('Reading older events').waitFor({ state: 'detached' });
+    }
+    await older.waitFor({ state: 'detached' });
+    for (let leaf = 0; leaf < 2000; leaf += 256) await row(`Leaves ${leaf} to ${Math.min(leaf + 255, 1999)} were written in a session of yours`).waitFor();
+    for (let leaf = 2000; leaf < 2070; leaf++) assert.equal(await row(`Leaf ${leaf} was written in a session of yours`).count(), 1, `leaf ${leaf}`);
+  },
+
+  async 'a narrow phone, and text from right to left'(v) {
+    await v.signIn({ viewport: { width: 360, height: 740 } });
+    await v.page.getByRole('textbox', { name: 'New memory' }).fill('החתול ישן על הכיסא');
+    await v.page.getByRole('button', { name: 'Remember' }).click();
+    const said = v.page.getByText('Stored.');
+    await said.waitFor();
+    const free = async (a, b) => {
+      const [x, y] = [await a.boundingBox(), await b.boundingBox()];
+      return x.x + x.width <= y.x || y.x + y.width <= x.x || x.y + x.height <= y.y || y.y + y.height <= x.y;
+    };
+    assert.ok(await free(said, v.page.getByRole('button', { name: 'Remember' })), 'the words lie under the button');
+    await v.shot('stored');
+    const text = v.rows.first().locator('.text');
+    assert.equal(await text.evaluate((el) => getComputedStyle(el).direction), 'rtl');
+    await v.rows.first().click();
+    const title = v.dialog.getByRole('heading', { name: 'Proof' });
+    await title.waitFor();
+    await v.shot('memory');
+    assert.ok(await title.evaluate((el) => { const range = document.createRange(); range.selectNodeContents(el); return range.getBoundingClientRect().width <= el.getBoundingClientRect().width + 1; }), 'the title is cut');
+    assert.equal(await v.dialog.getByLabel('Text', { exact: true }).evaluate((el) => getComputedStyle(el).direction), 'rtl');
+    await v.shot('memory');
   },
 
   async 'stake and unstake'(v) {
@@ -438,7 +530,7 @@ export const scenarios = {
     await middle.waitFor();
     const at = (await middle.boundingBox()).y;
     await v.call('POST', '/memories', { content: 'one more', metadata: {} });
-    await v.page.getByText(`${(v.config.many + 1).toLocaleString('en')} memories`).waitFor();
+    await v.page.getByText(`${(v.config.many + 1).toLocaleString('en')} written`).waitFor();
     assert.ok(Math.abs((await middle.boundingBox()).y - at) < 2, 'the row stays where it was');
     assert.ok(v.requests.filter((url) => url.includes('/memories?')).length < 60, 'only pages in sight are asked for');
   },
