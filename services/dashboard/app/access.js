@@ -1,21 +1,14 @@
 // The Access screen: API keys for programs, and the owner's own sessions.
-import { html, useEffect, useState } from './vendor-preact.js';
-import { Copy, Dialog, Loading, Problem, Time, useLoad, useTask, when } from './parts.js';
+import { html, useState } from './vendor-preact.js';
+import { Copy, Dialog, Loading, Problem, Time, useFresh, useTask, when } from './parts.js';
 import { site } from './session.js';
 
 export function Access({ api }) {
   return html`<${Keys} api=${api}/><${Sessions} api=${api}/>`;
 }
 
-const scopes = { read: 'Read and search', write: 'Write', retract: 'Retract' };
+const scopes = { read: 'Read and search', write: 'Write', retract: 'Retract', share: 'Hand out links' };
 const ends = { '': 'Never', 1: 'In a day', 7: 'In a week', 30: 'In a month', 365: 'In a year' };
-
-// useFresh loads a list, and loads it again after an event of one of the types.
-function useFresh(api, load, types) {
-  const [list, error, again] = useLoad(() => load().catch(api.guard), []);
-  useEffect(() => api.hear((events) => events.some((e) => types.includes(e.type)) && again()), []);
-  return [list, error, again];
-}
 
 function Keys({ api }) {
   const { keys } = api.ledger;

@@ -5,6 +5,7 @@ import { follow } from './feed.js';
 import { keepSession, ledgerOf, loadSession } from './session.js';
 import { Mark, Problem, plainly, short } from './parts.js';
 import { SignIn } from './signin.js';
+import { useSignOut } from './signout.js';
 import { Memories } from './memories.js';
 import { Log } from './log.js';
 import { Access } from './access.js';
@@ -76,6 +77,8 @@ function Shell({ session, end }) {
   }, []);
   const api = useMemo(() => ({ session, ledger, head, refresh, hear, start, guard, end }), [session, ledger, head]);
 
+  const [signOut, leaving] = useSignOut(api);
+
   const [title, Screen] = screens[screen];
   useEffect(() => { document.title = `${title} · Memory Ledger`; }, [title]);
   return html`<a class="skip" href="#main" onClick=${(e) => { e.preventDefault(); main.current.focus(); }}>Skip to content</a>
@@ -84,10 +87,8 @@ function Shell({ session, end }) {
         html`<a key=${name} href=${`#${name}`} aria-current=${name === screen ? 'page' : undefined}>${label}</a>`)}</nav>
       <p class="who"><span class=${`dot ${state}`} role="img" aria-label=${state === 'live' ? 'Live' : state === 'offline' ? 'Offline' : 'Connecting'} title=${state}></span>
         <code title=${session.publicKey}>${short(session.publicKey)}</code>
-        <button type="button" class="quiet" onClick=${() => ledger.core('GET', '/auth/sessions').then(({ body }) => {
-          const current = body.find((s) => s.current);
-          return current && ledger.core('DELETE', `/auth/sessions/${current.id}`);
-        }).catch(() => {}).then(() => end('left'))}>Sign out</button></p></header>
+        ${signOut}</p></header>
+    ${leaving}
     ${state === 'offline' && html`<p class="banner" role="status">No connection to Memory Ledger. What you see may be old; trying again.</p>`}
     ${lie && html`<div class="banner alarm" role="alert"><p><strong>The log is not the one that this browser saw before.</strong> ${plainly({ message: `${lie.field}: ${lie.problem}` })}
       The service rewrote it, or its operator restored an older backup. Trust nothing here until you know which.</p>

@@ -1,24 +1,25 @@
 // The log as a whole: its size, how much of it is on the chain, and how it grew.
-import { html } from './vendor-preact.js';
-import { Copy, Empty, Loading, Problem, Time, short, useLoad, when } from './parts.js';
+import { html, useEffect } from './vendor-preact.js';
+import { Copy, Empty, Loading, Problem, Time, short, useLoad, waiting, when } from './parts.js';
 import { useHistory } from './history.js';
 
 const newestAnchors = 8;
 
 export function Log({ api }) {
   const { head } = api, { entries: anchors, error } = useHistory(api, newestAnchors, (events) => events.filter((e) => e.type === 'BatchConfirmed'));
+  useEffect(() => { api.refresh(); }, []); // what waits becomes late without an event
   if (!head) return html`<${Loading} what="Opening your log"/>`;
   const share = head.treeSize === 0 ? 0 : head.anchoredSize / head.treeSize;
   return html`<section class="figures" aria-label="Figures">
       <div class="card"><p class="number">${head.treeSize.toLocaleString('en')}</p><p class="soft">leaves in your log</p></div>
       <div class="card"><p class="number">${head.anchoredSize.toLocaleString('en')}</p><p class="soft">of them on the chain</p>
         <progress max="1" value=${share} aria-label="Share on the chain">${Math.round(share * 100)}%</progress></div>
-      <div class="card"><p class="number">${(head.treeSize - head.anchoredSize).toLocaleString('en')}</p><p class="soft">waiting for the next anchor</p></div></section>
+      <div class="card"><p class="number">${(head.treeSize - head.anchoredSize).toLocaleString('en')}</p><p class="soft">${waiting(head)}</p></div></section>
     <section class="card"><div class="row"><h2 class="grow">Growth</h2><p class="key soft"><i class="committed"></i>on the chain <i></i>waiting</p></div><${Growth} api=${api} size=${head.treeSize} anchored=${head.anchoredSize}/></section>
     <section class="card"><h2>Root</h2><p class="soft">One hash that stands for every memory in your log, in order. This browser remembers it and refuses a log that does not continue it.</p>
       <div class="row"><code class="grow break">${head.root}</code><${Copy} text=${head.root}/></div></section>
     <section class="card"><h2>Newest anchors</h2><${Problem} error=${error}/>
-      ${!anchors ? !error && html`<${Loading}/>` : anchors.length === 0 ? html`<p class="soft">None yet. The next batch commits your log's root on Solana.</p>`
+      ${!anchors ? !error && html`<${Loading}/>` : anchors.length === 0 ? html`<p class="soft">None yet. ${head.delayed ? `The first one is ${waiting(head)}.` : "The next batch commits your log's root on Solana."}</p>`
         : html`<ul class="list">${anchors.slice(0, newestAnchors).map(({ id, time, data }) => html`<li key=${id}><div class="grow"><strong>${data.size.toLocaleString('en')} leaves</strong>
           <p class="soft">root ${short(data.root, 6)} · slot ${data.slot.toLocaleString('en')} · transaction ${short(data.signature, 6)}</p></div>
           <${Time} at=${time}/><${Copy} text=${data.signature} what="Copy transaction"/></li>`)}</ul>`}</section>`;

@@ -1,6 +1,6 @@
 // One memory: its whole text, its place in the log, and its proof, which is checked here.
-import { html, useState } from './vendor-preact.js';
-import { Copy, Dialog, Loading, Problem, useLoad, useTask, when } from './parts.js';
+import { html, useEffect, useState } from './vendor-preact.js';
+import { Copy, Dialog, Loading, Problem, useLoad, useTask, waiting, when } from './parts.js';
 import { Path, verify } from './proof.js';
 
 const ways = { session: 'A session of yours', key: 'A program with an API key', drop: 'Someone with a link of yours' };
@@ -9,6 +9,7 @@ const wayOf = ({ via, metadata }) => `${ways[via?.kind] ?? 'unknown'}${typeof me
 export function Memory({ api, memory: { id }, onClose }) {
   const [memory, error, again] = useLoad(() => api.ledger.core('GET', `/memories/${id}`).then(({ body }) => body).catch(api.guard), [id]);
   const [sure, setSure] = useState(false);
+  useEffect(() => { api.refresh(); }, []); // what waits becomes late without an event
   const [retract, retracting, refused] = useTask(async () => {
     await api.ledger.memories.retract(id).catch(api.guard);
     api.refresh();
@@ -20,7 +21,7 @@ export function Memory({ api, memory: { id }, onClose }) {
     <p class="content" dir="auto" tabIndex="0" aria-label="Text">${memory.content}</p>
     <dl class="facts"><div><dt>Written</dt><dd>${when(memory.createdAt)}</dd></div>
       <div><dt>Came in by</dt><dd dir="auto">${wayOf(memory)}</dd></div>
-      <div><dt>State</dt><dd><span class=${anchored ? 'state anchored' : 'state'}>${anchored ? 'anchored on the chain' : 'waiting for the next anchor'}</span></dd></div>
+      <div><dt>State</dt><dd><span class=${anchored ? 'state anchored' : 'state'}>${anchored ? 'anchored on the chain' : waiting(api.head)}</span></dd></div>
       ${Object.keys(rest).length > 0 && html`<div><dt>Metadata</dt><dd><code>${JSON.stringify(rest)}</code></dd></div>`}</dl>
     <${Proof} api=${api} memory=${memory} anchored=${anchored}/>
     <footer class="row"><${Copy} text=${memory.content} what="Copy text"/><span class="grow"></span>

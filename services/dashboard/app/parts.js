@@ -42,6 +42,9 @@ export function ago(text, now = Date.now()) {
 
 export const Time = ({ at }) => at ? html`<time dateTime=${at} title=${exact.format(new Date(at))}>${ago(at)}</time>` : html`<span>never</span>`;
 export const when = (at) => exact.format(new Date(at));
+/** Says what a memory waits for that is not on the chain. */
+export const waiting = (head) => head?.delayed ? `delayed since ${when(head.waitingSince)}; nothing is lost; the operator was told` : 'waiting for the next anchor';
+export const count = (n, unit) => `${n.toLocaleString('en')} ${unit}${n === 1 ? '' : 's'}`;
 export const short = (text, n = 4) => text.length > 2 * n + 1 ? `${text.slice(0, n)}…${text.slice(-n)}` : text;
 
 export function Copy({ text, what = 'Copy' }) {
@@ -97,4 +100,11 @@ export function useLoad(load, inputs) {
     return () => { current = false; };
   }, [...inputs, round]);
   return [state.value, state.error, () => setRound((n) => n + 1)];
+}
+
+/** Loads a list, and loads it again after an event of one of the types: [list, error, again]. */
+export function useFresh(api, load, types) {
+  const [list, error, again] = useLoad(() => load().catch(api.guard), []);
+  useEffect(() => api.hear((events) => events.some((e) => types.includes(e.type)) && again()), []);
+  return [list, error, again];
 }

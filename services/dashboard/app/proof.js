@@ -2,7 +2,7 @@
 import { html } from './vendor-preact.js';
 import { AnchorError, ChainUnreachableError, ConsistencyError, StaleProofError, VerificationError, canonicalize, checkOnchain, entryHash, nodeHash, parseReceipt, verifyReceipt } from './vendor-ledger.js';
 import { site } from './session.js';
-import { plainly, short } from './parts.js';
+import { plainly, short, waiting } from './parts.js';
 
 // check runs a check and returns its result. Only a false statement fails the check. Any
 // other error, such as an unreachable service or node, is thrown.
@@ -35,7 +35,7 @@ export async function verify(ledger, memory, anchored) {
   })];
   if (steps[0].state === 'failed') return draw(r, steps);
 
-  let outer; // an error in the step from the root to the chain
+  let head, outer; // outer is an error in the step from the root to the chain
   steps.push(await check('Leaf to root', `${r.siblings.length} steps lead to the root of a log of ${r.treeSize.toLocaleString('en')}, of which the log of today is a continuation.`, async () => {
     try {
       await verifyReceipt(r);
@@ -43,7 +43,7 @@ export async function verify(ledger, memory, anchored) {
       if (!(error instanceof AnchorError || error instanceof ConsistencyError)) throw error;
       outer = error;
     }
-    const head = await ledger.log.head();
+    head = await ledger.log.head();
     const now = { size: head.treeSize, root: head.root };
     await ledger.log.growth({ size: r.treeSize, root: r.batchRoot }, now, {});
     if (!r.anchor && anchored) outer = new StaleProofError('anchor', 'it is null, but the leaf is anchored');
@@ -55,14 +55,14 @@ export async function verify(ledger, memory, anchored) {
       outer = new AnchorError('anchor.committedRoot', 'the log of today is no continuation of the committed one');
     }
   }));
-  if (steps[1].state === 'passed') steps.push(await root(r, outer));
+  if (steps[1].state === 'passed') steps.push(await root(r, outer, head));
   return draw(r, steps);
 }
 
-async function root(r, outer) {
+async function root(r, outer, head) {
   const title = 'Root to chain';
   if (outer) return { title, text: plainly(outer), state: 'failed' };
-  if (!r.anchor) return { title, text: 'Not yet: the next anchor will commit this root on Solana.', state: 'waiting' };
+  if (!r.anchor) return { title, text: head.delayed ? `Not yet: it is ${waiting(head)}.` : 'Not yet: the next anchor will commit this root on Solana.', state: 'waiting' };
   if (!site.rpcUrl) return { title, text: `The receipt names account ${short(r.anchor.account)}. This service names no Solana node, so the account was not looked at.`, state: 'waiting' };
   try {
     return await check(title, `Account ${short(r.anchor.account)} on Solana holds it, since slot ${r.anchor.slot.toLocaleString('en')}.`, () => checkOnchain(site.rpcUrl, r));
@@ -101,7 +101,7 @@ export function Path({ result: { receipt: r, nodes, steps } }) {
   const label = `Picture of the path: the text gives leaf ${r.leafIndex}, ${r.siblings.length} siblings lead to the root${r.anchor ? ', and the root to the account on Solana' : ''}.`;
   return html`<figure class="path"><svg viewBox=${`0 0 ${width} ${height}`} role="img" aria-label=${label}>
     ${top > 24 && html`<path class=${`link ${state(2)}`} d=${`M${middle} ${y(nodes.length - 1)}V60`}/>
-      ${card(10, r.anchor ? 'Account on Solana' : 'Solana', r.anchor ? `${short(r.anchor.account, 6)} · slot ${r.anchor.slot}` : 'waiting for the next anchor', state(2))}`}
+      ${card(10, r.anchor ? 'Account on Solana' : 'Solana', r.anchor ? `${short(r.anchor.account, 6)} · slot ${r.anchor.slot}` : 'not there yet', state(2))}`}
     <path class=${`link ${state(0)}`} d=${`M${middle} ${y(0)}v36`}/>
     ${r.siblings.map((hash, i) => {
       const right = r.directions[i], x = right ? middle + 120 : middle - 120, at = y(i);

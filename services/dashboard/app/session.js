@@ -56,4 +56,10 @@ export function grantsOf(session) {
   }).grants;
 }
 
+// linksOf returns the newest link of each kind that this tab made. Only the tab that made a link
+// knows its address.
+export const linksOf = (owner) => stored('links')?.[owner] ?? {};
+
+export const keepLinks = (owner, links) => sessionStorage.setItem('links', JSON.stringify({ [owner]: links }));
+
 export const keepExtensionSession = (extension) => sessionStorage.setItem('extension', JSON.stringify(extension));

@@ -19,7 +19,53 @@ export const scenarios = {
     assert.equal(await v.page.evaluate(() => sessionStorage.length), 0);
     await v.page.getByRole('button', { name: 'Continue with Test Wallet' }).click();
     await v.page.getByRole('button', { name: 'Sign out' }).click();
+    await v.dialog.getByText('1 other session of your wallet').waitFor();
+    await v.dialog.getByRole('button', { name: 'Sign out here only' }).click();
     await v.page.getByRole('heading', { name: /can't be rewritten/ }).waitFor();
+    await v.call('GET', '/memories'); // the other session
+  },
+
+  async 'sign out, and end what would stay'(v) {
+    await v.call('POST', '/keys', { label: 'a program' });
+    await v.signIn({ hash: '#handout' });
+    await v.page.getByRole('button', { name: 'Sign with Test Wallet' }).click();
+    const reading = v.page.getByLabel('Let someone read');
+    await reading.getByRole('button', { name: 'Make link' }).click();
+    const link = await reading.locator('.secret code').textContent();
+    await v.page.getByRole('button', { name: 'Sign out' }).click();
+    for (const words of ['a link that reads all memories, until', '2 other sessions', '1 API key']) await v.dialog.getByText(words).waitFor();
+    await v.everyLook('sign-out');
+    await v.dialog.getByRole('button', { name: 'End links and sessions' }).click();
+    await v.page.getByRole('heading', { name: /can't be rewritten/ }).waitFor();
+    assert.equal((await fetch(link)).status, 404);
+    await assert.rejects(v.call('GET', '/memories'), /401/);
+    v.expected.push(/401/); // for the stream of events, which ends with its session
+  },
+
+  async 'links that outlive the page'(v) {
+    await v.signIn({ hash: '#handout' });
+    await v.page.getByRole('button', { name: 'Sign with Test Wallet' }).click();
+    const drop = v.page.getByLabel('Let someone add'), reading = v.page.getByLabel('Let someone read');
+    await drop.getByRole('button', { name: 'Make link' }).click();
+    const link = await drop.locator('.secret code').textContent();
+    await v.page.reload();
+    assert.equal(await drop.locator('.secret code').textContent(), link, 'the same tab knows the address');
+    // A link that was made elsewhere, in a browser that has no session of the extension API.
+    const { token } = await v.session(v.config.extension);
+    const made = await (await fetch(`${v.config.extension}/agent-cases`, { method: 'POST', headers: { Authorization: `Bearer ${token}`, 'Content-Type': 'application/json' }, body: '{"maxReads":3}' })).json();
+    await reading.getByText('made in another tab or session').waitFor(); // live
+    assert.ok((await fetch(made.url)).ok);
+    await reading.getByText('1 of 3').waitFor();
+    await v.page.evaluate(() => { sessionStorage.removeItem('extension'); sessionStorage.removeItem('links'); });
+    await v.page.reload();
+    await reading.getByText('1 of 3').waitFor();
+    await v.everyLook('live-links');
+    await reading.getByRole('button', { name: 'Revoke' }).click();
+    await reading.getByText('This link is revoked.').waitFor();
+    assert.equal((await fetch(made.url)).status, 404);
+    await drop.getByRole('button', { name: 'Revoke' }).click();
+    await drop.getByText('This link is revoked.').waitFor();
+    assert.equal((await fetch(link, { method: 'POST', headers: { 'Content-Type': 'application/json' }, body: '{"content":"late"}' })).status, 404);
   },
 
   async 'wallets that are missing or refuse'(v) {
@@ -161,6 +207,29 @@ export const scenarios = {
     await alert.getByRole('button', { name: 'The operator restored a backup' }).click();
     await alert.waitFor({ state: 'hidden' });
     assert.equal(await remembered(), 3);
+  },
+
+  async 'an anchor that is late'(v) {
+    await v.fill(1);
+    let late = true;
+    await v.open();
+    await v.page.route('**/log', async (route) => {
+      const response = await route.fetch(), head = await response.json();
+      await route.fulfill({ response, json: late ? { ...head, anchoredSize: 0, anchoredRoot: null, txSignature: null, waitingSince: '2026-03-01T10:00:00.000Z', delayed: true } : head });
+    });
+    await v.page.getByRole('button', { name: 'Continue with Test Wallet' }).click();
+    const words = /delayed since .*2026.*; nothing is lost; the operator was told/;
+    await v.rows.first().click();
+    await v.dialog.getByText(words).waitFor();
+    await v.page.keyboard.press('Escape');
+    await v.go('Log');
+    await v.page.locator('.figures').getByText(words).waitFor();
+    await v.everyLook('late');
+    late = false;
+    await v.anchored();
+    await v.go('Memories');
+    await v.go('Log');
+    await v.page.getByText(words).waitFor({ state: 'detached' });
   },
 
   async 'offline, and back'(v) {
@@ -349,6 +418,7 @@ export const scenarios = {
     await drop.locator('.secret code').waitFor();
     v.expected.push(/401/); // for the stream of events, which ends with its session
     await v.page.getByRole('button', { name: 'Sign out' }).click();
+    await v.dialog.getByRole('button', { name: 'Sign out here only' }).click();
     await v.page.getByRole('button', { name: 'Continue with Another Wallet' }).click();
     await v.page.getByRole('button', { name: 'Sign with Another Wallet' }).click();
     await make.waitFor();
