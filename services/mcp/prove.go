@@ -77,7 +77,7 @@ func (s *Server) prove(ctx context.Context, c call, in proveInput) (proveOutput,
 			text += " Explorer: " + out.Anchor.Explorer
 		}
 	} else {
-		text += " It is not anchored onchain yet; call again in a few minutes."
+		text += " It is not anchored onchain yet. " + s.anchoring(ctx, c, "Call again in a few minutes.")
 	}
 	return out, text + " The receipt: " + out.URL, nil
 }

@@ -90,8 +90,19 @@ func (s *Server) remember(ctx context.Context, c call, in rememberInput) (rememb
 		out.Stored = append(out.Stored, storedMemory{w.MemoryID, w.LeafIndex, w.LeafHash.String()})
 		ids = append(ids, w.MemoryID)
 	}
-	text := fmt.Sprintf("Stored on stable storage. Ids: %s. They are anchored onchain within minutes; `prove` shows it.", strings.Join(ids, ", "))
+	text := fmt.Sprintf("Stored on stable storage. Ids: %s. %s", strings.Join(ids, ", "),
+		s.anchoring(ctx, c, "They are anchored onchain within minutes; `prove` shows it."))
 	return out, text, nil
+}
+
+// anchoring returns what to expect of the chain: usually, or that it is late. An error must
+// not turn a call that has succeeded into one that failed.
+func (s *Server) anchoring(ctx context.Context, c call, usually string) string {
+	head, err := s.Memories.Head(ctx, c.reader())
+	if err != nil || !head.Delayed {
+		return usually
+	}
+	return fmt.Sprintf("Anchoring onchain is delayed since %s; nothing is lost; the operator was told.", head.WaitingSince)
 }
 
 // write stores the drafts. Models repeat calls without an idempotencyKey, too.

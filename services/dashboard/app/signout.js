@@ -35,7 +35,7 @@ export function useSignOut(api) {
       <p>These stay alive when you sign out here:</p>
       <ul class="list">${alive.links.map((g) => html`<li key=${g.id}>${kinds[g.kind]}, until ${when(g.expiresAt)}</li>`)}
         ${alive.sessions > 0 && html`<li>${count(alive.sessions, 'other session')} of your wallet</li>`}
-        ${alive.keys > 0 && html`<li>${count(alive.keys, 'API key')}, until you revoke them under Access</li>`}</ul>
+        ${alive.keys > 0 && html`<li>${count(alive.keys, 'API key')}: revoke keys under Access</li>`}</ul>
       <${Problem} error=${error}/>
       <footer class="row"><button type="button" onClick=${only}>Sign out here only</button><span class="grow"></span>
         <button type="button" class="primary" disabled=${ending} onClick=${end}>End links and sessions, sign out</button></footer><//>`;
