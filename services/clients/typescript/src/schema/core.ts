@@ -152,11 +152,11 @@ export type SearchFilter = {
      */
     source?: string;
     /**
-     * Selects memories that were written at this time or later.
+     * Selects memories that were written at this time or later. A date means the beginning of its day, UTC.
      */
     from?: string;
     /**
-     * Selects memories that were written before this time.
+     * Selects memories that were written before this time. A date means the end of its day, UTC.
      */
     to?: string;
     anchored?: boolean;
