@@ -167,7 +167,7 @@ func TestBadSelections(t *testing.T) {
 	for _, body := range []string{
 		`{"mode":"semantic"}`, `{"mode":null}`, `{"order":"random"}`, `{"order":"relevance"}`, `{"limit":0}`, `{"limit":1001}`, `{"limit":1.5}`,
 		`{"limit":"7"}`, `{"cursor":"x","limit":5}`, `{"cursor":"n5"}`, `{"cursor":"o-1"}`, `{"mode":"ranked","cursor":"r1.1.zz"}`,
-		`{"mode":"ranked","cursor":"o5"}`, `{"filter":null}`, `{"filter":[]}`, `{"filter":{"from":"yesterday"}}`, `{"filter":{"to":"2026-01-01"}}`,
+		`{"mode":"ranked","cursor":"o5"}`, `{"filter":null}`, `{"filter":[]}`, `{"filter":{"from":"yesterday"}}`, `{"filter":{"to":"2026-01-32"}}`,
 		`{"filter":{"anchored":"yes"}}`, `{"filter":{"metadata":[1]}}`, `{"filter":{"metadata":{"a":1e999}}}`, `{"filter":{"source":7}}`,
 	} {
 		answer := s.Core[0].Do("POST", "/memories/search", []byte(body), session, stacktest.With("Content-Type", "application/json"))

@@ -2,6 +2,7 @@ package e2e_test
 
 import (
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 
@@ -40,4 +41,28 @@ func TestSearchWithLittleMemory(t *testing.T) {
 		})
 	}
 	group.Wait()
+}
+
+// TestMadeUpCursorsAreRefused: a ranked cursor that no page can have had is a client's fault,
+// and asks for no retry.
+func TestMadeUpCursorsAreRefused(t *testing.T) {
+	t.Parallel()
+	core := stacktest.Start(t, stacktest.Options{}).Core[0]
+	owner := core.SignIn(stacktest.NewWallet())
+	for range 3 {
+		core.Expect(201, "POST", "/memories", map[string]any{"content": "bees"}, owner)
+	}
+	search := func(status int, cursor string) stacktest.Answer {
+		t.Helper()
+		return core.Expect(status, "POST", "/memories/search", map[string]any{"query": "bees", "mode": "ranked", "limit": 1, "cursor": cursor}, owner)
+	}
+	for name, cursor := range map[string]string{
+		"with vectors, which there are not": "r1.3.3ff0000000000000.1", "of a larger log": "r1.4.3ff0000000000000",
+		"of a larger log, with vectors": "r1.9.3ff0000000000000.5", "of a leaf outside": "r3.3.3ff0000000000000",
+	} {
+		if a := search(400, cursor); !strings.Contains(a.Text("error"), "cursor") {
+			t.Errorf("%s: %s", name, a.Body)
+		}
+	}
+	search(200, search(200, "").Header.Get("Next-Cursor"))
 }
