@@ -18,7 +18,7 @@ func TestAnAgentsLinksWithRolesApart(t *testing.T) {
 	_, extension := d.api("extension-api")
 	session := core.SignIn(stacktest.NewWallet())
 	d.settled(core, session)
-	key := stacktest.Bearer(core.Expect(201, "POST", "/keys", map[string]any{"label": "agent"}, session).Text("key"))
+	key := stacktest.Bearer(core.Expect(201, "POST", "/keys", map[string]any{"label": "agent", "scopes": []string{"share"}}, session).Text("key"))
 	link := func(tool string) string {
 		t.Helper()
 		call := map[string]any{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": map[string]any{"name": tool}}
