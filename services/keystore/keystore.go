@@ -223,17 +223,52 @@ func wrapContext(owner events.Owner) []byte {
 // the mark, or for five seconds at most if Watch does not run.
 func (s *Store) Find(ctx context.Context, owner events.Owner) (*OwnerKey, error) {
 	key, err := s.find(ctx, owner)
-	if !errors.Is(err, ErrNoKey) {
-		return key, err
+	if errors.Is(err, ErrNoKey) {
+		return nil, s.absent(ctx, owner, err)
 	}
-	mark, failed := s.marked(ctx, owner)
+	return key, err
+}
+
+// Check is Find for a caller who does not use the key: the key stays out of the cache.
+func (s *Store) Check(ctx context.Context, owner events.Owner) error {
+	stored, err := s.stored(ctx, owner)
 	switch {
-	case failed != nil:
-		return nil, fmt.Errorf("%w: %w", ErrUnavailable, failed)
-	case mark > 0:
-		return nil, fmt.Errorf("%w: %s", ErrForgotten, owner)
+	case errors.Is(err, ErrNoKey):
+		return s.absent(ctx, owner, err)
+	case err != nil:
+		return err
 	}
-	return nil, fmt.Errorf("%w, nor the mark of one that was destroyed; is this the keystore that belongs to the log?", err)
+	_, err = s.unwrap(owner, stored.Value())
+	return err
+}
+
+// absent says why an owner has no key.
+func (s *Store) absent(ctx context.Context, owner events.Owner, noKey error) error {
+	mark, err := s.marked(ctx, owner)
+	switch {
+	case err != nil:
+		return fmt.Errorf("%w: %w", ErrUnavailable, err)
+	case mark > 0:
+		return fmt.Errorf("%w: %s", ErrForgotten, owner)
+	}
+	return fmt.Errorf("%w, nor the mark of one that was destroyed; is this the keystore that belongs to the log?", noKey)
+}
+
+// stored asks the bucket for an owner's entry.
+func (s *Store) stored(ctx context.Context, owner events.Owner) (entry jetstream.KeyValueEntry, err error) {
+	asking, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	err = eventlog.Ask(asking, func(ctx context.Context) (err error) {
+		entry, err = s.bucket.Get(ctx, string(owner))
+		return err
+	})
+	if errors.Is(err, jetstream.ErrKeyNotFound) {
+		return nil, fmt.Errorf("%w: %s", ErrNoKey, owner)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	return entry, nil
 }
 
 func (s *Store) find(ctx context.Context, owner events.Owner) (*OwnerKey, error) {
@@ -243,19 +278,12 @@ func (s *Store) find(ctx context.Context, owner events.Owner) (*OwnerKey, error)
 		return key.OwnerKey, nil
 	}
 	forgets := s.forgets.Load()
-	var stored jetstream.KeyValueEntry
-	asking, cancel := context.WithTimeout(ctx, askTimeout)
-	defer cancel()
-	err := eventlog.Ask(asking, func(ctx context.Context) (err error) {
-		stored, err = s.bucket.Get(ctx, string(owner))
-		return err
-	})
-	if errors.Is(err, jetstream.ErrKeyNotFound) {
+	stored, err := s.stored(ctx, owner)
+	if errors.Is(err, ErrNoKey) {
 		s.cache.Remove(owner)
-		return nil, fmt.Errorf("%w: %s", ErrNoKey, owner)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
+		return nil, err
 	}
 	if !ok || key.revision != stored.Revision() {
 		if key.OwnerKey, err = s.unwrap(owner, stored.Value()); err != nil {

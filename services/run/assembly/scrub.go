@@ -76,7 +76,7 @@ func (s *scrub) checkKeys(ctx context.Context) error {
 }
 
 func (s *scrub) checkKey(ctx context.Context, owner events.Owner) error {
-	_, err := s.keys.Find(ctx, owner)
+	err := s.keys.Check(ctx, owner)
 	switch {
 	case errors.Is(err, keystore.ErrForgotten): // the owner erased everything
 		return nil
