@@ -61,9 +61,7 @@ func (a *API) Mount(app *httpapi.App) {
 		Methods: "DELETE, GET, POST", Exposed: "Link, Next-Cursor, Recall, Retry-After, WWW-Authenticate, X-Request-Id",
 		Sent: "Last-Event-ID, Mcp-Method, Mcp-Name, Mcp-Protocol-Version",
 	})
-	app.Get("/health", func(c *fiber.Ctx) error {
-		return c.JSON(health{OK: true, Service: "memory-ledger-core"})
-	})
+	app.Health("memory-ledger-core")
 	dashboard.Mount(app, a.Dashboard)
 	app.SignIn(a.Desk, signin.ParseSignatureText)
 	app.Post("/erasure", a.eraseOwner)
@@ -99,11 +97,6 @@ func (a *API) Mount(app *httpapi.App) {
 	app.Get("/staking/status", a.owning(a.stakingStatus))
 	app.Post("/staking/stake", a.stake)
 	app.Post("/staking/unstake", a.unstake)
-}
-
-type health struct {
-	OK      bool   `json:"ok"`
-	Service string `json:"service"`
 }
 
 // reader authenticates a request that reads memories. The use of an API key is recorded

@@ -44,9 +44,7 @@ func (a *API) Mount(app *httpapi.App) {
 		Methods: "GET, POST", Exposed: "Retry-After, WWW-Authenticate, X-Request-Id",
 	})
 	app.Page = refusalPage
-	app.Get("/health", func(c *fiber.Ctx) error {
-		return c.JSON(fiber.Map{"ok": true, "service": "memory-ledger-extension"})
-	})
+	app.Health("memory-ledger-extension")
 	app.SignIn(a.Desk, signin.ParseSignatureJSON)
 	app.Get("/auth/me", a.me)
 	app.Post("/auth/logout", httpapi.Writing(a.Access, a.logout))

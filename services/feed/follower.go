@@ -106,13 +106,7 @@ func (f *Feed) subscribe(w *Follower) {
 	}
 }
 
-// drop removes a follower from the tail.
-func (f *Feed) drop(w *Follower) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.dropLocked(w)
-}
-
+// dropLocked removes a follower from the tail.
 func (f *Feed) dropLocked(w *Follower) {
 	of := f.live[w.owner]
 	if _, live := of[w]; !live {

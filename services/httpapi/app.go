@@ -276,6 +276,16 @@ func (a *App) identify(c *fiber.Ctx) (id string) {
 	return id
 }
 
+// Health serves /health, which says nothing but that the service answers. Any page may
+// load it: so a client in a page that may not call the service can tell that from a lost
+// connection.
+func (a *App) Health(service string) {
+	a.Get("/health", func(c *fiber.Ctx) error {
+		c.Set(headerResourcePolicy, "cross-origin")
+		return c.JSON(fiber.Map{"ok": true, "service": service})
+	})
+}
+
 func isHarmlessID(id string) bool {
 	if id == "" || len(id) > 128 {
 		return false
