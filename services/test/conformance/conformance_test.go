@@ -174,7 +174,7 @@ func core(t *testing.T) (c *stacktest.Client, key, front string) {
 	t.Cleanup(server.Close)
 	s := stacktest.Start(t, stacktest.Options{Configure: func(c *config.Config) { c.CoreAllowedOrigins = []string{address} }})
 	c = s.Core[0]
-	key = c.Expect(http.StatusCreated, "POST", "/keys", map[string]any{"label": "suite"}, c.SignIn(stacktest.NewWallet())).Text("key")
+	key = c.Expect(http.StatusCreated, "POST", "/keys", map[string]any{"label": "suite", "scopes": []string{"read", "write", "share"}}, c.SignIn(stacktest.NewWallet())).Text("key")
 	behind, err := url.Parse(c.URL)
 	if err != nil {
 		t.Fatal(err)
