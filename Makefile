@@ -53,7 +53,7 @@ unit: ## all Go tests except the slow ones
 	$(GOTEST) -short -timeout 10m $$(go list $(PACKAGES) | grep -v -e '/services/test/deployed$$' -e '/services/test/browser$$')
 
 .PHONY: verify
-verify: deps staticcheck vulncheck generated lint-openapi client dashboard-current webextension slow plain race cuts fuzz empty-root ## the rest: linters, slow tests, race detector, crashes, clusters, browser, fuzzing
+verify: deps staticcheck vulncheck generated lint-openapi client dashboard-current webextension slow plain race fuzz empty-root ## the rest: linters, slow tests, race detector, crashes, clusters, browser, fuzzing
 
 # RACE lists the packages that start goroutines or share memory, in their code or their
 # tests. It leaves out the packages of the cluster and of cut networks, which run alone;
