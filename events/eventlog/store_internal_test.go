@@ -134,13 +134,13 @@ func TestTheLookForAnEarlierAttemptIsRepeated(t *testing.T) {
 // with its leader. The append is sent again.
 func TestTheMessageInFlightMayBeLost(t *testing.T) {
 	t.Parallel()
-	server := natstest.Start(t)
-	scriptedAt(t, server.URL(), "$JS.API.DIRECT.GET."+StreamName, func(m *nats.Msg) {
+	url := withoutStreams(t) // a server with streams would answer these questions, too
+	scriptedAt(t, url, "$JS.API.DIRECT.GET."+StreamName, func(m *nats.Msg) {
 		if err := m.RespondMsg(&nats.Msg{Header: nats.Header{"Status": {"404"}}}); err != nil {
 			t.Error(err)
 		}
 	})
-	scriptedAt(t, server.URL(), "$JS.API.STREAM.INFO."+StreamName, func(m *nats.Msg) {
+	scriptedAt(t, url, "$JS.API.STREAM.INFO."+StreamName, func(m *nats.Msg) {
 		if err := m.Respond([]byte(`{"config":{"name":"LEDGER"},"state":{"messages":0}}`)); err != nil {
 			t.Error(err)
 		}
@@ -150,7 +150,7 @@ func TestTheMessageInFlightMayBeLost(t *testing.T) {
 		`{"error":{"code":400,"err_code":10164,"description":"wrong last sequence"}}`,
 		`{"stream":"LEDGER","seq":7}`,
 	}
-	log := scriptedAt(t, server.URL(), "ledger.>", func(m *nats.Msg) {
+	log := scriptedAt(t, url, "ledger.>", func(m *nats.Msg) {
 		answer := answers[0]
 		answers = answers[1:]
 		if err := m.Respond([]byte(answer)); err != nil {
