@@ -223,9 +223,12 @@ func (m *machine) environment() string {
 			set = append(set, name+"='"+value+"'")
 		}
 	}
-	if value := os.Getenv("npm_config_registry"); value != "" {
-		set = append(set, "npm_config_registry='"+value+"'")
+	// A machine without npm has to be told the registry.
+	registry, err := exec.Command("npm", "config", "get", "registry").Output()
+	if err != nil {
+		m.Fatalf("npm config get registry: %v", err)
 	}
+	set = append(set, "NPM_CONFIG_REGISTRY='"+strings.TrimSpace(string(registry))+"'")
 	return strings.Join(set, " ")
 }
 

@@ -113,7 +113,7 @@ func fetch(ctx context.Context, cache, folder string, set Set, report func(Progr
 }
 
 func download(ctx context.Context, into string, packages []pkg, m *meter) error {
-	registry, err := registryURL()
+	registry, err := registryURL(ctx)
 	if err != nil {
 		return err
 	}

@@ -226,6 +226,7 @@ func TestSuits(t *testing.T) {
 func TestRegistryURL(t *testing.T) {
 	home := t.TempDir()
 	t.Setenv("HOME", home)
+	t.Setenv("PATH", home)
 	set := func(lower, upper, npmrc string) {
 		t.Setenv("npm_config_registry", lower)
 		t.Setenv("NPM_CONFIG_REGISTRY", upper)
@@ -234,7 +235,7 @@ func TestRegistryURL(t *testing.T) {
 		}
 	}
 	for _, test := range []struct{ lower, upper, npmrc, want string }{
-		{"", "", "fund=false\n", publicRegistry},
+		{"", "", "fund=false\n", ""}, // and no npm
 		{"", "", "fund=false\nregistry = http://mirror.example/npm\n", "http://mirror.example/npm/"},
 		{"", "https://upper.example", "registry=http://mirror.example/npm\n", "https://upper.example/"},
 		{"https://lower.example/", "https://upper.example", "", "https://lower.example/"},
@@ -242,7 +243,7 @@ func TestRegistryURL(t *testing.T) {
 		{"mirror", "", "", ""},
 	} {
 		set(test.lower, test.upper, test.npmrc)
-		u, err := registryURL()
+		u, err := registryURL(t.Context())
 		if test.want == "" {
 			if err == nil {
 				t.Errorf("%+v: %s", test, u)

@@ -3,27 +3,40 @@ package npm
 import (
 	"bufio"
 	"cmp"
+	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 )
 
-// publicRegistry is npm's own default. It is the one address that a machine without npm
-// has to know, and the integrity of each package is in our lock files: a registry can
-// refuse to answer, but not change what we run.
-const publicRegistry = ""
-
 // registryURL returns the registry that npm would use: NPM_CONFIG_REGISTRY, else registry
-// in the user's .npmrc, else the public one. The URL ends with a slash.
-func registryURL() (*url.URL, error) {
-	text := cmp.Or(os.Getenv("npm_config_registry"), os.Getenv("NPM_CONFIG_REGISTRY"), fromNPMRC(), publicRegistry)
+// in the user's .npmrc, else what an installed npm says. The URL ends with a slash.
+func registryURL(ctx context.Context) (*url.URL, error) {
+	text := cmp.Or(os.Getenv("npm_config_registry"), os.Getenv("NPM_CONFIG_REGISTRY"), fromNPMRC())
+	if text == "" {
+		text = fromNPM(ctx)
+	}
+	if text == "" {
+		return nil, errors.New("no npm registry is known: set NPM_CONFIG_REGISTRY to its address")
+	}
 	u, err := url.Parse(strings.TrimSuffix(text, "/") + "/")
 	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
 		return nil, fmt.Errorf("NPM_CONFIG_REGISTRY or registry in .npmrc is not a URL of a registry: %q", text)
 	}
 	return u, nil
+}
+
+// fromNPM returns the registry of the installed npm, or "" if there is none.
+func fromNPM(ctx context.Context) string {
+	out, err := exec.CommandContext(ctx, "npm", "config", "get", "registry").Output()
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(out))
 }
 
 // fromNPMRC returns the registry of the user's .npmrc, or "" if none is set.
