@@ -2,7 +2,9 @@ package node
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/memory-ledger/ledger/infra/npm"
@@ -21,6 +23,10 @@ func TestNewEnough(t *testing.T) {
 
 // TestFetched: without a Node on PATH, or with an old one, the fetched program is used.
 func TestFetched(t *testing.T) {
+	// Without PATH, npm can't say which registry it uses.
+	if registry, err := exec.Command("npm", "config", "get", "registry").Output(); err == nil {
+		t.Setenv("NPM_CONFIG_REGISTRY", strings.TrimSpace(string(registry)))
+	}
 	old := t.TempDir()
 	if err := os.WriteFile(filepath.Join(old, "node"), []byte("#!/bin/sh\necho v18.20.4\n"), 0o755); err != nil {
 		t.Fatal(err)
