@@ -135,7 +135,7 @@ func followLink(dir string) (string, error) {
 // goElsewhere makes a home among the temporary files. A crash before the link leaves an
 // empty folder. After a crash between link and origin, followLink writes the origin.
 func goElsewhere(who *account, dir string) (string, error) {
-	home, err := makeHome(who, os.TempDir())
+	home, err := makeHome(who)
 	if err != nil {
 		return "", err
 	}
@@ -145,7 +145,8 @@ func goElsewhere(who *account, dir string) (string, error) {
 	return home, datadir.WriteFile(filepath.Join(home, originName), []byte(dir), 0o600)
 }
 
-func makeHome(who *account, base string) (string, error) {
+func makeHome(who *account) (string, error) {
+	base := os.TempDir()
 	if !who.reaches(base) || !who.passes(base) {
 		return "", fmt.Errorf("%s is closed to user %s", base, who.name)
 	}

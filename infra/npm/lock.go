@@ -92,11 +92,14 @@ func parse(lock []byte, on platform) ([]pkg, error) {
 	return packages, nil
 }
 
+// modules is the folder in which npm puts packages, also those of a package.
+const modules = "node_modules/"
+
 func (e entry) pkg(folder string, on platform) (pkg, error) {
 	if !e.suits(on) {
 		return pkg{}, fmt.Errorf("it does not run on %s/%s", on.os, on.cpu)
 	}
-	if !filepath.IsLocal(folder) || !strings.HasPrefix(folder, "node_modules/") {
+	if !filepath.IsLocal(folder) || !strings.HasPrefix(folder, modules) {
 		return pkg{}, errors.New("its folder is not below node_modules")
 	}
 	if !strings.HasPrefix(e.Integrity, "sha512-") {
@@ -104,7 +107,7 @@ func (e entry) pkg(folder string, on platform) (pkg, error) {
 	}
 	name := e.Name
 	if name == "" {
-		_, name, _ = cutLast(folder, "node_modules/")
+		name = folder[strings.LastIndex(folder, modules)+len(modules):]
 	}
 	return pkg{folder: folder, name: name, version: e.Version, integrity: e.Integrity}, nil
 }
@@ -126,11 +129,4 @@ func allows(list list, value string) bool {
 // tarball returns the path of the package's archive at a registry.
 func (p pkg) tarball() string {
 	return p.name + "/-/" + path.Base(p.name) + "-" + p.version + ".tgz"
-}
-
-func cutLast(s, sep string) (before, after string, found bool) {
-	if i := strings.LastIndex(s, sep); i >= 0 {
-		return s[:i], s[i+len(sep):], true
-	}
-	return s, "", false
 }
