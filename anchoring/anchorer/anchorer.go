@@ -42,14 +42,14 @@ func New(cfg Config) (*Anchorer, error) {
 		return nil, err
 	}
 	a := &Anchorer{
-		cfg: cfg, store: &store{pool: cfg.Pool, partitions: cfg.Partitions, key: key},
+		cfg: cfg, store: &store{pool: cfg.Pool, key: key},
 		rent: new(atomic.Uint64), wake: make(chan struct{}, 1),
 	}
 	if a.metrics, err = newMetrics(a); err != nil {
 		return nil, err
 	}
 	a.folding, err = projector.New(projector.Config{
-		Name: "anchorer", Pool: cfg.Pool, Schema: schemaName, Tables: tables{}, Log: cfg.Log, Lag: cfg.Lag, Partitions: cfg.Partitions,
+		Name: "anchorer", Pool: cfg.Pool, Schema: schemaName, Tables: tables{}, Log: cfg.Log, Lag: cfg.Lag,
 		Projections: []projector.Projection{&fold{anchorer: a}}, Only: relevant,
 		Work: a.drive, Renew: a.renewal, Applied: a.folded, Turn: cfg.Turn,
 		Logger: cfg.Logger, MinBackoff: minBackoff, MaxBackoff: maxBackoff,
@@ -69,13 +69,12 @@ func (a *Anchorer) renewal(err error) []projector.Step {
 	case errors.Is(err, projector.ErrAheadOfLog), errors.Is(err, projector.ErrOtherLog):
 		// The rows were folded from a log that no longer exists. Continuing from that
 		// position would skip the messages that this log has before it.
-		a.cfg.Logger.Error("this is not the log that the anchorer's state was built from; the state is rebuilt from the log's first message",
-			"partitions", a.cfg.Partitions.String(), "err", err)
+		a.cfg.Logger.Error("this is not the log that the anchorer's state was built from; the state is rebuilt from the log's first message", "err", err)
 	case errors.Is(err, errAltered):
 		// Other rows may have been altered too.
 		a.metrics.alarms.Inc()
 		a.cfg.Logger.Error("the anchorer's tables were altered, or the authority has changed; "+
-			"the state is rebuilt from the log's first message", "partitions", a.cfg.Partitions.String(), "err", err)
+			"the state is rebuilt from the log's first message", "err", err)
 	default:
 		return nil
 	}

@@ -49,11 +49,6 @@ type Config struct {
 	Authority solana.PrivateKey // signs and pays
 	Program   solana.PublicKey
 
-	// Partitions selects the owners that this anchorer works for (default: all). Several
-	// anchorers can divide the owners: each has its own partitions. Of several anchorers
-	// with the same partitions, one works and the others stand by.
-	Partitions events.Partitions
-
 	MaxWait   time.Duration // cut a batch when its oldest leaf has waited this long,
 	MaxLeaves int           // or when this many leaves wait
 
@@ -82,9 +77,6 @@ type Config struct {
 func (c *Config) setDefaults() {
 	if c.Tree == nil {
 		c.Tree = readModels{c.Pool}
-	}
-	if c.Partitions == (events.Partitions{}) {
-		c.Partitions = events.AllPartitions
 	}
 	if c.Commitment == "" {
 		c.Commitment = chain.Finalized

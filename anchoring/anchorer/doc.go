@@ -39,9 +39,8 @@
 // another process sends it later: the program accepts no commit that shrinks or forks a
 // log.
 //
-// Two anchorers do no harm. Each works for a run of partitions (default: all). Package
-// projector runs the fold as a projection in the schema ledger_anchor. The projector's
-// locks let one anchorer work on a partition while others stand by. Its checkpoint fences
+// Two anchorers do no harm. Package projector runs the fold as a projection in the schema
+// ledger_anchor. Its lock lets one anchorer work while others stand by. Its checkpoint fences
 // rows and position, and its proofs detect a different log. If two anchorers share no
 // database, the owner's expected chain version lets only one of two decisions into the
 // log.

@@ -133,7 +133,10 @@ func (d *driver) find(ctx context.Context) ([]*owner, error) {
 	later, again := d.lag.split(now)
 	s := search{
 		before: now.Add(-d.cfg.MaxWait), maxLeaves: uint64(d.cfg.MaxLeaves), limit: room,
-		except: append(except, later...), behind: d.lag.behind(), again: again,
+		except: append(except, later...),
+	}
+	if len(d.lag.all) >= maxLagging {
+		s.only = append([]events.Owner{}, again...) // not nil
 	}
 	anchored, err := d.store.unsignedOwners(ctx, s, false)
 	if err != nil {
@@ -154,7 +157,7 @@ func (d *driver) find(ctx context.Context) ([]*owner, error) {
 		// So was an owner whose hold is over and who is in no list, if no list leaves
 		// such owners out.
 		for key, h := range d.held {
-			if !h.until.After(now) && len(s.behind) == 0 && d.lag.all[key] == nil && d.busy[key] == 0 && !lists(key, recorded, anchored, fresh) {
+			if !h.until.After(now) && s.only == nil && d.lag.all[key] == nil && d.busy[key] == 0 && !lists(key, recorded, anchored, fresh) {
 				d.clear(key)
 			}
 		}

@@ -620,13 +620,11 @@ func TestAnotherLog(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, false)
 	said := newLines()
-	start := func(partitions string) *process {
-		return w.start(nil, func(c *Config) { c.Partitions, c.Logger = run(t, partitions), slog.New(said) })
-	}
+	start := func() *process { return w.start(nil, func(c *Config) { c.Logger = slog.New(said) }) }
 	const rebuilt = "the state is rebuilt"
 	w.owners(6)
-	start("00-ff").waitAnchored(w).stop()
-	start("00-ff").waitAnchored(w).stop()
+	start().waitAnchored(w).stop()
+	start().waitAnchored(w).stop()
 	if n := len(said.of(slog.LevelError, rebuilt)); n != 0 {
 		t.Fatalf("the same log was taken for another one %d times", n)
 	}
@@ -637,9 +635,9 @@ func TestAnotherLog(t *testing.T) {
 	if head, err := w.log.Head(t.Context()); err != nil || head >= before {
 		t.Fatalf("the log ends at %d, %v; %d were folded", head, err, before)
 	}
-	p := start("00-ff").waitAnchored(w)
+	p := start().waitAnchored(w)
 	w.comes(p, false)
-	w.comes(start("40-bf"), true) // a standby changes nothing
+	w.comes(start(), true) // a standby changes nothing
 	w.owners(1)
 	w.allAnchored()
 	p.stop()
@@ -648,32 +646,21 @@ func TestAnotherLog(t *testing.T) {
 	}
 }
 
-// The same with a longer log, and with two anchorers that share the owners.
+// The same with a log that has grown past the checkpoint.
 func TestAnotherLogThatIsLonger(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, false)
 	said := newLines()
-	w.log = eventlog.WithRecentAppends(w.stream) // the messages have no times
+	start := func() *process { return w.start(nil, func(c *Config) { c.Logger = slog.New(said) }).waitAnchored(w) }
 	w.owners(2)
-	for range 2 {
-		w.start(nil, func(c *Config) { c.Logger = slog.New(said) }).waitAnchored(w).stop()
-	}
+	start().stop()
 	before := w.folded()
 	w.otherLog()
-	w.log = eventlog.WithRecentAppends(w.stream)
-	w.bothHalves()
-	w.owners(int(before))
-	for _, partitions := range []string{"00-7f", "80-ff"} {
-		w.start(nil, func(c *Config) { c.Partitions, c.Logger = run(t, partitions), slog.New(said) })
-	}
-	w.allAnchored()
-	for _, r := range said.of(slog.LevelError, "") {
-		if !strings.Contains(r.Message, "the state is rebuilt") {
-			t.Errorf("%s", r.Message)
-		}
-	}
-	if n := len(said.of(slog.LevelError, "the state is rebuilt")); n != 2 {
-		t.Errorf("%d lines say that the state is rebuilt, want one of each", n)
+	w.owners(int(before) + 1)
+	start()
+	lines := said.of(slog.LevelError, "")
+	if len(lines) != 1 || !strings.Contains(lines[0].Message, "the state is rebuilt") {
+		t.Errorf("%v: want one line that says that the state is rebuilt", lines)
 	}
 }
 
@@ -694,7 +681,7 @@ func TestLostTurnLeavesNothingBehind(t *testing.T) {
 	w.turns(p, errBound)
 	w.turns(p, errDisagree)
 	w.gauges(registry, func(g map[string]float64) bool {
-		return g["owners waiting"] > 0 && g["oldest_unanchored_seconds"] > 0 && g["ready"] == 0 && g["partitions"] == events.PartitionCount
+		return g["owners waiting"] > 0 && g["oldest_unanchored_seconds"] > 0 && g["ready"] == 0 && g["active"] == 1
 	})
 	conn, err := pgx.Connect(t.Context(), w.database)
 	w.must(err)
@@ -706,7 +693,7 @@ func TestLostTurnLeavesNothingBehind(t *testing.T) {
 	w.must(err)
 	w.comes(p, true)
 	w.gauges(registry, func(g map[string]float64) bool {
-		return g["owners waiting"] == 0 && g["oldest_unanchored_seconds"] == 0 && g["lag_messages"] == 0 && g["ready"] == 1 && g["partitions"] == 0
+		return g["owners waiting"] == 0 && g["oldest_unanchored_seconds"] == 0 && g["lag_messages"] == 0 && g["ready"] == 1 && g["active"] == 0
 	})
 	w.turns(p, nil)
 }

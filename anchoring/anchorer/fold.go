@@ -61,14 +61,14 @@ func (f *fold) Apply(ctx context.Context, w *projector.Writer, s projector.Slice
 		return err
 	}
 	spent := map[string]uint64{}
-	clusters := map[int]cluster{}
+	genesis := "" // of the newest confirmed batch
 	for i := range s.Records {
 		r := &s.Records[i]
-		if err := f.record(changed[r.Owner], r, spent, clusters); err != nil {
+		if err := f.record(changed[r.Owner], r, spent, &genesis); err != nil {
 			return fmt.Errorf("sequence %d: %w", r.Seq, err)
 		}
 	}
-	f.anchorer.store.write(w, changed, spent, clusters)
+	f.anchorer.store.write(w, changed, spent, genesis)
 	return nil
 }
 
@@ -107,7 +107,7 @@ func (f *fold) touched(ctx context.Context, records []projector.Record) (map[eve
 	return owners, nil
 }
 
-func (f *fold) record(o *owner, r *projector.Record, spent map[string]uint64, clusters map[int]cluster) error {
+func (f *fold) record(o *owner, r *projector.Record, spent map[string]uint64, genesis *string) error {
 	if r.Family == events.FamilyChain {
 		if err := o.message(r.Seq, r.Events[0].OwnerVersion); err != nil {
 			return err
@@ -126,7 +126,7 @@ func (f *fold) record(o *owner, r *projector.Record, spent map[string]uint64, cl
 		case *events.BatchSubmitted:
 			spent[at.Format(dayLayout)] += shareOf(data.Transaction, o.confirmedSize == 0, cmp.Or(f.anchorer.rent.Load(), mostRent))
 		case *events.BatchConfirmed:
-			clusters[events.PartitionOf(o.key)] = cluster{r.Seq, data.Cluster}
+			*genesis = data.Cluster
 		}
 		if err := o.fold(e.Data, at, e.TraceParent); err != nil {
 			return err

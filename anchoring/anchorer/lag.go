@@ -17,10 +17,10 @@ const (
 	lagLongest  = 15 * time.Second
 	// lagPatience is how long the cache can lack the same leaves before it is reported.
 	lagPatience = 3 * time.Minute
-	// maxLagging bounds the backlog of a partition. If that many owners lag, the
-	// partition's projector lags. The partition's other owners are then not searched for
-	// until the leaves of one lagging owner are in the tree cache.
-	maxLagging = 8
+	// maxLagging bounds the backlog. If that many owners lag, the projector lags. Other
+	// owners are then not searched for until the leaves of one lagging owner are in the
+	// tree cache.
+	maxLagging = 256
 )
 
 // errLagging says that the tree cache has long lacked leaves that the log has.
@@ -36,30 +36,17 @@ type laggingOwner struct {
 
 // backlog keeps the lagging owners apart from the owners that are held back, because a
 // lag says nothing about the trouble that an owner was held back for. Lagging owners are
-// tried again and again. They must not take the place of the owners behind them, however
-// many lag: a projector may be down for a large part of the owners.
+// tried again and again.
 type backlog struct {
 	all map[events.Owner]*laggingOwner
-	in  [events.PartitionCount]int
 }
 
 func newBacklog() *backlog { return &backlog{all: make(map[events.Owner]*laggingOwner)} }
 
-// crowded reports whether so many owners of key's partition already lag that the tree
-// cache need not be asked for key.
+// crowded reports whether so many owners already lag that the tree cache need not be
+// asked for key.
 func (l *backlog) crowded(key events.Owner) bool {
-	return l.all[key] == nil && l.in[events.PartitionOf(key)] >= maxLagging
-}
-
-// behind returns the partitions in which only lagging owners are searched for.
-func (l *backlog) behind() []int {
-	partitions := []int{} // never nil: see texts
-	for p, n := range l.in {
-		if n >= maxLagging {
-			partitions = append(partitions, p)
-		}
-	}
-	return partitions
+	return l.all[key] == nil && len(l.all) >= maxLagging
 }
 
 // split returns the lagging owners to skip for now, and those to try again.
@@ -80,46 +67,30 @@ func (l *backlog) note(key events.Owner, size uint64, now time.Time) {
 	if one == nil {
 		one = &laggingOwner{size: size, since: now}
 		l.all[key] = one
-		l.in[events.PartitionOf(key)]++
 	}
 	one.until = now.Add(min(lagLongest, lagShortest<<min(one.times, 16)))
 	one.times++
 }
 
-func (l *backlog) forget(key events.Owner) {
-	if l.all[key] != nil {
-		delete(l.all, key)
-		l.in[events.PartitionOf(key)]--
-	}
-}
+func (l *backlog) forget(key events.Owner) { delete(l.all, key) }
 
-// trouble names the partitions whose leaves have long been missing from the tree cache.
+// trouble says how many owners' leaves have long been missing from the tree cache.
 func (l *backlog) trouble(now time.Time) error {
 	var since time.Time
-	var late [events.PartitionCount]bool
-	for key, one := range l.all {
+	late := 0
+	for _, one := range l.all {
 		if now.Sub(one.since) < lagPatience {
 			continue
 		}
-		late[events.PartitionOf(key)] = true
+		late++
 		if since.IsZero() || one.since.Before(since) {
 			since = one.since
 		}
 	}
-	first, n := 0, 0
-	for p := len(late) - 1; p >= 0; p-- {
-		if late[p] {
-			first, n = p, n+1
-		}
-	}
-	if n == 0 {
+	if late == 0 {
 		return nil
 	}
-	which := fmt.Sprintf("partition %02x", first)
-	if n > 1 {
-		which += fmt.Sprintf(" and %d others", n-1)
-	}
-	return fmt.Errorf("%w: %s, since %s", errLagging, which, since.UTC().Format(time.RFC3339))
+	return fmt.Errorf("%w: of %d owners, since %s", errLagging, late, since.UTC().Format(time.RFC3339))
 }
 
 // lags holds back an owner whose leaves the tree cache does not have. An owner who writes

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -48,7 +47,7 @@ func newLone(t *testing.T) *lone {
 			Now: func() time.Time { return l.now }, Tree: l.cache, Chain: fundedChain{balance: 1 << 60},
 			MaxFlights: 64, MaxWait: time.Minute, MaxLeaves: 1000,
 		},
-		store: &store{pool: pool, partitions: events.AllPartitions}, rent: new(atomic.Uint64), folded: func() uint64 { return 0 },
+		store: &store{pool: pool}, rent: new(atomic.Uint64), folded: func() uint64 { return 0 },
 		signer: signer{key: key}, status: &status{}, metrics: &metrics{balance: prometheus.NewGauge(prometheus.GaugeOpts{})},
 		busy: make(map[events.Owner]uint64), lag: newBacklog(),
 	}
@@ -94,18 +93,12 @@ func (l *lone) grow(o *owner, size uint64) {
 	l.cache.roots[o.key] = o.frontier.Root()
 }
 
-// owners makes owners of some partitions, spread evenly, each with one waiting leaf, and
-// stores them.
-func (l *lone) owners(n int, of events.Partitions, confirmed uint64) []*owner {
+// owners makes owners, each with one waiting leaf, and stores them.
+func (l *lone) owners(n int, confirmed uint64) []*owner {
 	l.t.Helper()
-	var all []*owner
-	most, in := (n+of.Count()-1)/of.Count(), map[int]int{}
-	for len(all) < n {
-		o := l.owner(confirmed, confirmed+1)
-		if p := events.PartitionOf(o.key); of.Has(p) && in[p] < most {
-			in[p]++
-			all = append(all, o)
-		}
+	all := make([]*owner, n)
+	for i := range all {
+		all[i] = l.owner(confirmed, confirmed+1)
 	}
 	l.save(all...)
 	return all
@@ -134,57 +127,60 @@ func (l *lone) turn() map[events.Owner]bool {
 	return keys
 }
 
-// More owners lag than a step has room for, and they have waited longest. The owners
-// behind them are still anchored at the next step.
+// More owners lag than are kept, because the projector is down. Only the kept ones are
+// tried again, and all are signed for when the cache has their leaves.
+func TestManyLag(t *testing.T) {
+	t.Parallel()
+	l := newLone(t)
+	n := maxLagging + l.cfg.MaxFlights*packed
+	slow := l.owners(n, 0)
+	for _, o := range slow {
+		l.cache.sizes[o.key] = 0
+	}
+	l.now = l.now.Add(l.cfg.MaxWait)
+	for start := l.now; l.now.Sub(start) < lagPatience; l.now = l.now.Add(lagLongest) {
+		if signed := l.turn(); len(signed) != 0 || len(l.lag.all) > maxLagging {
+			t.Fatalf("%d are signed for, %d are kept back", len(signed), len(l.lag.all))
+		}
+		if err := l.lag.trouble(l.now); err != nil {
+			t.Fatalf("after %v: %v", l.now.Sub(start), err)
+		}
+	}
+	if err := l.lag.trouble(l.now); !errors.Is(err, errLagging) {
+		t.Errorf("after %v: %v", lagPatience, err)
+	}
+	for _, o := range slow {
+		l.cache.sizes[o.key] = o.size()
+	}
+	l.now = l.now.Add(lagLongest)
+	signed := map[events.Owner]bool{}
+	for range n/(l.cfg.MaxFlights*packed) + 5 {
+		for key := range l.turn() {
+			signed[key] = true
+			l.busy[key] = inFlight
+		}
+	}
+	if len(signed) != n {
+		t.Errorf("%d of %d are signed for when the cache has come", len(signed), n)
+	}
+	if err := l.lag.trouble(l.now); err != nil || len(l.lag.all) != 0 {
+		t.Errorf("%d are kept back, %v", len(l.lag.all), err)
+	}
+}
+
+// A few owners lag, and they have waited longest. The owners behind them are anchored.
 func TestLaggardsStopNobody(t *testing.T) {
 	t.Parallel()
-	for name, down := range map[string]events.Partitions{"a few of every partition": events.AllPartitions, "all of some": {First: 0, End: 8}} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			l := newLone(t)
-			n := l.cfg.MaxFlights*packed + 100
-			slow := l.owners(n, down, 0)
-			for _, o := range slow {
-				l.cache.sizes[o.key] = 0
-			}
-			l.now = l.now.Add(time.Second)
-			good := l.owners(1, events.Partitions{First: 8, End: events.PartitionCount}, 0)[0]
-			l.now = l.now.Add(l.cfg.MaxWait)
-			if signed := l.turn(); len(signed) != 0 {
-				t.Errorf("%d are signed for whom the cache does not have, or who wait least", len(signed))
-			}
-			if signed := l.turn(); !signed[good.key] || len(signed) != 1 {
-				t.Errorf("%d are signed for, %v the one behind", len(signed), signed[good.key])
-			}
-			for start := l.now; l.now.Sub(start) < lagPatience; l.now = l.now.Add(lagLongest) {
-				if l.turn(); len(l.lag.all) > maxLagging*down.Count() {
-					t.Fatalf("%d are kept back", len(l.lag.all))
-				}
-				if err := l.lag.trouble(l.now); err != nil {
-					t.Fatalf("after %v: %v", l.now.Sub(start), err)
-				}
-			}
-			if err := l.lag.trouble(l.now); !errors.Is(err, errLagging) || down != events.AllPartitions && !strings.Contains(err.Error(), "partition 00 and 7 others") {
-				t.Errorf("after %v: %v", lagPatience, err)
-			}
-			for _, o := range slow {
-				l.cache.sizes[o.key] = o.size()
-			}
-			l.now = l.now.Add(lagLongest)
-			signed := map[events.Owner]bool{}
-			for range 3 {
-				for key := range l.turn() {
-					signed[key] = true
-					l.busy[key] = inFlight
-				}
-			}
-			if len(signed) != n+1 {
-				t.Errorf("%d of %d are signed for when the cache has come", len(signed), n+1)
-			}
-			if err := l.lag.trouble(l.now); err != nil || len(l.lag.all) != 0 || len(l.lag.behind()) != 0 {
-				t.Errorf("%d are kept back, %v", len(l.lag.all), err)
-			}
-		})
+	l := newLone(t)
+	for _, o := range l.owners(maxLagging-1, 0) {
+		l.cache.sizes[o.key] = 0
+	}
+	l.now = l.now.Add(time.Second)
+	good := l.owners(1, 0)[0]
+	l.now = l.now.Add(l.cfg.MaxWait)
+	l.turn()
+	if signed := l.turn(); !signed[good.key] || len(signed) != 1 {
+		t.Errorf("%d are signed for, %v the one behind", len(signed), signed[good.key])
 	}
 }
 
@@ -193,7 +189,7 @@ func TestLaggardsStopNobody(t *testing.T) {
 func TestWhoWritesAllTheTimeIsNoTrouble(t *testing.T) {
 	t.Parallel()
 	l := newLone(t)
-	o := l.owners(1, events.AllPartitions, 0)[0]
+	o := l.owners(1, 0)[0]
 	for start := l.now; l.now.Sub(start) < 2*lagPatience; l.now = l.now.Add(lagShortest) {
 		l.cache.sizes[o.key] = o.size()
 		l.grow(o, o.size()+1)
@@ -214,7 +210,7 @@ func TestWhoWritesAllTheTimeIsNoTrouble(t *testing.T) {
 func TestLaggardsAreForgotten(t *testing.T) {
 	t.Parallel()
 	l := newLone(t)
-	o := l.owners(1, events.AllPartitions, 0)[0]
+	o := l.owners(1, 0)[0]
 	l.cache.sizes[o.key] = 0
 	l.now = l.now.Add(l.cfg.MaxWait)
 	if l.turn(); len(l.lag.all) != 1 {
@@ -233,20 +229,19 @@ func TestLaggardsAreForgotten(t *testing.T) {
 func TestLaggardsWhoCantBePaidForStopNobody(t *testing.T) {
 	t.Parallel()
 	l := newLone(t)
-	one := events.Partitions{First: 0, End: 1}
-	slow := l.owners(maxLagging, one, 0)
+	slow := l.owners(maxLagging, 0)
 	for _, o := range slow {
 		l.cache.sizes[o.key] = 0
 	}
 	l.now = l.now.Add(l.cfg.MaxWait)
-	if l.turn(); len(l.lag.behind()) != 1 {
+	if l.turn(); len(l.lag.all) != maxLagging {
 		t.Fatalf("%d are kept back", len(l.lag.all))
 	}
 	for _, o := range slow {
 		l.cache.sizes[o.key] = o.size()
 	}
 	l.cfg.Chain = fundedChain{balance: l.dear - 1}
-	cheap := l.owners(5, one, 1)
+	cheap := l.owners(5, 1)
 	l.now = l.now.Add(l.cfg.MaxWait)
 	l.turn()
 	if signed := l.turn(); len(signed) != len(cheap) || len(l.lag.all) != 0 {
@@ -261,13 +256,13 @@ func TestTheDearLeaveRoom(t *testing.T) {
 	t.Parallel()
 	l := newLone(t)
 	l.cfg.Chain = fundedChain{balance: l.dear - 1}
-	dear := l.owners(l.cfg.MaxFlights*packed+100, events.AllPartitions, 0)
+	dear := l.owners(l.cfg.MaxFlights*packed+100, 0)
 	for _, o := range dear[:len(dear)/2] {
 		must(t, o.fold(&events.BatchCut{BatchID: newID(), Size: o.size(), Root: o.frontier.Root()}, l.now, ""))
 	}
 	l.save(dear...)
 	l.now = l.now.Add(time.Second)
-	cheap := l.owners(3, events.AllPartitions, 1)
+	cheap := l.owners(3, 1)
 	l.now = l.now.Add(l.cfg.MaxWait)
 	signed := l.turn()
 	for _, o := range cheap {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/gagliardetto/solana-go"
@@ -68,10 +67,6 @@ func (d *driver) adopt(ctx context.Context, first *owner) error {
 		for i := range c.commits {
 			keys[i] = events.OwnerFromBytes(c.commits[i].Owner)
 		}
-		// The transaction may be older than the current division of partitions among the
-		// anchorers. Leave out owners of partitions that are no longer ours: the anchorer
-		// that has those partitions adopts them.
-		keys = slices.DeleteFunc(keys, func(key events.Owner) bool { return !d.store.partitions.Has(events.PartitionOf(key)) })
 		if owners, err = d.store.load(ctx, keys); err != nil {
 			return err
 		}

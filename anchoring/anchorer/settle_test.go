@@ -166,7 +166,7 @@ func TestHeldBackLongerEachTime(t *testing.T) {
 	t.Parallel()
 	l := newLone(t)
 	l.withLog()
-	o := l.owners(1, l.store.partitions, 1)[0]
+	o := l.owners(1, 1)[0]
 	l.now = l.now.Add(l.cfg.MaxWait)
 	begun := l.now
 	for _, want := range []time.Duration{10, 20, 40, 60, 60} {
@@ -191,7 +191,7 @@ func TestAnAlarmEndsWithItsCause(t *testing.T) {
 	t.Parallel()
 	l := newLone(t)
 	l.withLog()
-	o := l.owners(1, l.store.partitions, 1)[0]
+	o := l.owners(1, 1)[0]
 	l.keepBack(o.key, hold{alarm: errFork, repeat: true}, 10*time.Second, time.Minute)
 	l.now = l.now.Add(l.cfg.MaxWait)
 	if l.turn(); l.status.alarm == nil {

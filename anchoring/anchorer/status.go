@@ -181,13 +181,12 @@ func newMetrics(a *Anchorer) (*metrics, error) {
 			}
 			return a.cfg.Now().Sub(s.counts.Oldest).Seconds()
 		}),
-		gauge("partitions", "Partitions whose owners this anchorer works for now; 0 for a standby. Together they should be 256.", nil,
-			func(*status) float64 {
-				if a.folding.Status().Works() {
-					return float64(a.cfg.Partitions.Count())
-				}
-				return 0
-			}),
+		gauge("active", "1 where this anchorer works, 0 where it stands by or failed.", nil, func(*status) float64 {
+			if a.folding.Status().Works() {
+				return 1
+			}
+			return 0
+		}),
 		gauge("ready", "1 while leaves are being anchored.", nil, func(s *status) float64 {
 			folding := a.folding.Status()
 			ready := folding.Err == nil && (folding.State == projector.Standby || folding.State == projector.Live)

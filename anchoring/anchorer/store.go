@@ -24,18 +24,16 @@ const tablesTimeout = time.Minute
 
 // tablesVersion is raised when the tables change. Older tables are dropped and filled
 // again from the log.
-const tablesVersion = 7
+const tablesVersion = 8
 
 // schemaName is the schema of the anchorer's tables.
 const schemaName = "ledger_anchor"
 
-// store keeps the folded owners of some partitions. The tables are shared with the
-// anchorers of the other partitions. They can be dropped at any time: the log fills them
-// again.
+// store keeps the folded owners. Its tables can be dropped at any time: the log fills
+// them again.
 type store struct {
-	pool       *pgxpool.Pool
-	partitions events.Partitions
-	key        rowKey // for the rows' codes
+	pool *pgxpool.Pool
+	key  rowKey // for the rows' codes
 }
 
 const createTables = `
@@ -45,15 +43,13 @@ CREATE TABLE ledger_anchor.about (
     single  boolean PRIMARY KEY DEFAULT true CHECK (single),
     version integer NOT NULL
 );
--- Genesis hash of the chain that the newest confirmed batch of a partition is on.
+-- Genesis hash of the chain that the newest confirmed batch is on.
 CREATE TABLE ledger_anchor.clusters (
-    partition integer PRIMARY KEY,
-    seq       bigint  NOT NULL,
-    genesis   text    NOT NULL
+    single  boolean PRIMARY KEY DEFAULT true CHECK (single),
+    genesis text    NOT NULL
 );
 CREATE TABLE ledger_anchor.owners (
     owner          text COLLATE "C" PRIMARY KEY,
-    partition      integer NOT NULL,
     size           bigint  NOT NULL,
     frontier       bytea   NOT NULL, -- hashes side by side, largest subtree first
     chain_seq      bigint  NOT NULL,
@@ -141,34 +137,19 @@ func makeTables(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
-// empty returns the steps that delete the rows of these partitions. The spending counts
+// empty returns the steps that delete the rows. The spending counts
 // stay, and the fold counts the same spending again if the log still has it. Until the
 // day ends, that errs on the safe side.
 func (s *store) empty() []projector.Step {
-	steps := make([]projector.Step, 0, 2)
-	for _, table := range []string{"owners", "clusters"} {
-		steps = append(steps, projector.Step{
-			SQL:  `DELETE FROM ledger_anchor.` + table + ` WHERE partition >= $1 AND partition < $2`,
-			Args: []any{s.partitions.First, s.partitions.End},
-		})
-	}
-	return steps
+	return []projector.Step{{SQL: `DELETE FROM ledger_anchor.owners`}, {SQL: `DELETE FROM ledger_anchor.clusters`}}
 }
 
-// cluster is the chain of a confirmed batch, and the sequence of its event.
-type cluster struct {
-	seq     uint64
-	genesis string
-}
-
-// cluster returns the chain that holds the newest confirmed batch of these partitions. If
-// they have none, it returns the chain of the newest confirmed batch of the other
-// partitions. If there is none at all, it returns "".
+// cluster returns the genesis hash of the chain that holds the newest confirmed batch, or
+// "" if there is none.
 func (s *store) cluster(ctx context.Context) (genesis string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, tablesTimeout)
 	defer cancel()
-	err = s.pool.QueryRow(ctx, `SELECT coalesce((SELECT genesis FROM ledger_anchor.clusters
-		ORDER BY partition >= $1 AND partition < $2 DESC, seq DESC LIMIT 1), '')`, s.partitions.First, s.partitions.End).Scan(&genesis)
+	err = s.pool.QueryRow(ctx, `SELECT coalesce((SELECT genesis FROM ledger_anchor.clusters), '')`).Scan(&genesis)
 	if err != nil {
 		return "", fmt.Errorf("read which chain is anchored to: %w", err)
 	}
@@ -176,14 +157,13 @@ func (s *store) cluster(ctx context.Context) (genesis string, err error) {
 }
 
 // write queues the changes of a slice.
-func (s *store) write(w *projector.Writer, owners map[events.Owner]*owner, spent map[string]uint64, clusters map[int]cluster) {
+func (s *store) write(w *projector.Writer, owners map[events.Owner]*owner, spent map[string]uint64, genesis string) {
 	for day, lamports := range spent {
 		w.Exec(`INSERT INTO ledger_anchor.spending AS s (day, lamports) VALUES ($1::text::date, $2)
 			ON CONFLICT (day) DO UPDATE SET lamports = s.lamports + excluded.lamports`, day, lamports)
 	}
-	for in, c := range clusters {
-		w.Exec(`INSERT INTO ledger_anchor.clusters (partition, seq, genesis) VALUES ($1, $2, $3)
-			ON CONFLICT (partition) DO UPDATE SET seq = excluded.seq, genesis = excluded.genesis`, in, c.seq, c.genesis)
+	if genesis != "" {
+		w.Exec(`INSERT INTO ledger_anchor.clusters (genesis) VALUES ($1) ON CONFLICT (single) DO UPDATE SET genesis = excluded.genesis`, genesis)
 	}
 	w.Exec(upsertSQL, s.fields(slices.Collect(maps.Values(owners)))...)
 }
@@ -201,11 +181,9 @@ func (s *store) fields(owners []*owner) []any {
 		batchFrom, batchSize, lastGood = make([]*uint64, n), make([]*uint64, n), make([]*uint64, n)
 		transaction, code              = make([][]byte, n), make([][]byte, n)
 		origins, batchTrace            = make([]string, n), make([]*string, n)
-		partitions                     = make([]int, n)
 	)
 	for i, o := range owners {
 		key[i], size[i], chainSeq[i], chainVersion[i] = string(o.key), o.size(), o.chainSeq, o.chainVersion
-		partitions[i] = events.PartitionOf(o.key)
 		frontier[i], origins[i] = tree.Pack(o.frontier.Hashes()), encodeOrigins(o.origins)
 		confirmedSize[i], confirmedRoot[i], code[i] = o.confirmedSize, o.confirmedRoot[:], s.key.code(o)
 		if !o.waiting.IsZero() {
@@ -222,7 +200,7 @@ func (s *store) fields(owners []*owner) []any {
 		}
 	}
 	return []any{key, size, frontier, chainSeq, chainVersion, confirmedSize, confirmedRoot, waiting,
-		batchID, batchFrom, batchSize, root, oldest, signature, blockhash, lastGood, transaction, origins, batchTrace, code, partitions}
+		batchID, batchFrom, batchSize, root, oldest, signature, blockhash, lastGood, transaction, origins, batchTrace, code}
 }
 
 const (
@@ -234,10 +212,10 @@ const (
 	excluded.batch_id, excluded.batch_from, excluded.batch_size, excluded.batch_root, excluded.batch_oldest,
 	excluded.signature, excluded.blockhash, excluded.last_valid, excluded.transaction,
 	excluded.origins, excluded.batch_trace, excluded.code`
-	upsertSQL = `INSERT INTO ledger_anchor.owners (` + columns + `, partition)
+	upsertSQL = `INSERT INTO ledger_anchor.owners (` + columns + `)
 		SELECT * FROM unnest($1::text[], $2::bigint[], $3::bytea[], $4::bigint[], $5::integer[], $6::bigint[], $7::bytea[], $8::timestamptz[],
 			$9::text[], $10::bigint[], $11::bigint[], $12::bytea[], $13::timestamptz[], $14::text[], $15::text[], $16::bigint[], $17::bytea[],
-			$18::text[], $19::text[], $20::bytea[], $21::integer[])
+			$18::text[], $19::text[], $20::bytea[])
 		ON CONFLICT (owner) DO UPDATE SET (` + columns + `) = (` + excluded + `)`
 )
 
@@ -249,7 +227,7 @@ func (s *store) load(ctx context.Context, keys []events.Owner) ([]*owner, error)
 // recordedOwners returns owners whose open batch has a signed transaction, oldest first.
 func (s *store) recordedOwners(ctx context.Context, except []events.Owner, limit int) ([]*owner, error) {
 	return s.list(ctx, `SELECT `+columns+` FROM ledger_anchor.owners WHERE batch_id IS NOT NULL AND signature IS NOT NULL AND owner <> ALL($1)
-		AND partition >= $3 AND partition < $4 ORDER BY batch_oldest LIMIT $2`, texts(except), limit, s.partitions.First, s.partitions.End)
+		ORDER BY batch_oldest LIMIT $2`, texts(except), limit)
 }
 
 // search selects the owners that unsignedOwners returns.
@@ -259,8 +237,7 @@ type search struct {
 	before    time.Time
 	maxLeaves uint64
 	except    []events.Owner
-	behind    []int          // partitions of which no owner is returned,
-	again     []events.Owner // except these owners
+	only      []events.Owner // nil: all
 	limit     int
 }
 
@@ -269,12 +246,15 @@ type search struct {
 // only owners that were never anchored, else only owners that were. So it need not read
 // many owners of one kind to find the other kind.
 func (s *store) unsignedOwners(ctx context.Context, w search, first bool) ([]*owner, error) {
+	var only []string // NULL
+	if w.only != nil {
+		only = texts(w.only)
+	}
 	kind := `confirmed_size > 0`
 	if first {
 		kind = `confirmed_size = 0`
 	}
-	from := `(SELECT ` + columns + ` FROM ledger_anchor.owners WHERE ` + kind + ` AND owner <> ALL($3) AND partition >= $5 AND partition < $6
-		AND (partition <> ALL($7) OR owner = ANY($8)) AND `
+	from := `(SELECT ` + columns + ` FROM ledger_anchor.owners WHERE ` + kind + ` AND owner <> ALL($3) AND ($5::text[] IS NULL OR owner = ANY($5)) AND `
 	due := from + `batch_id IS NULL AND `
 	return s.list(ctx, `SELECT * FROM (
 		`+from+`batch_id IS NOT NULL AND signature IS NULL ORDER BY batch_oldest LIMIT $4)
@@ -283,7 +263,7 @@ func (s *store) unsignedOwners(ctx context.Context, w search, first bool) ([]*ow
 		UNION
 		`+due+`waiting IS NOT NULL AND size - confirmed_size >= $2 ORDER BY size - confirmed_size DESC LIMIT $4)
 		) unsigned ORDER BY coalesce(batch_oldest, waiting) LIMIT $4`,
-		w.before, w.maxLeaves, texts(w.except), w.limit, s.partitions.First, s.partitions.End, w.behind, texts(w.again))
+		w.before, w.maxLeaves, texts(w.except), w.limit, only)
 }
 
 // spentOn returns the maximum cost of a day's transactions, in lamports.
@@ -309,15 +289,13 @@ func (s *store) count(ctx context.Context) (counts, error) {
 	defer cancel()
 	var c counts
 	var oldest *time.Time
-	const mine = ` AND partition >= $1 AND partition < $2`
 	err := s.pool.QueryRow(ctx, `SELECT
-		(SELECT count(*) FROM ledger_anchor.owners WHERE batch_id IS NULL AND waiting IS NOT NULL`+mine+`),
-		(SELECT count(*) FROM ledger_anchor.owners WHERE batch_id IS NOT NULL AND signature IS NULL`+mine+`),
-		(SELECT count(*) FROM ledger_anchor.owners WHERE batch_id IS NOT NULL AND signature IS NOT NULL`+mine+`),
-		least((SELECT min(waiting) FROM ledger_anchor.owners WHERE batch_id IS NULL AND waiting IS NOT NULL AND confirmed_size = 0`+mine+`),
-		      (SELECT min(waiting) FROM ledger_anchor.owners WHERE batch_id IS NULL AND waiting IS NOT NULL AND confirmed_size > 0`+mine+`),
-		      (SELECT min(batch_oldest) FROM ledger_anchor.owners WHERE batch_id IS NOT NULL`+mine+`))`, s.partitions.First, s.partitions.End).
-		Scan(&c.Waiting, &c.Cut, &c.Submitted, &oldest)
+		(SELECT count(*) FROM ledger_anchor.owners WHERE batch_id IS NULL AND waiting IS NOT NULL),
+		(SELECT count(*) FROM ledger_anchor.owners WHERE batch_id IS NOT NULL AND signature IS NULL),
+		(SELECT count(*) FROM ledger_anchor.owners WHERE batch_id IS NOT NULL AND signature IS NOT NULL),
+		least((SELECT min(waiting) FROM ledger_anchor.owners WHERE batch_id IS NULL AND waiting IS NOT NULL AND confirmed_size = 0),
+		      (SELECT min(waiting) FROM ledger_anchor.owners WHERE batch_id IS NULL AND waiting IS NOT NULL AND confirmed_size > 0),
+		      (SELECT min(batch_oldest) FROM ledger_anchor.owners WHERE batch_id IS NOT NULL))`).Scan(&c.Waiting, &c.Cut, &c.Submitted, &oldest)
 	if err != nil {
 		return counts{}, fmt.Errorf("count what waits: %w", err)
 	}

@@ -12,7 +12,6 @@ import (
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/events/leaf"
-	"github.com/memory-ledger/ledger/projections/projector"
 )
 
 // ErrNoKey means that the owner was forgotten: their data key is gone, and content that
@@ -114,8 +113,7 @@ type auditor struct {
 	cfg     Config
 	report  *report
 	fold    *fold
-	through uint64
-	at      projector.Vector // position up to which each partition is checked; never beyond through
+	through uint64 // the sequence up to which is checked
 }
 
 func (a *auditor) run(ctx context.Context) error {
@@ -123,7 +121,7 @@ func (a *auditor) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	a.through, a.at = head, projector.AllAt(head)
+	a.through = head
 	if err := a.checkReplicas(ctx, head); err != nil {
 		return err
 	}
@@ -157,28 +155,20 @@ func (a *auditor) run(ctx context.Context) error {
 	return a.checkChain(ctx)
 }
 
-// align decides how far the log is read: each partition up to the database's position,
-// so that the log and the database are compared at the same moment.
+// align decides how far the log is read: up to the database's position, so that the log and the database are compared at the same moment.
 func (a *auditor) align(ctx context.Context, db *snapshot, head uint64) error {
 	// The snapshot can be newer than head.
-	newest, err := eventlog.HeadHolding(ctx, a.cfg.Log.Head, db.at.Highest(), a.cfg.Lag)
+	newest, err := eventlog.HeadHolding(ctx, a.cfg.Log.Head, db.at.Seq, a.cfg.Lag)
 	if err != nil {
 		return err
 	}
-	for _, m := range db.at.Joined() {
-		of := ""
-		if m.Partitions != events.AllPartitions {
-			of = fmt.Sprintf(" of partitions %s", m.Partitions)
-		}
-		switch {
-		case m.Seq > newest:
-			a.report.add(Finding{Check: CheckSequence, Seq: m.Seq, Table: "checkpoint", Column: "seq", Detail: fmt.Sprintf(
-				"the read models%s are at sequence %d, the log ends at %d: the log lost messages, or is not the one these tables were made from", of, m.Seq, newest)})
-		case m.Seq < head:
-			a.report.incomplete("sequences %d to %d%s: the read models do not hold them yet; is a projector running?", m.Seq+1, head, of)
-		}
+	switch at := db.at.Seq; {
+	case at > newest:
+		a.report.add(Finding{Check: CheckSequence, Seq: at, Table: "checkpoint", Column: "seq", Detail: fmt.Sprintf(
+			"the read models are at sequence %d, the log ends at %d: the log lost messages, or is not the one these tables were made from", at, newest)})
+	case at < head:
+		a.report.incomplete("sequences %d to %d: the read models do not hold them yet; is a projector running?", at+1, head)
 	}
-	a.at = db.at.Capped(newest)
-	a.through = a.at.Highest()
+	a.through = min(db.at.Seq, newest)
 	return nil
 }

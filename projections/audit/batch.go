@@ -158,7 +158,7 @@ func (f *fold) judge(owner events.Owner, cl claim, root events.Hash) {
 func (a *auditor) lookBack(ctx context.Context) error {
 	for owner, claims := range a.fold.back {
 		slices.SortFunc(claims, func(x, y claim) int { return cmp.Compare(x.size, y.size) })
-		if err := a.rootsOf(ctx, owner, a.at.At(events.PartitionOf(owner)), claims); err != nil {
+		if err := a.rootsOf(ctx, owner, a.through, claims); err != nil {
 			return err
 		}
 	}

@@ -107,7 +107,7 @@ func (a *auditor) checkAccount(ctx context.Context, o *owner, c *Commitment) err
 		a.fold.judge(o.name, onchain, root)
 		return nil
 	}
-	through := a.at.At(events.PartitionOf(o.name))
+	through := a.through
 	if c.Size > o.leaves() {
 		head, err := a.cfg.Log.Head(ctx)
 		if err != nil {

@@ -35,9 +35,9 @@ type fold struct {
 	tiles       map[string]wantRow // full tiles, and full pages of bodies
 	pages       map[string]wantRow
 	// back lists roots that are too far back; see lookBack.
-	back map[events.Owner][]claim
-	// stored is when the log stored the messages that checkpoint rows name.
-	stored map[uint64]time.Time
+	back   map[events.Owner][]claim
+	last   uint64    // sequence of the newest message
+	stored time.Time // when the log stored it
 }
 
 func newFold(a *auditor) *fold {
@@ -45,7 +45,7 @@ func newFold(a *auditor) *fold {
 		auditor: a, owners: map[events.Owner]*owner{}, sessions: map[string]*session{}, retractions: map[string]*retraction{}, erasures: map[string]*erasure{}, keys: map[string]*apiKey{},
 		grants: map[string]*grant{}, batches: map[string]*batch{}, attempts: map[string]*attempt{},
 		movements: map[string]*movement{}, tiles: map[string]wantRow{}, pages: map[string]wantRow{},
-		back: map[events.Owner][]claim{}, stored: map[uint64]time.Time{},
+		back: map[events.Owner][]claim{},
 	}
 }
 

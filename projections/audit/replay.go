@@ -147,10 +147,7 @@ func (m *message) check() error {
 
 // message folds one message.
 func (f *fold) message(ctx context.Context, m *message) error {
-	f.passed(m)
-	if p, ok := events.PartitionIn(m.record.Subject); ok && m.record.Seq > f.at.At(p) {
-		return nil // the read models have not reached this message of its partition
-	}
+	f.last, f.stored = m.record.Seq, m.record.Time
 	s := &f.report.summary
 	s.Messages++
 	if m.bad != nil {
@@ -183,15 +180,6 @@ func (f *fold) message(ctx context.Context, m *message) error {
 		}
 	}
 	return nil
-}
-
-// passed records when the log stored a message that a checkpoint row names.
-func (f *fold) passed(m *message) {
-	for _, mark := range f.at {
-		if mark.Seq == m.record.Seq {
-			f.stored[m.record.Seq] = m.record.Time
-		}
-	}
 }
 
 // version checks that the message has its owner's next version, and records the values

@@ -22,7 +22,7 @@ const behindPoll = 50 * time.Millisecond
 // snapshot is one moment of the read models.
 type snapshot struct {
 	conn *pgx.Conn
-	at   projector.Vector
+	at   projector.Checkpoint
 }
 
 // openSnapshot waits until the read models hold the log up to head, or until patience
@@ -57,12 +57,8 @@ func (s *snapshot) open(ctx context.Context, pool *pgxpool.Pool, head uint64, pa
 	if _, err := s.conn.Exec(ctx, `BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY`); err != nil {
 		return err
 	}
-	checkpoint, err := projector.ReadCheckpoint(ctx, s.conn)
-	if err != nil {
-		return err
-	}
-	s.at = checkpoint.Vector
-	return nil
+	s.at, err = projector.ReadCheckpoint(ctx, s.conn)
+	return err
 }
 
 // lockOut takes the shared lock that keeps a rebuild from swapping the tables. It waits
@@ -84,7 +80,7 @@ func lockOut(ctx context.Context, conn *pgx.Conn, key int64, patience time.Durat
 func catchUp(ctx context.Context, conn *pgx.Conn, head uint64, patience time.Duration) error {
 	return within(ctx, patience, func() (bool, error) {
 		checkpoint, err := projector.ReadCheckpoint(ctx, conn)
-		return checkpoint.Lowest() >= head, err
+		return checkpoint.Seq >= head, err
 	})
 }
 

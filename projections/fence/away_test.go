@@ -90,11 +90,11 @@ func (s *server) serve(conn net.Conn) error {
 func sendCheckpoint(b *pgproto3.Backend) {
 	const text, number = 25, 20 // PostgreSQL's type numbers
 	var fields []pgproto3.FieldDescription
-	for _, kind := range []uint32{text, number, number, number, text} {
+	for _, kind := range []uint32{text, number, text} {
 		fields = append(fields, pgproto3.FieldDescription{Name: []byte("x"), DataTypeOID: kind, DataTypeSize: -1, TypeModifier: -1})
 	}
 	b.Send(&pgproto3.RowDescription{Fields: fields})
-	b.Send(&pgproto3.DataRow{Values: [][]byte{[]byte("generation"), []byte("0"), []byte("255"), []byte("7"), nil}})
+	b.Send(&pgproto3.DataRow{Values: [][]byte{[]byte("generation"), []byte("7"), nil}})
 }
 
 // listens runs a fence until the returned function is called.

@@ -104,8 +104,7 @@ func New(pool *pgxpool.Pool, log eventlog.Reader, opts Options) (*Fence, error) 
 }
 
 // WaitOwner returns once the read models reflect every event of the owner that was
-// acknowledged before the call, including events about the chain. It waits only for the
-// projector of the owner's partition. Errors: ErrBehind, ErrLogShort, the log's, ctx's.
+// acknowledged before the call, including events about the chain. Errors: ErrBehind, ErrLogShort, the log's, ctx's.
 func (f *Fence) WaitOwner(ctx context.Context, owner events.Owner) error {
 	_, err := f.WaitOwnerHead(ctx, owner)
 	return err
@@ -135,11 +134,11 @@ func (h Head) Before(other Head) bool {
 
 // WaitOwnerHead is WaitOwner, and returns the owner's Head.
 func (f *Fence) WaitOwnerHead(ctx context.Context, owner events.Owner) (Head, error) {
-	return f.waitHead(ctx, events.PartitionOf(owner), owner)
+	return f.waitHead(ctx, owner)
 }
 
-// waitHead waits for an owner's events, or for all events if partition is everybody.
-func (f *Fence) waitHead(ctx context.Context, partition int, owner events.Owner) (Head, error) {
+// waitHead waits for an owner's events, or for all events if owner is empty.
+func (f *Fence) waitHead(ctx context.Context, owner events.Owner) (Head, error) {
 	ctx, cancel := context.WithTimeout(ctx, f.opts.Timeout)
 	defer cancel()
 	ctx, span := tracing.Start(ctx, "fence")
@@ -148,14 +147,14 @@ func (f *Fence) waitHead(ctx context.Context, partition int, owner events.Owner)
 		return Head{}, err
 	}
 	h := Head{Tables: f.Tables()} // before any wait
-	ofOwner := partition != everybody
+	ofOwner := owner != ""
 	if ofOwner && f.opts.Heads != nil {
 		if seq, known := f.opts.Heads.Newest(owner); known {
 			h.Seq = seq
-			return h, f.wait(ctx, goal{partition, seq})
+			return h, f.wait(ctx, seq)
 		}
 	}
-	position, live := f.known.highest()
+	position, live := f.known.position()
 	if !live {
 		position = 0 // the database may have been restored, so the position proves nothing
 	}
@@ -176,7 +175,7 @@ func (f *Fence) waitHead(ctx context.Context, partition int, owner events.Owner)
 			return Head{}, fmt.Errorf("fence: %w", err)
 		}
 	}
-	return h, f.wait(ctx, goal{partition, seq})
+	return h, f.wait(ctx, seq)
 }
 
 // newest reads the log's newest sequence. It returns ErrLogShort if that is below
@@ -202,13 +201,13 @@ func (f *Fence) CheckLog(ctx context.Context) error {
 	if err := f.checkLength(); err != nil || f.fits.Load() == connection {
 		return err
 	}
-	position, _ := f.known.highest()
+	position, _ := f.known.position()
 	if position == 0 {
 		c, err := f.checkpoints.Get(ctx)
 		if err != nil {
 			return fmt.Errorf("fence: %w", err)
 		}
-		position = c.Highest()
+		position = c.Seq
 	}
 	if _, err := f.newest(ctx, position); err != nil {
 		return err
@@ -225,8 +224,7 @@ func (f *Fence) checkLength() error {
 }
 
 // WaitAll returns once the read models reflect every event, of any owner, that was
-// acknowledged before the call. A caller must not answer "unknown token" without it. It
-// waits for the slowest projector. Callers that arrive together share one read of the
+// acknowledged before the call. A caller must not answer "unknown token" without it. Callers that arrive together share one read of the
 // log, which starts after all of them arrived. Its errors are those of WaitOwner.
 func (f *Fence) WaitAll(ctx context.Context) error {
 	_, err := f.WaitAllHead(ctx)
@@ -234,28 +232,30 @@ func (f *Fence) WaitAll(ctx context.Context) error {
 }
 
 // WaitAllHead is WaitAll, and returns a Head without a sequence.
-func (f *Fence) WaitAllHead(ctx context.Context) (Head, error) { return f.waitHead(ctx, everybody, "") }
+func (f *Fence) WaitAllHead(ctx context.Context) (Head, error) { return f.waitHead(ctx, "") }
 
 // Wait returns once the read models hold the log up to seq, for all owners.
 func (f *Fence) Wait(ctx context.Context, seq uint64) error {
 	ctx, cancel := context.WithTimeout(ctx, f.opts.Timeout)
 	defer cancel()
-	return f.wait(ctx, goal{everybody, seq})
+	return f.wait(ctx, seq)
 }
 
-// Position returns the sequence up to which all owners are projected, as far as this
-// process knows.
-func (f *Fence) Position() uint64 { return f.known.known(goal{partition: everybody}) }
+// Position returns the newest sequence that is projected, as far as this process knows.
+func (f *Fence) Position() uint64 {
+	position, _ := f.known.position()
+	return position
+}
 
-func (f *Fence) wait(ctx context.Context, g goal) error {
-	w, reached := f.known.await(g)
+func (f *Fence) wait(ctx context.Context, seq uint64) error {
+	w, reached := f.known.await(seq)
 	if reached {
 		f.metrics.passed.Inc()
 		return nil
 	}
 	start := time.Now()
 	if f.opts.OnWait != nil {
-		f.opts.OnWait(g.seq)
+		f.opts.OnWait(seq)
 	}
 	f.metrics.waiting.Inc()
 	defer f.metrics.waiting.Dec()
@@ -263,13 +263,13 @@ func (f *Fence) wait(ctx context.Context, g goal) error {
 		if w != nil {
 			f.waitToBeTold(ctx, w)
 		} else {
-			reached = f.lookForMyself(ctx, g)
+			reached = f.lookForMyself(ctx, seq)
 		}
 		if !reached {
 			if ctx.Err() != nil {
-				return f.expired(ctx, g)
+				return f.expired(ctx, seq)
 			}
-			w, reached = f.known.await(g)
+			w, reached = f.known.await(seq)
 		}
 	}
 	f.metrics.waits.Observe(time.Since(start).Seconds())
@@ -286,9 +286,9 @@ func (f *Fence) waitToBeTold(ctx context.Context, w *waiter) {
 
 // lookForMyself reads the checkpoint while the listener is down. The result counts only
 // for the callers that waited for this read, not for later callers.
-func (f *Fence) lookForMyself(ctx context.Context, g goal) (reached bool) {
+func (f *Fence) lookForMyself(ctx context.Context, seq uint64) (reached bool) {
 	is, err := f.checkpoints.Get(ctx)
-	if err == nil && g.reach(is.Vector) >= g.seq {
+	if err == nil && is.Seq >= seq {
 		return true
 	}
 	eventlog.Pause(ctx, recheck) // pause even if the database does not answer: it may recover
@@ -296,7 +296,7 @@ func (f *Fence) lookForMyself(ctx context.Context, g goal) (reached bool) {
 }
 
 // expired returns ErrBehind after a deadline, and ctx's error if the caller left.
-func (f *Fence) expired(ctx context.Context, g goal) error {
+func (f *Fence) expired(ctx context.Context, seq uint64) error {
 	if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return ctx.Err()
 	}
@@ -304,8 +304,9 @@ func (f *Fence) expired(ctx context.Context, g goal) error {
 	if away := f.away.Load(); away != nil {
 		return fmt.Errorf("%w, or can't be reached: %w", ErrBehind, *away)
 	}
-	if _, live := f.known.highest(); !live {
-		return fmt.Errorf("%w: waited for sequence %d, and no listener knows their position", ErrBehind, g.seq)
+	position, live := f.known.position()
+	if !live {
+		return fmt.Errorf("%w: waited for sequence %d, and no listener knows their position", ErrBehind, seq)
 	}
-	return fmt.Errorf("%w: waited for sequence %d, at %d", ErrBehind, g.seq, f.known.known(g))
+	return fmt.Errorf("%w: waited for sequence %d, at %d", ErrBehind, seq, position)
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/projections/projector"
 	"github.com/memory-ledger/ledger/projections/schema"
@@ -112,11 +111,11 @@ func (f *Fence) read(ctx context.Context, conn *pgx.Conn, held *string) error {
 	switch {
 	case back:
 		f.metrics.backward.Inc()
-		f.opts.Logger.Warn("the read models went back: the checkpoint is read again", "was", before, "is", is.Lowest())
+		f.opts.Logger.Warn("the read models went back: the checkpoint is read again", "was", before, "is", is.Seq)
 	case exchanged:
-		f.opts.Logger.Info("the read models were exchanged", "was", before, "is", is.Lowest())
+		f.opts.Logger.Info("the read models were exchanged", "was", before, "is", is.Seq)
 	}
-	f.measure(ctx, is.Highest())
+	f.measure(ctx, is.Seq)
 	was := *held
 	if *held = is.Generation; was == "" || was == *held {
 		return nil
@@ -207,14 +206,10 @@ var errAnnouncement = errors.New("not an announcement of a position")
 
 // parseAnnouncement parses an announcement in the format of schema.Channel.
 func parseAnnouncement(payload string) (announcement, error) {
-	part := strings.Split(payload, " ")
-	if len(part) != 3 {
+	generation, position, _ := strings.Cut(payload, " ")
+	seq, err := strconv.ParseUint(position, 10, 64)
+	if err != nil {
 		return announcement{}, errAnnouncement
 	}
-	run, errRun := events.ParsePartitions(part[1])
-	seq, errSeq := strconv.ParseUint(part[2], 10, 64)
-	if errRun != nil || errSeq != nil {
-		return announcement{}, errAnnouncement
-	}
-	return announcement{part[0], run, seq}, nil
+	return announcement{generation, seq}, nil
 }

@@ -12,6 +12,8 @@ import (
 	"github.com/memory-ledger/ledger/infra/localnats/natstest"
 	"github.com/memory-ledger/ledger/projections/fence"
 	"github.com/memory-ledger/ledger/projections/internal/fixture"
+	"github.com/memory-ledger/ledger/projections/projector"
+	"github.com/memory-ledger/ledger/projections/readmodel"
 	"github.com/memory-ledger/ledger/projections/readmodel/batches"
 	"github.com/memory-ledger/ledger/projections/readmodel/memories"
 	"github.com/memory-ledger/ledger/projections/readmodel/sessions"
@@ -42,7 +44,7 @@ func TestReadsAreNeverStale(t *testing.T) {
 func readsAreNeverStale(t *testing.T, log *fixture.Log, heads fence.HeadSource) {
 	t.Helper()
 	_, pool := fixture.Database(t)
-	projectorOf(t, pool, log, events.AllPartitions)
+	projectorOf(t, pool, log)
 	replicas := replicasOf(t, pool, log, heads)
 	var all sync.WaitGroup
 	read := make(chan struct{})
@@ -132,4 +134,16 @@ func readToken(t *testing.T, a *fixture.Actor, log *fixture.Log, f *fence.Fence,
 	if _, found, err := sessions.ByTokenHash(t.Context(), pool, hash); err != nil || !found {
 		t.Errorf("the session is not there: %v", err)
 	}
+}
+
+func projectorOf(t *testing.T, pool *pgxpool.Pool, log projector.Log) (stop func() error) {
+	t.Helper()
+	r, err := projector.New(projector.Config{
+		Projections: readmodel.All(),
+		Pool:        pool, Log: log, Logger: fixture.Quiet(), MinBackoff: time.Millisecond, MaxBackoff: 50 * time.Millisecond,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fixture.Running(t, r.Run)
 }

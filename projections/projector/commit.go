@@ -11,51 +11,24 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// advance moves rows of the checkpoint. Its statement is the first of the transaction. It
-// locks the rows that a second projector would need, and fails the transaction if they
-// are not where this projector left them. It also announces the position; PostgreSQL
-// delivers the announcement at the commit.
-type advance struct {
-	generation string
-	from, to   Vector // from has the same marks as the rows
-}
-
-// statement moves a single row in place. Several rows exist only until they have caught
-// up with each other; statement replaces them.
-func (a advance) statement() (sql string, args []any) {
-	if len(a.from) == 1 && len(a.to) == 1 {
-		was, is := a.from[0], a.to[0]
-		return advanceSQL, []any{a.generation, was.First, was.End - 1, was.Seq, is.Seq, storedAt(is)}
-	}
-	args = []any{a.generation}
-	for _, v := range []Vector{a.from, a.to} {
-		first, last, seq := make([]int, len(v)), make([]int, len(v)), make([]uint64, len(v))
-		for i, m := range v {
-			first[i], last[i], seq[i] = m.First, m.End-1, m.Seq
-		}
-		args = append(args, first, last, seq)
-	}
-	stored := make([]*time.Time, len(a.to))
-	for i, m := range a.to {
-		stored[i] = storedAt(m)
-	}
-	return recutSQL, append(args, stored)
-}
-
-func storedAt(m Mark) *time.Time {
-	if m.Stored.IsZero() {
-		return nil
-	}
-	return &m.Stored
-}
+// advance moves the checkpoint. Its statement is the first of the transaction. It locks
+// the row that a second projector would need, and fails the transaction if the row is not
+// where this projector left it. It also announces the position; PostgreSQL delivers the
+// announcement at the commit.
+type advance struct{ from, to Checkpoint }
 
 const (
-	advanceSQL = `SELECT advance_checkpoint($1, $2, $3, $4, $5, $6)`
-	recutSQL   = `SELECT recut_checkpoint($1, $2, $3, $4, $5, $6, $7, $8)`
-	codeFenced = "ML001" // raised by both
-	beginSQL   = `BEGIN`
-	commitSQL  = `COMMIT`
+	advanceSQL = `SELECT advance_checkpoint($1, $2, $3, $4)`
+	codeFenced = "ML001" // raised by advance_checkpoint
 )
+
+func (a advance) queue(batch *pgx.Batch) {
+	var stored *time.Time
+	if !a.to.Stored.IsZero() {
+		stored = &a.to.Stored
+	}
+	batch.Queue(advanceSQL, a.from.Generation, a.from.Seq, a.to.Seq, stored)
+}
 
 // commit writes the steps in one transaction, and moves the checkpoint if a is set.
 // Without rows to copy, everything from BEGIN to COMMIT takes one round trip.
@@ -64,10 +37,9 @@ const (
 // even be committed. So the caller drops the connection and reads the checkpoint again.
 func commit(ctx context.Context, conn *pgx.Conn, steps []Step, a *advance) error {
 	batch := new(pgx.Batch)
-	batch.Queue(beginSQL)
+	batch.Queue(`BEGIN`)
 	if a != nil {
-		sql, args := a.statement()
-		batch.Queue(sql, args...)
+		a.queue(batch)
 	}
 	for len(steps) > 0 {
 		if steps[0].Table == "" {
@@ -84,7 +56,7 @@ func commit(ctx context.Context, conn *pgx.Conn, steps []Step, a *advance) error
 		}
 		steps = steps[1:]
 	}
-	batch.Queue(commitSQL)
+	batch.Queue(`COMMIT`)
 	return send(ctx, conn, batch)
 }
 

@@ -16,15 +16,13 @@ type decoder struct {
 	subjects map[string]events.Subject // parsed and valid
 }
 
-// decode decodes a slice's messages, except those that wants rejects by partition and
-// sequence, or only by subject.
-func (d *decoder) decode(raw eventlog.Slice, wants func(partition int, seq uint64) bool) (Slice, error) {
+// decode decodes a slice's messages after a sequence, except those that only rejects.
+func (d *decoder) decode(raw eventlog.Slice, after uint64) (Slice, error) {
 	slice := Slice{First: raw.First, Last: raw.Last}
 	for i := range raw.Records {
 		r := &raw.Records[i]
 		slice.Stored = r.Time
-		// If a subject names no partition, every projector fails at it.
-		if p, ok := events.PartitionIn(r.Subject); ok && !wants(p, r.Seq) {
+		if r.Seq <= after {
 			continue
 		}
 		record, wanted, err := d.record(r)

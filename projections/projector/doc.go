@@ -7,12 +7,6 @@
 //	   │            is active                 │
 //	   └────── failed <── any error ──────────┘        stopped: ctx ended
 //
-// Several projectors may share the owners by partition: each takes the locks of a run of
-// partitions, and stands by while another projector holds any of those locks. The
-// checkpoint has one row per run. A projector that starts with another division cuts and
-// joins the rows. While the rows of a projector are at different sequences, it applies
-// each message only to the partitions that lack the message: see [Vector].
-//
 // The log arrives in slices: contiguous runs of up to a few thousand messages. A slice is
 // the payload of one message of a watermill Router over [SliceSubscriber]. The router's
 // middlewares recover from panics, bound the time, measure, trace, and end the session at

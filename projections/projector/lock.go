@@ -11,7 +11,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/projections/schema"
 )
@@ -25,8 +24,7 @@ const lookTimeout = 5 * time.Second
 type Tables interface {
 	// Have reports whether the tables match this build, and makes them if they do not. It
 	// returns false if another build still works on them; the projector then stands by.
-	// The caller holds the locks of its partitions, and shares the lock of AloneKey with
-	// the projectors of the other partitions.
+	// The caller holds the projector's locks.
 	Have(ctx context.Context, conn *pgx.Conn) (bool, error)
 	// Check returns an error if the tables do not match this build.
 	Check(ctx context.Context, q schema.Querier) error
@@ -55,8 +53,8 @@ func (m migrations) Have(ctx context.Context, conn *pgx.Conn) (bool, error) {
 
 func (m migrations) Check(ctx context.Context, q schema.Querier) error { return schema.Known(ctx, q) }
 
-// takeTurn waits until no other projector works on any of the partitions, and the tables
-// match this build. It polls, because a statement that waits inside the database would
+// takeTurn waits until no other projector works on the schema, and the tables match this
+// build. It polls, because a statement that waits inside the database would
 // hold back vacuum.
 //
 // After a failure, this projector's last session may still hold the locks until the
@@ -65,7 +63,7 @@ func (m migrations) Check(ctx context.Context, q schema.Querier) error { return 
 func (r *Runner) takeTurn(ctx context.Context, conn *pgx.Conn) error {
 	failed, waits := r.Status().Err != nil, false
 	for look := 1; ; look++ {
-		mine, err := tryTurn(ctx, conn, r.cfg.Schema, r.cfg.Partitions)
+		mine, err := tryTurn(ctx, conn, r.cfg.Schema)
 		if err != nil {
 			return fmt.Errorf("take the locks of %s: %w", r.cfg.Name, err)
 		}
@@ -96,8 +94,8 @@ func (r *Runner) takeTurn(ctx context.Context, conn *pgx.Conn) error {
 	}
 }
 
-// AloneKey is the key of the lock that all projectors of a schema share. While a process
-// holds it exclusively, no projector works on the schema.
+// AloneKey is the key of the lock that the working projector of a schema shares. While a
+// process holds it exclusively, no projector works on the schema.
 func AloneKey(schemaName string) int64 { return schema.LockKey("projector", schemaName) }
 
 func unlockAll(ctx context.Context, conn *pgx.Conn) error {
@@ -107,67 +105,15 @@ func unlockAll(ctx context.Context, conn *pgx.Conn) error {
 	return err
 }
 
-// takeLocksSQL takes the locks one by one and stops at the first that is taken. If two
-// projectors want the same locks, the one that gets the first lock gets all. The last
-// lock is that of AloneKey, which projectors share.
-const takeLocksSQL = `WITH RECURSIVE take(n, mine) AS (
-		SELECT 1, pg_try_advisory_lock(($1::bigint[])[1])
-	UNION ALL
-		SELECT n + 1, pg_try_advisory_lock(($1::bigint[])[n + 1]) FROM take WHERE mine AND n < cardinality($1::bigint[])
-	) SELECT CASE WHEN bool_and(mine) THEN pg_try_advisory_lock_shared($2) ELSE false END FROM take`
-
-// tryTurn takes all locks or none. The connection holds them until it closes.
-func tryTurn(ctx context.Context, conn *pgx.Conn, schemaName string, run events.Partitions) (mine bool, err error) {
+// tryTurn takes the lock of the schema's projector, and shares that of AloneKey. The
+// connection holds both until it closes. If it can't have both, it has neither.
+func tryTurn(ctx context.Context, conn *pgx.Conn, schemaName string) (mine bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
-	keys := make([]int64, 0, run.Count())
-	for p := run.First; p < run.End; p++ {
-		keys = append(keys, schema.LockKey(fmt.Sprintf("projector/%02x", p), schemaName))
+	err = conn.QueryRow(ctx, `SELECT CASE WHEN pg_try_advisory_lock($1) THEN pg_try_advisory_lock_shared($2) ELSE false END`,
+		schema.LockKey("projector/turn", schemaName), AloneKey(schemaName)).Scan(&mine)
+	if err == nil && !mine {
+		err = unlockAll(ctx, conn)
 	}
-	if err := conn.QueryRow(ctx, takeLocksSQL, keys, AloneKey(schemaName)).Scan(&mine); err != nil {
-		return false, err
-	}
-	if !mine {
-		return false, unlockAll(ctx, conn)
-	}
-	return true, nil
-}
-
-// takeRows returns the checkpoint's rows of the partitions, whose locks the caller holds.
-// It cuts rows that reach beyond the run, so that each row belongs to one projector, and
-// joins neighbors at the same sequence. A crash leaves either the old rows or the new
-// ones; both mean the same.
-func (r *Runner) takeRows(ctx context.Context, conn *pgx.Conn) (at Checkpoint, err error) {
-	ctx, cancel := context.WithTimeout(ctx, r.cfg.ApplyTimeout)
-	defer cancel()
-	run := r.cfg.Partitions
-	err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
-		// If two projectors cut the same row, the second must see the rows that the first
-		// made. A lock on the row alone would not show them. No other projector works on
-		// a row that reaches beyond the run, because it would have cut that row.
-		if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock($1)`, schema.LockKey("cut", r.cfg.Schema)); err != nil {
-			return err
-		}
-		was, err := ReadCheckpointOf(ctx, tx, run, "FOR UPDATE")
-		if err != nil {
-			return err
-		}
-		at = Checkpoint{Generation: was.Generation, Vector: was.Of(run).Joined()}
-		if !at.Covers(run) {
-			return fmt.Errorf("%w %s: %s", ErrIncomplete, run, was)
-		}
-		around := was.Run()
-		is := was.Of(events.Partitions{First: around.First, End: run.First})
-		is = append(append(is, at.Vector...), was.Of(events.Partitions{First: run.End, End: around.End})...)
-		if is.Equal(was.Vector) {
-			return nil
-		}
-		sql, args := advance{was.Generation, was.Vector, is}.statement()
-		_, err = tx.Exec(ctx, sql, args...)
-		return explain(err)
-	})
-	if err != nil {
-		return at, fmt.Errorf("take the rows of the checkpoint: %w", err)
-	}
-	return at, nil
+	return mine, err
 }

@@ -83,7 +83,7 @@ func TestNoPlanOutlivesADoublingInAReplay(t *testing.T) {
 	r := replayed(t, p.pool(t, pool), recorded(t, fixture.NewHistory(55, 3).Messages(1200)...), 1, readmodel.All()...)
 	r.Applied = p.applied
 	for _, to := range []uint64{10, 20, 1019, 1100, 1200} {
-		if err := r.To(t.Context(), projector.AllAt(to)); err != nil {
+		if err := r.To(t.Context(), to); err != nil {
 			t.Fatal(err)
 		}
 	}

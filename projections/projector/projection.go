@@ -16,10 +16,9 @@ import (
 // Projection is one read model: a fold of the log into tables.
 //
 // Apply receives every message of the log exactly once and in order, however the log is
-// cut into slices. Two slices must leave the same rows as one slice that holds both. If
-// several projectors share the owners by partition, this holds for each owner's messages,
-// but not for the order between owners. So each row must belong to one owner only. Apply
-// only queues its writes. ON CONFLICT may name only a primary key: a rebuild writes without
+// cut into slices. Two slices must leave the same rows as one slice that holds both. Each
+// row must belong to one owner only: deployments are divided by owner. Apply only queues
+// its writes. ON CONFLICT may name only a primary key: a rebuild writes without
 // the other indexes. The projector commits the writes of all projections and the
 // checkpoint in one transaction. An error stops the projector visibly; the projector
 // skips no message.
@@ -63,7 +62,7 @@ type Record struct {
 }
 
 // Slice is a contiguous run of the log, from First to Last. Records holds only the
-// messages of the projector's partitions that are not projected yet.
+// messages that are not projected yet.
 type Slice struct {
 	First, Last uint64
 	Stored      time.Time // when the log stored the message at Last

@@ -68,10 +68,7 @@ type Config struct {
 	// Tables makes and checks the tables. nil means the migrations of the read models.
 	Tables Tables
 
-	// Partitions are the partitions to project; none means all. Several projectors may
-	// share the owners, each with its own partitions. Of several projectors with
-	// overlapping partitions, one works and the others stand by.
-	Partitions   events.Partitions
+	// Of several projectors of a schema, one works and the others stand by.
 	Projections  []Projection
 	Logger       *slog.Logger          // nil means slog.Default()
 	Registerer   prometheus.Registerer // nil means no metrics
@@ -98,13 +95,12 @@ type Config struct {
 	Renew func(error) []Step
 	// Turn, if set, is called when the projector begins to work, or to stand by.
 	Turn func(ctx context.Context, working bool)
-	// Applied, if set, is called after each commit with the sequence up to which all of
-	// the projector's partitions are projected. It must not block.
+	// Applied, if set, is called after each commit with the newest sequence that is
+	// projected. It must not block.
 	Applied func(position uint64)
 }
 
 func (c *Config) setDefaults() {
-	c.Partitions = cmp.Or(c.Partitions, events.AllPartitions)
 	c.Logger = cmp.Or(c.Logger, slog.Default())
 	c.Name = cmp.Or(c.Name, "projector")
 	if c.Schema == "" {
@@ -141,13 +137,10 @@ func (c *Config) Validate() error {
 	if len(c.Projections) == 0 {
 		problems = append(problems, errors.New("no projections"))
 	}
-	if p := c.Partitions; p != (events.Partitions{}) && (p.First < 0 || p.First >= p.End || p.End > events.PartitionCount) {
-		problems = append(problems, fmt.Errorf("no run of partitions: %s", p))
-	}
 	return errors.Join(problems...)
 }
 
-// Runner is the projector of one schema, or of some partitions in it.
+// Runner is the projector of one schema.
 type Runner struct {
 	cfg     Config
 	metrics *metrics

@@ -99,3 +99,12 @@ func checkTree(t *testing.T, pool *pgxpool.Pool, owner events.Owner, leaves []ev
 		}
 	}
 }
+
+func head(t testing.TB, log projector.Log) uint64 {
+	t.Helper()
+	seq, err := log.Head(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return seq
+}

@@ -44,28 +44,15 @@ func NewReplayer(ctx context.Context, conn *pgx.Conn, log eventlog.PartReader, p
 }
 
 // At returns the schema's position.
-func (r *Replayer) At() Vector { return r.at.Vector }
+func (r *Replayer) At() uint64 { return r.at.Seq }
 
-// To applies the log up to and including a position. It applies to each partition the
-// messages that the partition lacks. A partition beyond the position stays there. A crash
-// leaves whole slices and their checkpoint.
-func (r *Replayer) To(ctx context.Context, want Vector) error {
-	// Replay from one sequence of the position to the next, so that every row of the
-	// checkpoint is at the end of a slice.
-	for _, to := range want.Steps() {
-		part := want.Capped(to)
-		if r.at.Reaches(part) {
-			continue
-		}
-		if err := r.upTo(ctx, part, to); err != nil {
-			return err
-		}
+// To applies the log up to and including a sequence. A crash leaves whole slices and
+// their checkpoint. To returns only when no goroutine uses the connections, even after an
+// error.
+func (r *Replayer) To(ctx context.Context, to uint64) error {
+	if r.at.Seq >= to {
+		return nil
 	}
-	return nil
-}
-
-// upTo returns only when no goroutine uses the connections, even after an error.
-func (r *Replayer) upTo(ctx context.Context, want Vector, to uint64) error {
 	// The first error of a writing stage stops the other stages, and upTo returns it.
 	stages, ctx := errgroup.WithContext(ctx)
 	var readErr error // stops no stage: gathered messages are still applied
@@ -78,10 +65,10 @@ func (r *Replayer) upTo(ctx context.Context, want Vector, to uint64) error {
 	if r.Ahead != nil {
 		leading, projections = r.ahead(projections)
 	}
-	have := r.at.Vector
+	have := r.at.Seq
 	stages.Go(func() error {
 		defer close(gathered)
-		readErr = r.read(ctx, have, want, to, leading, gathered)
+		readErr = r.read(ctx, have, to, leading, gathered)
 		return nil
 	})
 	if r.Ahead != nil {
@@ -103,7 +90,7 @@ func (r *Replayer) upTo(ctx context.Context, want Vector, to uint64) error {
 	}
 	stages.Go(func() error {
 		for slice := range source {
-			if err := r.apply(ctx, projections, want, slice.Slice); err != nil {
+			if err := r.apply(ctx, projections, slice.Slice); err != nil {
 				return err
 			}
 		}
@@ -157,12 +144,11 @@ func (p *portion) grow(more Slice, raw eventlog.Slice) {
 // read decodes the wanted messages and gathers them into portions. It also runs the
 // leading projections: they read nothing from the database, which meanwhile works on the
 // slices before.
-func (r *Replayer) read(ctx context.Context, have, want Vector, to uint64, leading []Projection, out chan<- portion) error {
-	wants := func(p int, seq uint64) bool { return have.Wants(p, seq) && seq <= want.At(p) }
+func (r *Replayer) read(ctx context.Context, have, to uint64, leading []Projection, out chan<- portion) error {
 	var d decoder
 	var gathered portion
-	return r.log.Read(ctx, eventlog.ReadConfig{From: have.Next(want), To: to}, func(raw eventlog.Slice) error {
-		slice, err := d.decode(raw, wants)
+	return r.log.Read(ctx, eventlog.ReadConfig{From: have + 1, To: to}, func(raw eventlog.Slice) error {
+		slice, err := d.decode(raw, have)
 		if err != nil {
 			return err
 		}
@@ -192,12 +178,12 @@ func (r *Replayer) lead(ctx context.Context, slice portion) error {
 	return nil
 }
 
-func (r *Replayer) apply(ctx context.Context, projections []Projection, want Vector, slice Slice) error {
-	a := advance{r.at.Generation, r.at.Vector, r.at.Toward(want, slice.Last, slice.Stored)}
-	if err := write(ctx, r.Conn, projections, a, slice, slice.Last >= r.replanAt); err != nil {
+func (r *Replayer) apply(ctx context.Context, projections []Projection, slice Slice) error {
+	moved := Checkpoint{r.at.Generation, slice.Last, slice.Stored}
+	if err := write(ctx, r.Conn, projections, advance{r.at, moved}, slice, slice.Last >= r.replanAt); err != nil {
 		return fmt.Errorf("replay sequences %d to %d: %w", slice.First, slice.Last, err)
 	}
-	r.at.Vector = a.to
+	r.at = moved
 	if slice.Last >= r.replanAt {
 		r.replanAt = nextReplan(slice.Last)
 	}

@@ -46,7 +46,7 @@ func TestTwoConnectionsReplayWhatOneDoes(t *testing.T) {
 	}
 	log.Publish(t, messages...)
 	log.Publish(t, fixture.NewHistory(5, 3).Messages(500)...)
-	end := projector.AllAt(head(t, log))
+	end := head(t, log)
 
 	one := replayer(t, pool, log, 1)
 	parts := 0
@@ -59,8 +59,8 @@ func TestTwoConnectionsReplayWhatOneDoes(t *testing.T) {
 	}
 	twoPool := fixture.Pool(t, url, "two")
 	two := replayer(t, twoPool, log, 2)
-	if err := two.To(t.Context(), end); err != nil || !two.At().Same(end) {
-		t.Fatalf("at %s, %v", two.At(), err)
+	if err := two.To(t.Context(), end); err != nil || two.At() != end {
+		t.Fatalf("at %d, %v", two.At(), err)
 	}
 	sameRows(t, pool, twoPool)
 
@@ -68,11 +68,11 @@ func TestTwoConnectionsReplayWhatOneDoes(t *testing.T) {
 	if err := without.Ahead.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := without.To(t.Context(), end); err == nil || without.At().Highest() != 0 {
-		t.Fatalf("at %s, %v", without.At(), err)
+	if err := without.To(t.Context(), end); err == nil || without.At() != 0 {
+		t.Fatalf("at %d, %v", without.At(), err)
 	}
-	if is, err := projector.ReadCheckpoint(t.Context(), without.Conn); err != nil || is.Highest() != 0 {
-		t.Errorf("the schema is at %s, %v", is, err)
+	if is, err := projector.ReadCheckpoint(t.Context(), without.Conn); err != nil || is.Seq != 0 {
+		t.Errorf("the schema is at %d, %v", is.Seq, err)
 	}
 
 	// The replayer also stops reading if it can no longer write.
@@ -81,8 +81,8 @@ func TestTwoConnectionsReplayWhatOneDoes(t *testing.T) {
 		if err := without.Conn.Close(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if err := without.To(t.Context(), end); err == nil || without.At().Highest() != 0 {
-			t.Errorf("by %d connections: at %s, %v", connections, without.At(), err)
+		if err := without.To(t.Context(), end); err == nil || without.At() != 0 {
+			t.Errorf("by %d connections: at %d, %v", connections, without.At(), err)
 		}
 	}
 }
@@ -104,14 +104,14 @@ func TestAReplayIsCommittedInParts(t *testing.T) {
 	r := replayer(t, pool, log, 1)
 	var parts []uint64
 	r.Applied = func(seq uint64) { parts = append(parts, seq) }
-	if err := r.To(t.Context(), projector.AllAt(20)); err != nil {
+	if err := r.To(t.Context(), 20); err != nil {
 		t.Fatal(err)
 	}
 	if len(parts) < 2 || parts[len(parts)-1] != 20 {
 		t.Errorf("committed at %v", parts)
 	}
 	parts = nil
-	if err := r.To(t.Context(), projector.AllAt(20)); err != nil || parts != nil {
+	if err := r.To(t.Context(), 20); err != nil || parts != nil {
 		t.Errorf("what is there is committed again, at %v, %v", parts, err)
 	}
 }

@@ -5,12 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/memory-ledger/ledger/events/eventlog"
@@ -105,12 +105,12 @@ func TestAReplaySaysWhatStoppedIt(t *testing.T) {
 				c.change(log, a)
 				r := replayed(t, pool, log, connections, append(readmodel.All(),
 					troubled{func(context.Context, *projector.Writer, projector.Slice) error { return c.apply }})...)
-				err := r.To(t.Context(), projector.AllAt(4))
+				err := r.To(t.Context(), 4)
 				if err == nil || !strings.Contains(err.Error(), c.reason) || c.apply != nil && !errors.Is(err, c.apply) {
 					t.Errorf("it says %v", err)
 				}
-				if is, err := projector.ReadCheckpoint(t.Context(), pool); err != nil || is.Highest() != 0 || r.At().Highest() != 0 {
-					t.Errorf("it is at %s, %s, %v", is, r.At(), err)
+				if is, err := projector.ReadCheckpoint(t.Context(), pool); err != nil || is.Seq != 0 || r.At() != 0 {
+					t.Errorf("it is at %d, %d, %v", is.Seq, r.At(), err)
 				}
 			})
 		}
@@ -129,41 +129,9 @@ func TestAReplayOfDamagedRowsDoesNotBegin(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Release()
-	if _, err := projector.NewReplayer(t.Context(), conn.Conn(), new(written), readmodel.All()); !errors.Is(err, projector.ErrIncomplete) {
+	if _, err := projector.NewReplayer(t.Context(), conn.Conn(), new(written), readmodel.All()); !errors.Is(err, pgx.ErrNoRows) {
 		t.Errorf("it begins: %v", err)
 	}
-}
-
-// TestAReplayTakesWhatIsMissing: a replay applies to each half the messages that it
-// lacks, first up to the old position of the halves, and then up to a common one. It
-// reads the log from the first missing message, in parts that end where a half ends.
-func TestAReplayTakesWhatIsMissing(t *testing.T) {
-	t.Parallel()
-	url, pool := fixture.Database(t)
-	history := spread(t, 52)
-	log := recorded(t, history.Messages(100)...)
-	uneven := projector.Vector{{Partitions: run(t, "00-7f"), Seq: 40}, {Partitions: run(t, "80-ff"), Seq: 70}}
-	r := replayed(t, pool, log, 1, readmodel.All()...)
-	for _, want := range []projector.Vector{uneven, projector.AllAt(60), projector.AllAt(100)} {
-		if err := r.To(t.Context(), want); err != nil {
-			t.Fatal(err)
-		}
-		is, err := projector.ReadCheckpoint(t.Context(), pool)
-		if err != nil || !is.Equal(r.At()) || !is.Reaches(want) || is.Highest() != max(want.Highest(), is.At(255)) {
-			t.Errorf("at %s, %s of %s, %v", is, r.At(), want, err)
-		}
-		if want.Highest() == 60 && (is.At(0) != 60 || is.At(255) != 70) {
-			t.Errorf("at %s of %s, after %s", is, want, uneven)
-		}
-	}
-	if want := []uint64{1, 41, 41, 61}; !slices.Equal(log.from, want) {
-		t.Errorf("the log is read from %v, want %v", log.from, want)
-	}
-	again := fixture.Pool(t, url, "again")
-	if err := replayed(t, again, log, 1, readmodel.All()...).To(t.Context(), projector.AllAt(100)); err != nil {
-		t.Fatal(err)
-	}
-	sameRows(t, pool, again)
 }
 
 // TestAReplayEndsThoughItsPartsWaitForEachOther: if one slice can't be applied, the next
@@ -197,7 +165,7 @@ func TestAReplayEndsThoughItsPartsWaitForEachOther(t *testing.T) {
 			ended := make(chan error, 1)
 			// One slice is applied, one waits behind it, and one is read. With two
 			// connections, another slice is written ahead.
-			go func() { ended <- r.To(t.Context(), projector.AllAt(uint64(2+connections))) }()
+			go func() { ended <- r.To(t.Context(), uint64(2+connections)) }()
 			<-entered
 			<-read
 			if connections > 1 {

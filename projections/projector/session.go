@@ -20,13 +20,13 @@ type session struct {
 	runner      *Runner
 	projections []Projection // of this session
 	decoder     decoder
-	unproven    proofs
-	shortUntil  uint64 // slices are short up to this sequence; 0 means that they are not short
+	unproven    Checkpoint // zero once the log has shown the message at the checkpoint
+	shortUntil  uint64     // slices are short up to this sequence; 0 means that they are not short
 	end         context.CancelCauseFunc
 
 	mu       sync.Mutex // guards the fields below
 	conn     *pgx.Conn
-	at       Checkpoint // the rows of its partitions, as in the database
+	at       Checkpoint // as in the database
 	read     uint64     // newest sequence received from the log
 	replanAt uint64
 
@@ -67,43 +67,50 @@ var errPassed = errors.New("past the trouble")
 // usual find a bad message; long ones cost the database far less, so project soon returns
 // to them.
 func (r *Runner) project(ctx context.Context, conn *pgx.Conn, maxRecords int) error {
-	at, err := r.takeRows(ctx, conn)
+	at, err := r.checkpoint(ctx, conn)
 	if err != nil {
 		return err
 	}
-	lowest, highest := at.Lowest(), at.Highest()
-	head, err := eventlog.HeadHolding(ctx, r.cfg.Log.Head, highest, r.cfg.Lag)
+	head, err := eventlog.HeadHolding(ctx, r.cfg.Log.Head, at.Seq, r.cfg.Lag)
 	if err != nil {
 		return err
 	}
-	if highest > head {
-		return r.aheadOfLog(highest, head)
+	if at.Seq > head {
+		return r.aheadOfLog(at.Seq, head)
 	}
 	s := &session{
 		runner: r, projections: Begin(r.cfg.Projections), conn: conn, at: at,
-		decoder: decoder{only: r.cfg.Only}, unproven: proofsOf(at.Vector),
-		head: head, caughtUp: make(chan struct{}), replanAt: nextReplan(lowest),
+		decoder: decoder{only: r.cfg.Only},
+		head:    head, caughtUp: make(chan struct{}), replanAt: nextReplan(at.Seq),
+	}
+	if at.Seq > 0 && !at.Stored.IsZero() {
+		s.unproven = at
 	}
 	if maxRecords < r.cfg.SliceRecords {
-		s.shortUntil = lowest + uint64(r.cfg.SliceRecords)
+		s.shortUntil = at.Seq + uint64(r.cfg.SliceRecords)
 	}
-	r.begin(lowest, highest, head, time.Now())
-	r.cfg.Logger.Info(r.cfg.Name+" is active", "partitions", r.cfg.Partitions.String(), "position", at.String(), "head", head)
+	r.begin(at.Seq, head, time.Now())
+	r.cfg.Logger.Info(r.cfg.Name+" is active", "position", at.Seq, "head", head)
 	if err = s.run(ctx, maxRecords); errors.Is(err, errPassed) {
 		return r.project(ctx, conn, r.cfg.SliceRecords)
 	}
 	return err
 }
 
-// renew runs the given steps, which empty the tables of these partitions, and sets their
-// checkpoint to 0. A crash before the commit changes nothing, and the next session fails
+// renew runs the given steps, which empty the tables, and sets the checkpoint to 0. A crash before the commit changes nothing, and the next session fails
 // the same way.
 func (r *Runner) renew(ctx context.Context, conn *pgx.Conn, steps []Step) error {
-	at, err := r.takeRows(ctx, conn)
+	at, err := r.checkpoint(ctx, conn)
 	if err != nil {
 		return err
 	}
-	return commit(ctx, conn, steps, &advance{at.Generation, at.Vector, Vector{{Partitions: r.cfg.Partitions}}})
+	return commit(ctx, conn, steps, &advance{at, Checkpoint{}})
+}
+
+func (r *Runner) checkpoint(ctx context.Context, conn *pgx.Conn) (Checkpoint, error) {
+	ctx, cancel := context.WithTimeout(ctx, r.cfg.ApplyTimeout)
+	defer cancel()
+	return ReadCheckpoint(ctx, conn)
 }
 
 const howToRecover = "the log has lost messages or is not the one that these tables were made from; " +
@@ -145,14 +152,12 @@ func (r *Runner) connect(ctx context.Context) (*pgx.Conn, error) {
 }
 
 // run runs the router over the slices after the checkpoint. The first slice begins with
-// the message at the checkpoint, which proves that the rows came from this log. If
-// partitions are at different sequences, run reads the log from the lowest sequence on,
-// and proves each row when it reads that row's message.
+// the message at the checkpoint, which proves that the rows came from this log.
 func (s *session) run(ctx context.Context, maxRecords int) error {
 	r := s.runner
 	ctx, s.end = context.WithCancelCause(ctx)
 	defer s.end(nil)
-	if s.read = s.at.Lowest(); s.unproven.has(s.read) {
+	if s.read = s.at.Seq; s.unproven.Seq != 0 {
 		s.read--
 	}
 	s.catchUp()
@@ -227,7 +232,7 @@ func (s *session) handle(msg *message.Message) error {
 			return err
 		}
 	}
-	slice, err := s.decoder.decode(raw, s.at.Wants) // only this goroutine moves s.at
+	slice, err := s.decoder.decode(raw, s.at.Seq) // only this goroutine moves s.at
 	if err != nil {
 		return err
 	}
@@ -257,25 +262,23 @@ func (s *session) apply(ctx context.Context, slice Slice) error {
 	if slice.First != s.read+1 {
 		return fmt.Errorf("%w: slice begins at %d, the one before ended at %d", eventlog.ErrGap, slice.First, s.read)
 	}
-	if slice.Last <= s.at.Lowest() {
+	if slice.Last <= s.at.Seq {
 		s.read = slice.Last // nothing new
 		s.catchUp()
 		return nil
 	}
-	moved := s.at.Moved(slice.Last, slice.Stored)
-	a := advance{s.at.Generation, s.at.Vector, moved}
-	if err := write(ctx, s.conn, s.projections, a, slice, slice.Last >= s.replanAt); err != nil {
+	moved := Checkpoint{s.at.Generation, slice.Last, slice.Stored}
+	if err := write(ctx, s.conn, s.projections, advance{s.at, moved}, slice, slice.Last >= s.replanAt); err != nil {
 		return err
 	}
-	s.at.Vector, s.read = moved, slice.Last
+	s.at, s.read = moved, slice.Last
 	if slice.Last >= s.replanAt {
 		s.replanAt = nextReplan(slice.Last)
 	}
-	lowest := moved.Lowest()
-	s.runner.applied(lowest, moved.Highest())
+	s.runner.applied(moved.Seq)
 	s.catchUp()
 	if s.runner.cfg.Applied != nil {
-		s.runner.cfg.Applied(lowest)
+		s.runner.cfg.Applied(moved.Seq)
 	}
 	if s.shortUntil > 0 && s.read >= s.shortUntil {
 		s.end(errPassed)
@@ -310,29 +313,12 @@ func stepsOf(ctx context.Context, q schema.Querier, projections []Projection, sl
 	return w.Steps(), nil
 }
 
-// proofs holds, by sequence, when the log stored the message at each row of a checkpoint.
-// An entry is deleted once the log has shown the same message.
-type proofs map[uint64]time.Time
-
-func proofsOf(v Vector) proofs {
-	p := proofs{}
-	for _, m := range v {
-		if m.Seq > 0 && !m.Stored.IsZero() {
-			p[m.Seq] = m.Stored
-		}
-	}
-	return p
-}
-
-func (p proofs) has(seq uint64) bool { _, has := p[seq]; return has }
-
-// prove checks that the log's message at a row of the checkpoint is the message that was
+// prove checks that the log's message at the checkpoint is the message that was
 // projected. A power cut can lose the log's last messages before they reach the disk, and
 // the log then goes on with others. prove detects this even if the log is as long as
 // before.
 func (s *session) prove(ctx context.Context, record *eventlog.Record) error {
-	was, ok := s.unproven[record.Seq]
-	if !ok {
+	if was := s.unproven.Seq; was == 0 || record.Seq != was {
 		return nil
 	}
 	is, err := eventlog.StoredAt(ctx, s.runner.cfg.Log, *record)
@@ -340,10 +326,10 @@ func (s *session) prove(ctx context.Context, record *eventlog.Record) error {
 		return err
 	}
 	// PostgreSQL keeps microseconds.
-	if difference := is.Sub(was); difference.Abs() > time.Microsecond {
-		return s.runner.otherLog(record.Seq, was, is)
+	if difference := is.Sub(s.unproven.Stored); difference.Abs() > time.Microsecond {
+		return s.runner.otherLog(record.Seq, s.unproven.Stored, is)
 	}
-	delete(s.unproven, record.Seq)
+	s.unproven = Checkpoint{}
 	return nil
 }
 
@@ -360,13 +346,13 @@ func (s *session) watch(ctx context.Context) {
 			return
 		case <-ticker.C:
 		}
-		highest := s.runner.highest() // read before the log's head
-		head, err := eventlog.HeadHolding(ctx, s.runner.cfg.Log.Head, highest, s.runner.cfg.Lag)
+		position := s.runner.Status().Position // read before the log's head
+		head, err := eventlog.HeadHolding(ctx, s.runner.cfg.Log.Head, position, s.runner.cfg.Lag)
 		if ctx.Err() != nil {
 			return
 		}
-		if err == nil && head < highest {
-			s.end(s.runner.aheadOfLog(highest, head))
+		if err == nil && head < position {
+			s.end(s.runner.aheadOfLog(position, head))
 			return
 		}
 		s.runner.observe(head, err, time.Now())
@@ -387,12 +373,12 @@ func (s *session) checkConn(ctx context.Context) error {
 	if err := s.runner.cfg.Tables.Check(ctx, s.conn); err != nil {
 		return err
 	}
-	is, err := ReadCheckpointOf(ctx, s.conn, s.runner.cfg.Partitions, "")
+	is, err := ReadCheckpoint(ctx, s.conn)
 	if err != nil {
 		return err
 	}
-	if is.Generation != s.at.Generation || !is.Equal(s.at.Vector) {
-		return fmt.Errorf("%w: from %s to %s", ErrFenced, s.at, is)
+	if is.Generation != s.at.Generation || is.Seq != s.at.Seq {
+		return fmt.Errorf("%w: from %d to %d", ErrFenced, s.at.Seq, is.Seq)
 	}
 	return nil
 }

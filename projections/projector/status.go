@@ -25,7 +25,7 @@ var ErrNotReady = errors.New("projector not ready")
 // Status is the state and the position of a projector.
 type Status struct {
 	State    State
-	Position uint64 // newest sequence up to which its partitions are committed
+	Position uint64 // newest sequence that is committed
 	Head     uint64 // newest sequence of the log, as last seen
 	// Lag is the time since the projector saw a head of the log that it has not applied
 	// yet.
@@ -40,7 +40,6 @@ func (s Status) Works() bool { return s.State == Live || s.State == Replaying }
 type progress struct {
 	state    State
 	position uint64
-	highest  uint64 // newest sequence that any of its partitions has committed
 	head     uint64
 	err      error
 	headErr  error // why the log's head can't be read
@@ -111,11 +110,11 @@ func (r *Runner) standBy() {
 
 // begin notes the start position of a session. The position may be lower than before,
 // because the database may have been restored. The lag of an earlier session continues.
-func (r *Runner) begin(position, highest, head uint64, now time.Time) {
+func (r *Runner) begin(position, head uint64, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	p := &r.state
-	p.position, p.highest, p.head = position, highest, head
+	p.position, p.head = position, head
 	if p.mark > head {
 		p.mark = 0 // of a log that was replaced
 	}
@@ -127,20 +126,14 @@ func (r *Runner) begin(position, highest, head uint64, now time.Time) {
 }
 
 // applied notes a commit.
-func (r *Runner) applied(position, highest uint64) {
+func (r *Runner) applied(position uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	p := &r.state
-	p.position, p.highest, p.err = position, highest, nil
+	p.position, p.err = position, nil
 	if p.state == Replaying && position >= p.head {
 		p.state = Live
 	}
-}
-
-func (r *Runner) highest() uint64 {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.state.highest
 }
 
 // observe notes the log's head, or the error of reading it.

@@ -40,7 +40,7 @@ func TestNobodyWatchesASessionThatIsOver(t *testing.T) {
 		log := asked{question: make(chan struct{}), answer: make(chan struct{})}
 		r := &Runner{cfg: Config{Schema: schema.Live, Tables: migrations{}, Log: log, Logger: slog.New(slog.DiscardHandler)}}
 		r.cfg.setDefaults()
-		s := &session{runner: r, caughtUp: make(chan struct{}), at: Checkpoint{Vector: AllAt(0)}}
+		s := &session{runner: r, caughtUp: make(chan struct{})}
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		begun := time.Now()

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -66,19 +67,19 @@ func (r *rebuild) compare(ctx context.Context) error {
 	if headErr != nil {
 		return headErr
 	}
-	if err != nil || at.Highest() > newest {
-		is := at.String()
+	if err != nil || at.Seq > newest {
+		is := strconv.FormatUint(at.Seq, 10)
 		if schema.Damaged(err) {
 			is = unreadable(err)
 		}
 		r.differ(Difference{Table: "checkpoint", Live: is, Rebuilt: fmt.Sprintf("the log ends at %d", newest)})
-		at.Vector = projector.AllAt(head)
+		at.Seq = head
 	}
-	if err := r.replayer.To(ctx, at.Vector); err != nil {
+	if err := r.replayer.To(ctx, at.Seq); err != nil {
 		return err
 	}
-	r.result.Compared = at.Lowest()
-	r.say("comparing at sequence %s", at)
+	r.result.Compared = at.Seq
+	r.say("comparing at sequence %d", at.Seq)
 	for _, name := range r.tables() {
 		if err := r.attempt(ctx, tx, name, func(tx pgx.Tx) error { return r.compareTable(ctx, tx, name) }); err != nil {
 			return fmt.Errorf("compare %s: %w", name, err)
@@ -106,7 +107,7 @@ func (r *rebuild) attempt(ctx context.Context, live pgx.Tx, what string, compare
 func unreadable(err error) string { return "can't be read (" + err.Error() + ")" }
 
 // unusable reports whether an error means that the checkpoint can't be used.
-func unusable(err error) bool { return errors.Is(err, projector.ErrIncomplete) || schema.Damaged(err) }
+func unusable(err error) bool { return errors.Is(err, pgx.ErrNoRows) || schema.Damaged(err) }
 
 // readCheckpoint reads the checkpoint in a nested transaction, so that tx stays usable if
 // the checkpoint is damaged.

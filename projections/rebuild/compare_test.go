@@ -170,8 +170,8 @@ func TestRowsAreComparedWhereItIsAskedFor(t *testing.T) {
 // a connection open.
 func TestALogThatDoesNotAnswerIsNotEmpty(t *testing.T) {
 	t.Parallel()
-	s := newStage(t, []events.Partitions{}...)
-	stop := s.projector(events.AllPartitions)
+	s := emptyStage(t)
+	stop := s.projector()
 	a := s.fill(1, 20)[0]
 	if err := stop(); err != nil {
 		t.Fatal(err)
@@ -206,7 +206,7 @@ func TestALogThatDoesNotAnswerIsNotEmpty(t *testing.T) {
 			t.Errorf("asked %d times: %+v, %v", asked, result, err)
 		}
 	}
-	s.projector(events.AllPartitions)
+	s.projector()
 	fixture.Eventually(t, 2*time.Minute, func() error { return s.check(a) })
 }
 

@@ -1,8 +1,6 @@
 package rebuild_test
 
 import (
-	"github.com/memory-ledger/ledger/events"
-
 	"errors"
 	"os"
 	"path/filepath"
@@ -35,7 +33,7 @@ func TestAForcedRebuildCuresDamagedPages(t *testing.T) {
 		t.Fatal(err)
 	}
 	fixture.Running(t, s.fence.Run)
-	s.projector(events.AllPartitions)
+	s.projector()
 	actors := s.fill(2, 300)
 
 	admin, err := pgx.Connect(t.Context(), server.AdminURL())

@@ -27,7 +27,7 @@ var (
 	ErrForeign = errors.New("a schema that is not ours is in the way")
 	// ErrMigrated: the live schema and the rebuilt one have different versions.
 	ErrMigrated = errors.New("the live schema is of another version than this build")
-	// ErrCheckpoint: the live checkpoint is not of this log, or not complete. A rebuild
+	// ErrCheckpoint: the live checkpoint is not of this log, or missing. A rebuild
 	// of one projection can't repair it, because the other projections' tables stay.
 	ErrCheckpoint = errors.New("the checkpoint makes no sense; rebuild all projections")
 	// ErrUnknown: there is no projection of that name.
@@ -61,7 +61,7 @@ type Config struct {
 
 // Result of a rebuild.
 type Result struct {
-	Position    uint64 // sequence up to which the new tables held the log of all owners at the swap
+	Position    uint64 // sequence up to which the new tables held the log at the swap
 	Compared    uint64 // the same at the comparison
 	Rows        uint64 // compared
 	Owners      uint64 // with compared roots
@@ -317,12 +317,12 @@ func (r *rebuild) fill(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r.say("replaying %d messages into schema %s", target.Highest(), r.fresh)
+	r.say("replaying %d messages into schema %s", target, r.fresh)
 	if err := r.bulk(ctx, target); err != nil {
 		return err
 	}
 	for {
-		if target, err = r.target(ctx); err != nil || r.replayer.At().Behind(target) <= near {
+		if target, err = r.target(ctx); err != nil || r.replayer.At()+near >= target {
 			return err
 		}
 		if err := r.replayer.To(ctx, target); err != nil {
@@ -363,7 +363,7 @@ func (r *rebuild) index(ctx context.Context, conn *pgx.Conn) error {
 // bulk replays the log up to a position with two connections, and makes statistics from
 // time to time. Without new statistics PostgreSQL would keep plans for empty tables.
 // Those plans need only the number of rows, so a tenth of the usual sample is enough.
-func (r *rebuild) bulk(ctx context.Context, target projector.Vector) error {
+func (r *rebuild) bulk(ctx context.Context, target uint64) error {
 	if !r.alone() {
 		var err error
 		if r.replayer.Ahead, err = r.connect(ctx, r.fresh); err != nil {
@@ -376,7 +376,7 @@ func (r *rebuild) bulk(ctx context.Context, target projector.Vector) error {
 			r.replayer.Ahead = nil
 		}()
 	}
-	total, next := target.Highest(), uint64(10_000)
+	total, next := target, uint64(10_000)
 	due := make(chan struct{}, 1)
 	progress := func(seq uint64) {
 		if r.cfg.Progress != nil {
@@ -414,26 +414,26 @@ func (r *rebuild) bulk(ctx context.Context, target projector.Vector) error {
 // head returns the log's end, which was reached after the live tables were read. The log's
 // leader may need a moment to hold what they hold.
 func (r *rebuild) head(ctx context.Context, live projector.Checkpoint) (uint64, error) {
-	return eventlog.HeadHolding(ctx, r.cfg.Log.Head, live.Highest(), r.cfg.Lag)
+	return eventlog.HeadHolding(ctx, r.cfg.Log.Head, live.Seq, r.cfg.Lag)
 }
 
 // target returns the position of the live tables. If their checkpoint can't be used, it
 // returns the end of the log.
-func (r *rebuild) target(ctx context.Context) (projector.Vector, error) {
+func (r *rebuild) target(ctx context.Context) (uint64, error) {
 	live, err := projector.ReadCheckpoint(ctx, r.control)
 	if err != nil && !unusable(err) {
-		return nil, err
+		return 0, err
 	}
 	// Read the head after the checkpoint: by then the log had everything that the tables
 	// hold.
 	head, headErr := r.head(ctx, live)
 	if headErr != nil {
-		return nil, headErr
+		return 0, headErr
 	}
-	if err != nil || live.Highest() > head {
-		return projector.AllAt(head), nil
+	if err != nil || live.Seq > head {
+		return head, nil
 	}
-	return live.Vector, nil
+	return live.Seq, nil
 }
 
 // analyse makes statistics for the planner from a sample of 300 × target rows per table.

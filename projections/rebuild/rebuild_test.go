@@ -46,17 +46,19 @@ func (s *stage) do(sql string) {
 	}
 }
 
-// newStage starts a projector for each run, or one for all partitions if no run is given.
-func newStage(t *testing.T, runs ...events.Partitions) *stage {
+// newStage starts a projector.
+func newStage(t *testing.T) *stage {
+	t.Helper()
+	s := emptyStage(t)
+	s.projector()
+	return s
+}
+
+// emptyStage has no projector.
+func emptyStage(t *testing.T) *stage {
 	t.Helper()
 	s := &stage{t: t, log: fixture.NewLog(t)}
 	s.url, s.pool = fixture.Database(t)
-	if runs == nil {
-		runs = []events.Partitions{events.AllPartitions}
-	}
-	for _, run := range runs {
-		s.projector(run)
-	}
 	var err error
 	if s.fence, err = fence.New(s.pool, s.log, fence.Options{}); err != nil {
 		t.Fatal(err)
@@ -65,9 +67,9 @@ func newStage(t *testing.T, runs ...events.Partitions) *stage {
 	return s
 }
 
-func (s *stage) projector(run events.Partitions) (stop func() error) {
+func (s *stage) projector() (stop func() error) {
 	s.t.Helper()
-	r, err := projector.New(projector.Config{Projections: readmodel.All(), Pool: s.pool, Log: s.log, Partitions: run, MinBackoff: 5 * time.Millisecond, MaxBackoff: 200 * time.Millisecond})
+	r, err := projector.New(projector.Config{Projections: readmodel.All(), Pool: s.pool, Log: s.log, MinBackoff: 5 * time.Millisecond, MaxBackoff: 200 * time.Millisecond})
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -370,8 +372,8 @@ func TestACheckpointOfNoSenseIsCured(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newStage(t, []events.Partitions{}...)
-			stop := s.projector(events.AllPartitions)
+			s := emptyStage(t)
+			stop := s.projector()
 			a := s.fill(1, 20)[0]
 			if err := stop(); err != nil {
 				t.Fatal(err)
@@ -388,7 +390,7 @@ func TestACheckpointOfNoSenseIsCured(t *testing.T) {
 			if result := run(t, cfg); !result.Swapped || result.Position != 20 {
 				t.Errorf("forced: %+v", result)
 			}
-			s.projector(events.AllPartitions)
+			s.projector()
 			a.AppendMemory(t, s.log, `{}`)
 			fixture.Eventually(t, 2*time.Minute, func() error { return s.check(a) }) // the fence has to notice
 			if result := run(t, s.config()); result.Differences != 0 || result.Position != 21 {
@@ -403,8 +405,8 @@ func TestACheckpointOfNoSenseIsCured(t *testing.T) {
 // messages that the log does not have.
 func TestOneAloneDoesNotCureACheckpoint(t *testing.T) {
 	t.Parallel()
-	s := newStage(t, []events.Partitions{}...)
-	stop := s.projector(events.AllPartitions)
+	s := emptyStage(t)
+	stop := s.projector()
 	s.fill(1, 20)
 	if err := stop(); err != nil {
 		t.Fatal(err)

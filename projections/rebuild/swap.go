@@ -43,11 +43,11 @@ func (r *rebuild) swapIn(ctx context.Context) error {
 		}
 		was, err := r.swap(ctx)
 		if err == nil {
-			r.result.Swapped, r.result.Position = true, r.replayer.At().Lowest()
+			r.result.Swapped, r.result.Position = true, r.replayer.At()
 			if err := r.awaitReaders(ctx, was); err != nil {
 				return err
 			}
-			r.say("swapped in at sequence %s; projectors were held back for %s", r.replayer.At(), r.result.Held.Round(time.Millisecond))
+			r.say("swapped in at sequence %d; projectors were held back for %s", r.replayer.At(), r.result.Held.Round(time.Millisecond))
 			return nil
 		}
 		if !inUse(err) || attempt == swapAttempts {
@@ -115,11 +115,11 @@ func (r *rebuild) swap(ctx context.Context) (was string, err error) {
 			return err
 		}
 		was = live.Generation
-		if err := r.replayer.To(ctx, live.Vector); err != nil {
+		if err := r.replayer.To(ctx, live.Seq); err != nil {
 			return err
 		}
-		if at := r.replayer.At(); !at.Same(live.Vector) {
-			return fmt.Errorf("the rebuilt tables are at %s, beyond the live ones at %s", at, live)
+		if at := r.replayer.At(); at != live.Seq {
+			return fmt.Errorf("the rebuilt tables are at %d, beyond the live ones at %d", at, live.Seq)
 		}
 		for _, statement := range r.renames() {
 			if _, err := tx.Exec(ctx, statement); err != nil {
@@ -165,13 +165,13 @@ func (r *rebuild) hold(ctx context.Context, tx pgx.Tx) (live projector.Checkpoin
 	if headErr != nil {
 		return live, headErr
 	}
-	switch damaged := err != nil || live.Highest() > head; {
+	switch damaged := err != nil || live.Seq > head; {
 	case !damaged:
 		return live, nil
 	case r.alone():
-		return live, fmt.Errorf("%w: it is at %s, the log ends at %d", ErrCheckpoint, live, head)
+		return live, fmt.Errorf("%w: it is at %d, the log ends at %d", ErrCheckpoint, live.Seq, head)
 	}
-	live.Vector = projector.AllAt(head)
+	live.Seq = head
 	return live, nil
 }
 
@@ -193,5 +193,5 @@ func (r *rebuild) renames() []string {
 			`ALTER TABLE `+r.live+`.`+name+` SET SCHEMA `+r.old,
 			`ALTER TABLE `+r.fresh+`.`+name+` SET SCHEMA `+r.live)
 	}
-	return append(statements, `UPDATE `+r.live+`.checkpoint SET generation = (SELECT generation FROM `+r.fresh+`.checkpoint LIMIT 1)`)
+	return append(statements, `UPDATE `+r.live+`.checkpoint SET generation = (SELECT generation FROM `+r.fresh+`.checkpoint)`)
 }

@@ -1,8 +1,6 @@
 package rebuild_test
 
 import (
-	"github.com/memory-ledger/ledger/events"
-
 	"context"
 	"errors"
 	"fmt"
@@ -97,8 +95,8 @@ func TestTheSwapGivesWay(t *testing.T) {
 // rebuild, so the new tables hold a message that the live checkpoint no longer covers.
 func TestTablesThatWentBackAreNotOvertaken(t *testing.T) {
 	t.Parallel()
-	s := newStage(t, []events.Partitions{}...)
-	stop := s.projector(events.AllPartitions)
+	s := emptyStage(t)
+	stop := s.projector()
 	s.fill(1, 20)
 	if err := stop(); err != nil {
 		t.Fatal(err)
@@ -131,7 +129,7 @@ func TestARebuildBesideNothing(t *testing.T) {
 	if result := run(t, s.config()); !result.Swapped || result.Position != 0 || s.schemas() != 1 {
 		t.Errorf("%+v", result)
 	}
-	s.projector(events.AllPartitions)
+	s.projector()
 	fixture.Eventually(t, 2*time.Minute, func() error {
 		if o, _, err := owners.Find(t.Context(), pool, a.Owner); err != nil || o.LeafCount != 1 {
 			return fmt.Errorf("%+v, %v", o, err)

@@ -155,6 +155,5 @@ func Name(pool *pgxpool.Pool) string {
 }
 
 // Channel returns the notification channel on which the projector of a schema announces
-// its position, as "<generation> <first>-<last> <sequence>": first and last are the
-// partitions of a checkpoint row, in hex.
+// its position, as "<generation> <sequence>".
 func Channel(schemaName string) string { return "position_" + schemaName }

@@ -2,17 +2,12 @@ package bodypages_test
 
 import (
 	"bytes"
-	"encoding/binary"
-	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgxpool"
-	"github.com/jackc/pgx/v5/stdlib"
-	"github.com/pressly/goose/v3"
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
@@ -20,7 +15,6 @@ import (
 	"github.com/memory-ledger/ledger/projections/internal/fixture"
 	"github.com/memory-ledger/ledger/projections/readmodel/bodypages"
 	"github.com/memory-ledger/ledger/projections/readmodel/memories"
-	"github.com/memory-ledger/ledger/projections/schema"
 )
 
 // lengths are body lengths on both sides of every limit.
@@ -163,113 +157,4 @@ func TestAPageLacksNoLeaf(t *testing.T) {
 		t.Error("a page without a leaf was written")
 	}
 	check(t, pool, a.Owner, 256)
-}
-
-// TestAnOlderSchemaGetsPages: the migration makes pages of the leaves that were written
-// before pages existed, and the projection continues from there.
-func TestAnOlderSchemaGetsPages(t *testing.T) {
-	t.Parallel()
-	url, pool := fixture.Database(t)
-	chance := rand.New(rand.NewPCG(2, 1))
-	a, b := fixture.NewActor(), fixture.NewActor()
-	messages := inOrder(chance, slices.Concat(write(chance, a, 900), write(chance, b, 255)))
-	later := write(chance, a, 200)
-	fixture.Apply(t, pool, fixture.Slice(1, messages...), memories.Projection{})
-	beforePages(t, pool)
-	if err := schema.Migrate(t.Context(), url, schema.Live); err != nil {
-		t.Fatal(err)
-	}
-	check(t, pool, a.Owner, 900)
-	check(t, pool, b.Owner, 255)
-	fixture.Apply(t, pool, fixture.Slice(uint64(len(messages)+1), later...), memories.Projection{}, bodypages.Projection{})
-	check(t, pool, a.Owner, 1100)
-}
-
-// beforePages undoes the migrations from the one that made body_pages on.
-func beforePages(t *testing.T, pool *pgxpool.Pool) {
-	t.Helper()
-	db := stdlib.OpenDBFromPool(pool)
-	defer func() { _ = db.Close() }()
-	provider, err := goose.NewProvider(goose.DialectPostgres, db, os.DirFS("../../schema/migrations"), goose.WithLogger(goose.NopLogger()))
-	if err == nil {
-		_, err = provider.DownTo(t.Context(), 2)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// good returns a valid page of the table, and its leaves.
-func good() (data []byte, made []bodypages.Leaf) {
-	data = append([]byte("MLP1\x00\x00\x01\x00"), 0, 0, 0, 0, 0, 0, 2, 0)
-	for i := range bodypages.Leaves {
-		data = append(data, make([]byte, 15)...)
-		data = append(data, byte(i))
-	}
-	for i := range bodypages.Leaves {
-		length := uint32(i % 7)
-		if i%50 == 3 {
-			length = 0xffffffff
-		}
-		data = binary.BigEndian.AppendUint32(data, length)
-	}
-	for i := range bodypages.Leaves {
-		l := bodypages.Leaf{ID: [16]byte{15: byte(i)}}
-		if i%50 != 3 {
-			l.Sealed = bytes.Repeat([]byte{byte(i)}, i%7)
-		}
-		data, made = append(data, l.Sealed...), append(made, l)
-	}
-	return data, made
-}
-
-func TestParse(t *testing.T) {
-	t.Parallel()
-	data, want := good()
-	p, err := bodypages.Parse(data, 512)
-	if err != nil || !slices.EqualFunc(p.Leaves(), want, func(a, b bodypages.Leaf) bool {
-		return a.ID == b.ID && bytes.Equal(a.Sealed, b.Sealed) && (a.Sealed == nil) == (b.Sealed == nil)
-	}) || !p.Equal(bodypages.Of(512, want)) || p.Bytes() < len(data) {
-		t.Fatalf("%+v, %v", p, err)
-	}
-	for i, sealed := range p.Sealed {
-		if len(sealed) != cap(sealed) {
-			t.Errorf("what is appended to the body of leaf %d is written over the next", i)
-		}
-	}
-	for name, damage := range map[string]func(b []byte) []byte{
-		"nothing":         func([]byte) []byte { return nil },
-		"another version": func(b []byte) []byte { b[3]++; return b },
-		"fewer leaves":    func(b []byte) []byte { b[6], b[7] = 0, 255; return b },
-		"no leaves":       func([]byte) []byte { return append([]byte("MLP1\x00\x00\x00\x00"), 0, 0, 0, 0, 0, 0, 2, 0) },
-		"many leaves":     func(b []byte) []byte { b[4] = 0xff; return b },
-		"another page":    func(b []byte) []byte { b[14]++; return b },
-		"far away":        func(b []byte) []byte { b[8] = 0xff; return b },
-		"cut short":       func(b []byte) []byte { return b[:len(b)-1] },
-		"cut in a length": func(b []byte) []byte { return b[:16+256*16+7] },
-		"too long":        func(b []byte) []byte { return append(b, 0) },
-		"a longer body":   func(b []byte) []byte { b[16+256*16+3]++; return b },
-		"a huge body":     func(b []byte) []byte { b[16+256*16]++; return b },
-	} {
-		if _, err := bodypages.Parse(damage(slices.Clone(data)), 512); !errors.Is(err, bodypages.ErrFormat) {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-}
-
-// FuzzParse: Parse does not panic on any input. A page that it accepts encodes to the
-// same bytes again.
-func FuzzParse(f *testing.F) {
-	data, _ := good()
-	f.Add(data, uint64(512))
-	f.Add(data[:40], uint64(0))
-	f.Fuzz(func(t *testing.T, data []byte, first uint64) {
-		p, err := bodypages.Parse(data, first)
-		if err != nil {
-			return
-		}
-		if p.First() != first || p.Len() != bodypages.Leaves || !p.Equal(bodypages.Of(first, p.Leaves())) {
-			t.Fatalf("%x is not what was read of it", data)
-		}
-	})
 }

@@ -90,5 +90,5 @@ func (o *Owner) scan(row pgx.Row, owner events.Owner) (found bool, err error) {
 // transaction with other queries, its result is the position that those queries see.
 func Position(ctx context.Context, q schema.Querier) (uint64, error) {
 	c, err := projector.ReadCheckpoint(ctx, q)
-	return c.Lowest(), err
+	return c.Seq, err
 }

@@ -9,7 +9,6 @@ import (
 
 	"github.com/memory-ledger/ledger/anchoring/anchorer"
 	"github.com/memory-ledger/ledger/anchoring/chain"
-	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/projections/fence"
 )
 
@@ -20,13 +19,12 @@ func NewAnchorer(b *Base, f *fence.Fence) (*anchorer.Anchorer, error) {
 	client, errURL := cfg.Chain()
 	key, errKey := cfg.Authority()
 	id, errID := cfg.Program()
-	partitions, errPartitions := events.ParsePartitions(cfg.AnchorPartitions)
-	if err := errors.Join(errURL, errKey, errID, errPartitions); err != nil {
+	if err := errors.Join(errURL, errKey, errID); err != nil {
 		return nil, err
 	}
 	return anchorer.New(anchorer.Config{
 		Pool: b.Pool, Log: fitting{b.follower("ANCHORER_CONSUMER", cfg.AnchorerConsumer), f.CheckLog}, Lag: b.Stream.Lag(), Chain: client, Authority: key, Program: id,
-		Partitions: partitions, MaxWait: cfg.AnchorMaxWait, MaxLeaves: cfg.AnchorMaxLeaves,
+		MaxWait: cfg.AnchorMaxWait, MaxLeaves: cfg.AnchorMaxLeaves,
 		PriorityFee: cfg.AnchorPriorityFee, MaxLamportsPerDay: cfg.AnchorMaxLamportsPerDay,
 		Commitment: chain.Commitment(cfg.AnchorCommitment),
 		Now:        time.Now, NewID: NewID, Logger: b.Logger, Registerer: b.Registry, Tracer: b.Traces.Tracer("anchorer"), Turn: b.turn,

@@ -3,13 +3,11 @@ package assembly
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/projections/projector"
 	"github.com/memory-ledger/ledger/projections/readmodel"
 )
@@ -43,16 +41,11 @@ func runAPI(ctx context.Context, b *Base, variable, addr string, serve func(*API
 	return errors.Join(err, group.Wait())
 }
 
-// NewProjector returns the projector of all read models, of the configured partitions.
-// A pace of 0 is the projector's default.
+// NewProjector returns the projector of all read models. A pace of 0 is the projector's default.
 func NewProjector(b *Base, pace time.Duration) (*projector.Runner, error) {
-	partitions, err := events.ParsePartitions(b.Config.ProjectorPartitions)
-	if err != nil {
-		return nil, fmt.Errorf("PROJECTOR_PARTITIONS: %w", err)
-	}
 	return projector.New(projector.Config{
 		Projections: readmodel.All(),
-		Pool:        b.Pool, Log: b.follower("PROJECTOR_CONSUMER", b.Config.ProjectorConsumer), Lag: b.Stream.Lag(), Partitions: partitions,
+		Pool:        b.Pool, Log: b.follower("PROJECTOR_CONSUMER", b.Config.ProjectorConsumer), Lag: b.Stream.Lag(),
 		Logger: b.Logger, Registerer: b.Registry, Tracer: b.Traces.Tracer("projector"), Pace: pace, Turn: b.turn,
 	})
 }

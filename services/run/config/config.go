@@ -17,7 +17,6 @@ import (
 
 	"github.com/caarlos0/env/v11"
 
-	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/services/keystore"
 )
 
@@ -42,15 +41,14 @@ type Config struct {
 	OpsAddr       string `env:"OPS_ADDR" for:"projector anchorer" doc:"where '/livez', '/readyz' and '/metrics' are answered; unset: nowhere"`
 	PprofAddr     string `env:"PPROF_ADDR" for:"services" doc:"where Go's profiler answers; unset: nowhere. It shows what is in memory: keep it on loopback"`
 
-	NATSURL             string `env:"NATS_URL" run:"embedded" for:"log" doc:"the log's servers"`
-	NATSCreds           string `env:"NATS_CREDS" for:"log" doc:"a NATS credentials file"`
-	NATSCA              string `env:"NATS_CA" for:"log" doc:"PEM file of the authorities that sign the servers' certificates; where it is set, a server without TLS is refused; unset: those of the system"`
-	NATSInbox           string `env:"NATS_INBOX_PREFIX" for:"log" doc:"prefix of the subjects that answers come to; unset: '_INBOX_' and the URL's user, which is what the shipped roles may listen to; needed where a credentials file stands for the user"`
-	NATSReplicas        int    `env:"NATS_REPLICAS" for:"provision restore services" doc:"how many servers keep each message: 1, 3 or 5; unset: as many as there are now; where the streams are not there yet, 3 on a cluster and 1 elsewhere"`
-	ProjectorConsumer   string `env:"PROJECTOR_CONSUMER" for:"projector run" doc:"the durable consumer to follow the log by, where the credentials allow no other; 'ledger provision' makes 'projector'"`
-	AnchorerConsumer    string `env:"ANCHORER_CONSUMER" for:"anchorer run" doc:"the durable consumer to follow the log by, where the credentials allow no other; 'ledger provision' makes 'anchorer'"`
-	ProjectorPartitions string `env:"PROJECTOR_PARTITIONS" envDefault:"00-ff" for:"projector run" doc:"the run of partitions, of 00 to ff, whose owners this projector works for; those with the same run stand by for each other"`
-	LogRead             string `env:"LOG_READ" for:"verify rebuild" doc:"how the log is read: 'direct', by direct gets, which every role may, or 'consumer', by a consumer of its own, which takes a fourth of the work and rights that the shipped roles have not; unset: direct, or what a local run says of itself"`
+	NATSURL           string `env:"NATS_URL" run:"embedded" for:"log" doc:"the log's servers"`
+	NATSCreds         string `env:"NATS_CREDS" for:"log" doc:"a NATS credentials file"`
+	NATSCA            string `env:"NATS_CA" for:"log" doc:"PEM file of the authorities that sign the servers' certificates; where it is set, a server without TLS is refused; unset: those of the system"`
+	NATSInbox         string `env:"NATS_INBOX_PREFIX" for:"log" doc:"prefix of the subjects that answers come to; unset: '_INBOX_' and the URL's user, which is what the shipped roles may listen to; needed where a credentials file stands for the user"`
+	NATSReplicas      int    `env:"NATS_REPLICAS" for:"provision restore services" doc:"how many servers keep each message: 1, 3 or 5; unset: as many as there are now; where the streams are not there yet, 3 on a cluster and 1 elsewhere"`
+	ProjectorConsumer string `env:"PROJECTOR_CONSUMER" for:"projector run" doc:"the durable consumer to follow the log by, where the credentials allow no other; 'ledger provision' makes 'projector'"`
+	AnchorerConsumer  string `env:"ANCHORER_CONSUMER" for:"anchorer run" doc:"the durable consumer to follow the log by, where the credentials allow no other; 'ledger provision' makes 'anchorer'"`
+	LogRead           string `env:"LOG_READ" for:"verify rebuild" doc:"how the log is read: 'direct', by direct gets, which every role may, or 'consumer', by a consumer of its own, which takes a fourth of the work and rights that the shipped roles have not; unset: direct, or what a local run says of itself"`
 
 	DatabaseURL   string `env:"DATABASE_URL" run:"private server" for:"services verify rebuild env" doc:"the PostgreSQL of the read models"`
 	DatabaseConns int32  `env:"DATABASE_CONNS" envDefault:"16" for:"services" doc:"most connections of one service"`
@@ -80,7 +78,6 @@ type Config struct {
 
 	AnchorMaxWait           time.Duration `env:"ANCHOR_MAX_WAIT" envDefault:"5m" run:"5s" for:"core-api anchorer run" doc:"a batch is cut when its oldest leaf has waited this long; the core API calls a batch delayed after three times that"`
 	AnchorMaxLeaves         int           `env:"ANCHOR_MAX_LEAVES" envDefault:"1024" for:"anchorer run" doc:"a batch is cut when an owner has this many leaves that wait"`
-	AnchorPartitions        string        `env:"ANCHOR_PARTITIONS" envDefault:"00-ff" for:"anchorer run" doc:"the run of partitions, of 00 to ff, whose owners this anchorer works for; those with the same run stand by for each other"`
 	AnchorPriorityFee       uint64        `env:"ANCHOR_PRIORITY_FEE" envDefault:"0" for:"anchorer run" doc:"paid for each compute unit, in micro-lamports"`
 	AnchorMaxLamportsPerDay uint64        `env:"ANCHOR_MAX_LAMPORTS_PER_DAY" envDefault:"0" for:"anchorer run" doc:"most that anchoring spends on a UTC day: fees, and rent for the accounts of new owners; 0: no bound"`
 	AnchorCommitment        string        `env:"ANCHOR_COMMITMENT" envDefault:"finalized" for:"anchorer run" doc:"when a commit counts as anchored: 'finalized', or 'confirmed', which is sooner and could in principle be undone"`
@@ -232,15 +229,11 @@ func (c *Config) validate() []error {
 	must(c.DatabaseConns >= 2, "DATABASE_CONNS: %d is less than 2", c.DatabaseConns)
 	must(c.AnchorMaxWait > 0, "ANCHOR_MAX_WAIT: must be positive")
 	must(c.AnchorMaxLeaves >= 1, "ANCHOR_MAX_LEAVES: must be at least 1")
-	_, err := events.ParsePartitions(c.ProjectorPartitions)
-	must(err == nil, "PROJECTOR_PARTITIONS: %w", err)
-	_, err = events.ParsePartitions(c.AnchorPartitions)
-	must(err == nil, "ANCHOR_PARTITIONS: %w", err)
 	must(c.Accelerators == "on" || c.Accelerators == "off", "ACCELERATORS: must be on or off")
 	must(c.LocalChain == "on" || c.LocalChain == "off", "LOCAL_CHAIN: must be on or off")
 	must(c.AnchorCommitment == "finalized" || c.AnchorCommitment == "confirmed", "ANCHOR_COMMITMENT: must be finalized or confirmed")
 	must(c.ExtensionSessionTTL > 0, "EXTENSION_SESSION_TTL: must be positive")
-	_, err = strconv.ParseUint(c.MinPartialUnstake, 10, 64)
+	_, err := strconv.ParseUint(c.MinPartialUnstake, 10, 64)
 	must(err == nil, "MIN_PARTIAL_UNSTAKE: not a number of base units")
 	must((c.StakeMint == "") == (c.StakingProgramID == ""), "STAKE_MINT and STAKING_PROGRAM_ID: set both or neither")
 	must(c.ChainFactsBy == "all" || c.ChainFactsBy == "anchorer", "CHAIN_FACTS_BY: %q is neither all nor anchorer", c.ChainFactsBy)

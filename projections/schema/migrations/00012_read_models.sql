@@ -1,13 +1,17 @@
--- Read models, first version. Names are unqualified throughout: the schema is
--- the one at the head of search_path, so that a rebuild can fill a second
--- schema beside the live one.
+-- The read models. Names are unqualified throughout: the schema is the one at the head
+-- of search_path, so that a rebuild can fill a second schema beside the live one.
 --
--- Whatever a stranger may have put a NUL into is bytea (sealed content, key
--- labels, failure reasons); metadata is canonical JSON, whose text never holds
--- a raw NUL, and is text. It is never jsonb, which refuses \u0000.
+-- Whatever a stranger may have put a NUL into is bytea (sealed content, key labels,
+-- failure reasons); metadata is canonical JSON, whose text never holds a raw NUL, and is
+-- text. It is never jsonb, which refuses \u0000.
 
 -- +goose Up
 -- +goose StatementBegin
+
+-- Tables of earlier versions hold nothing that the log does not: they are made again, and
+-- the projector fills them.
+DROP TABLE IF EXISTS body_pages, tiles, stake_movements, batch_attempts, batches, memories, retractions, erasures, grants, api_keys,
+    sessions, owners, checkpoint CASCADE;
 
 -- How far the log has been projected. The row travels in the same transaction
 -- as the rows that it vouches for.
@@ -24,32 +28,28 @@ INSERT INTO checkpoint (seq) VALUES (0);
 -- advance_checkpoint is the fence against a second projector: a transaction
 -- whose author did not know the checkpoint fails as a whole. It announces the
 -- new position to whoever listens once the transaction commits.
-CREATE FUNCTION advance_checkpoint(expected bigint, next bigint, stored timestamptz) RETURNS void
+CREATE OR REPLACE FUNCTION advance_checkpoint(of_generation uuid, expected bigint, next bigint, stored timestamptz) RETURNS void
 LANGUAGE plpgsql AS $$
-DECLARE
-    current_generation uuid;
 BEGIN
-    UPDATE checkpoint SET seq = next, stored_at = stored
-        WHERE seq = expected RETURNING generation INTO current_generation;
+    UPDATE checkpoint SET seq = next, stored_at = stored WHERE seq = expected AND generation = of_generation;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'the checkpoint is not at %', expected USING ERRCODE = 'ML001';
     END IF;
-    PERFORM pg_notify('position_' || current_schema(), current_generation || ' ' || next);
+    PERFORM pg_notify('position_' || current_schema(), of_generation || ' ' || next);
 END
 $$;
 
+-- An owner's row says only what the memories do not: how many leaves there are, and the
+-- newest leaf's sequence, their own rows tell.
 CREATE TABLE owners (
     owner          text COLLATE "C" PRIMARY KEY,
     user_id        uuid,
     registered_at  timestamptz,
-    version        bigint NOT NULL, -- newest ownerversion of the ledger family
-    last_seq       bigint NOT NULL,
-    leaf_count     bigint NOT NULL,
-    chain_version  bigint NOT NULL, -- the same of the chain family
-    chain_last_seq bigint NOT NULL,
-    -- The projection writes -1 where a slice does not continue the leaves.
-    CONSTRAINT owners_leaves_continue CHECK (leaf_count >= 0)
-) WITH (fillfactor = 50); -- every message updates its owner: room to do it in place
+    others         bigint NOT NULL, -- messages of the ledger family less the leaves
+    last_seq       bigint,          -- NULL: the newest leaf's, or none
+    chain_version  bigint NOT NULL, -- newest ownerversion of the chain family
+    chain_last_seq bigint NOT NULL
+) WITH (fillfactor = 50); -- every message may update its owner: room to do it in place
 
 CREATE TABLE sessions (
     id         uuid PRIMARY KEY,
@@ -62,8 +62,7 @@ CREATE TABLE sessions (
     seq        bigint      NOT NULL
 );
 CREATE INDEX sessions_by_token ON sessions (token_hash) WHERE token_hash IS NOT NULL;
-CREATE INDEX sessions_active ON sessions (owner, expires_at)
-    WHERE audience = 'extension' AND revoked_at IS NULL;
+CREATE INDEX sessions_active ON sessions (owner, expires_at) WHERE revoked_at IS NULL;
 
 CREATE TABLE api_keys (
     id           uuid PRIMARY KEY,
@@ -72,6 +71,9 @@ CREATE TABLE api_keys (
     prefix       text        NOT NULL,
     label        bytea       NOT NULL, -- UTF-8 that may hold NUL
     created_at   timestamptz NOT NULL,
+    created_by   text COLLATE "C",  -- the session that made it, "session:<id>"
+    scopes       text COLLATE "C" NOT NULL DEFAULT 'read,write',
+    expires_at   timestamptz,
     last_used_at timestamptz,
     revoked_at   timestamptz,
     seq          bigint      NOT NULL
@@ -89,6 +91,7 @@ CREATE TABLE grants (
     max_uses   integer     NOT NULL,
     used       integer     NOT NULL,
     revoked_at timestamptz,
+    minted_by  text COLLATE "C", -- "session:<id>" or "key:<id>"
     seq        bigint      NOT NULL
 );
 CREATE INDEX grants_by_token ON grants (token_hash);
@@ -103,6 +106,8 @@ CREATE TABLE memories (
     sealed               bytea       NOT NULL,
     created_at           timestamptz NOT NULL,
     idempotency_key_hash bytea,
+    via                  text COLLATE "C", -- "session:<id>", "key:<id>" or "drop:<id>"
+    salt                 text COLLATE "C" NOT NULL DEFAULT 'owner', -- which secret the leaf's salt derives from
     seq                  bigint      NOT NULL,
     PRIMARY KEY (owner, leaf_index),
     CONSTRAINT memories_id UNIQUE (id)
@@ -111,6 +116,27 @@ CREATE UNIQUE INDEX memories_by_idempotency_key ON memories (owner, idempotency_
     WHERE idempotency_key_hash IS NOT NULL;
 -- Ciphertext does not compress.
 ALTER TABLE memories ALTER COLUMN sealed SET STORAGE EXTERNAL;
+
+-- Memories that their owners took back: in no list, search or case. Their rows stay, for
+-- leaves and proofs.
+CREATE TABLE retractions (
+    owner        text COLLATE "C" NOT NULL,
+    leaf_index   bigint      NOT NULL,
+    memory_id    uuid        NOT NULL,
+    retracted_at timestamptz NOT NULL,
+    seq          bigint      NOT NULL,
+    PRIMARY KEY (owner, leaf_index)
+);
+
+-- Owners who had their texts made unreadable: the first leaves have none. Their rows
+-- stay, for leaves and proofs.
+CREATE TABLE erasures (
+    owner     text COLLATE "C" NOT NULL,
+    leaves    bigint      NOT NULL,
+    erased_at timestamptz NOT NULL,
+    seq       bigint      NOT NULL,
+    PRIMARY KEY (owner, seq)
+);
 
 CREATE TABLE batches (
     id                      uuid PRIMARY KEY,
@@ -179,10 +205,13 @@ CREATE TABLE tiles (
     PRIMARY KEY (owner, level, tile_index)
 );
 ALTER TABLE tiles ALTER COLUMN hashes SET STORAGE EXTERNAL;
--- +goose StatementEnd
 
--- +goose Down
--- +goose StatementBegin
-DROP TABLE tiles, stake_movements, batch_attempts, batches, memories, grants, api_keys, sessions, owners, checkpoint;
-DROP FUNCTION advance_checkpoint(bigint, bigint, timestamptz);
+-- Bodies of 256 leaves side by side, for searches. Package bodypages writes them.
+CREATE TABLE body_pages (
+    owner  text COLLATE "C" NOT NULL,
+    page   bigint NOT NULL, -- leaves page*256 to page*256+255
+    bodies bytea NOT NULL CONSTRAINT body_pages_whole CHECK (substr(bodies, 5, 4) = '\x00000100'),
+    PRIMARY KEY (owner, page)
+);
+ALTER TABLE body_pages ALTER COLUMN bodies SET STORAGE EXTERNAL;
 -- +goose StatementEnd
