@@ -18,7 +18,7 @@ var errorsOf = []string{
 
 // handled are the errors that never reach a route by this name: their callers handle them,
 // and ErrGrantDead is in the table as grant.ErrDead.
-var handled = []string{"command.ErrErased", "command.ErrGrantDead", "memory.ErrEnough", "recall.ErrTable", "signin.ErrToken"}
+var handled = []string{"command.ErrErased", "command.ErrGrantDead", "memory.ErrEnough", "signin.ErrToken"}
 
 // TestEveryErrorHasAStatus: an error without a row in the table would be answered with 500.
 func TestEveryErrorHasAStatus(t *testing.T) {

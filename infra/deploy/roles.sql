@@ -35,6 +35,3 @@ ALTER DEFAULT PRIVILEGES FOR ROLE ledger_projector
   GRANT USAGE ON SCHEMAS TO ledger_core, ledger_extension, ledger_anchorer;
 ALTER DEFAULT PRIVILEGES FOR ROLE ledger_projector
   GRANT SELECT ON TABLES TO ledger_core, ledger_extension, ledger_anchorer;
--- The core API keeps the vectors of ranked search here, sealed: a cache of its own, in
--- which it makes its table. Others see nothing of it.
-CREATE SCHEMA IF NOT EXISTS ledger_vectors AUTHORIZATION ledger_core;

@@ -87,12 +87,6 @@ func TestRoles(t *testing.T) {
 		}
 	}
 	refused("projector", projector, "SELECT FROM ledger_anchor.owners")
-	if err := do(as("ledger_core"), "CREATE TABLE ledger_vectors.pages (id int)"); err != nil {
-		t.Error(err)
-	}
-	for who, conn := range map[string]*pgx.Conn{"extension": as("ledger_extension"), "anchorer": anchorer, "projector": projector} {
-		refused(who, conn, "SELECT FROM ledger_vectors.pages")
-	}
 	if err := do(as("postgres"), "CREATE ROLE stranger LOGIN"); err != nil {
 		t.Fatal(err)
 	}

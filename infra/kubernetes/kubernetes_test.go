@@ -229,7 +229,7 @@ func mounted(t *testing.T, objects []any, w workload) []string {
 			}
 		}
 		for _, item := range items {
-			if value, is := has[item.Key]; !is || (len(value) == 0) != (item.Key == "master_key_previous" || item.Key == "embeddings_key") {
+			if value, is := has[item.Key]; !is || (len(value) == 0) != (item.Key == "master_key_previous") {
 				t.Errorf("%s: Secret %s has no %s", w.name, name, item.Key)
 			}
 			in[volume] = append(in[volume], item.Path)

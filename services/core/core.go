@@ -58,7 +58,7 @@ func (a *API) Mount(app *httpapi.App) {
 	a.uses = newKeyUses(a.recordUse, a.Now)
 	app.AllowOrigins(httpapi.CORS{
 		Allows:  func(origin string) bool { return slices.Contains(a.AllowedOrigins, origin) },
-		Methods: "DELETE, GET, POST", Exposed: "Link, Next-Cursor, Recall, Retry-After, WWW-Authenticate, X-Request-Id",
+		Methods: "DELETE, GET, POST", Exposed: "Link, Next-Cursor, Retry-After, WWW-Authenticate, X-Request-Id",
 		Sent: "Last-Event-ID, Mcp-Method, Mcp-Name, Mcp-Protocol-Version",
 	})
 	app.Health("memory-ledger-core")

@@ -119,9 +119,6 @@ func (a *API) searchMemories(c *fiber.Ctx, reader memory.Reader) error {
 	if picked.NextCursor != "" {
 		c.Set("Next-Cursor", picked.NextCursor)
 	}
-	if picked.Recall != "" {
-		c.Set("Recall", picked.Recall)
-	}
 	return httpapi.StreamArray(c, picked, (*memory.View).AppendJSON, "", "")
 }
 

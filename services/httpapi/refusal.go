@@ -109,7 +109,6 @@ var table = []row{
 	{memory.ErrBusy, http.StatusServiceUnavailable, messageBusy},
 	{feed.ErrCursor, http.StatusBadRequest, ""},
 	{feed.ErrTooMany, http.StatusServiceUnavailable, messageBusy},
-	{memory.ErrVectors, http.StatusServiceUnavailable, memory.ErrVectors.Error()},
 	{memory.ErrAbandoned, statusGone, ""},
 	{eventlog.ErrContradiction, http.StatusServiceUnavailable, messageBusy},
 	{fence.ErrBehind, http.StatusServiceUnavailable, messageBusy},

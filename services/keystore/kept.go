@@ -10,8 +10,7 @@ import (
 
 // Purposes of a Keeper's key, bound into it.
 const (
-	keptTexts   = "memory-ledger/kept-texts/v1"
-	keptVectors = "memory-ledger/vectors/v1"
+	keptTexts = "memory-ledger/kept-texts/v1"
 )
 
 // Keeper seals and opens data derived from the texts of many memories. Its key is derived
@@ -30,9 +29,6 @@ type Keeper struct {
 // the key takes some microseconds. It is not cached in the OwnerKey: there are many of those,
 // and few of their owners search.
 func (k *OwnerKey) Keeper() (*Keeper, error) { return k.keeper(keptTexts) }
-
-// VectorKeeper returns a Keeper of the vectors of texts, which are stored.
-func (k *OwnerKey) VectorKeeper() (*Keeper, error) { return k.keeper(keptVectors) }
 
 func (k *OwnerKey) keeper(purpose string) (*Keeper, error) {
 	raw, err := hkdf.Key(sha256.New, k.dataKey[:], nil, purpose, KeySize)

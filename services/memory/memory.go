@@ -75,7 +75,6 @@ type Config struct {
 
 	Segments *search.BodySegments // texts that searches have read
 	Words    *recall.Blocks       // word indexes that rankings have built
-	Vectors  *recall.Vectors      // compare meanings for ranking; nil: rank by words alone
 	Rows     *RowCache            // rows read by id or in short lists
 	Heads    *HeadCache           // extents of logs
 	// Long and Short schedule long and short work.

@@ -22,17 +22,8 @@ import (
 	"github.com/memory-ledger/ledger/services/search"
 )
 
-// Errors of selections.
-var (
-	// ErrCursor: the text is not a cursor that was returned for such a selection.
-	ErrCursor = errors.New("cursor is not one that this API gave out for this order")
-	// ErrVectors: the page before was ranked with vectors, which are unavailable now.
-	// Ranked by words alone, this page would repeat and skip memories.
-	ErrVectors = errors.New("the page before was ranked with vectors, which can't be had now; retry, or search again without cursor")
-)
-
-// vectorTime is how long a ranked search waits for embeddings in total.
-const vectorTime = 2 * time.Second
+// ErrCursor: the text is not a cursor that was returned for such a selection.
+var ErrCursor = errors.New("cursor is not one that this API gave out for this order")
 
 // Order is the order of a selection.
 type Order string
@@ -69,9 +60,6 @@ type Picked struct {
 
 	// NextCursor is the cursor of the next page, empty if there is none.
 	NextCursor string
-	// Recall says how the page was ranked: "words", or "words, vectors". It is empty if the
-	// service has no vectors.
-	Recall string
 	// Abandoned, if set, reports that the client has left.
 	Abandoned func() bool
 }
@@ -105,7 +93,6 @@ func (s *Service) Select(ctx context.Context, r Reader, sel Selection, gone func
 	}
 	if sel.Ranked {
 		err = p.rank(ctx)
-		picked.Recall = p.recall()
 	} else {
 		err = p.look(ctx)
 	}
@@ -126,11 +113,10 @@ type pageStart struct {
 	leaf  uint64 // the last leaf of the page before
 	score float64
 	size  uint64
-	from  uint64 // the first leaf whose vector was compared; size: none
 }
 
 // A cursor consists of the order's first letter and the leaf. For a ranking it also has the
-// log's size, the bits of the score, and the first leaf whose vector was compared, if any.
+// log's size and the bits of the score.
 func (p pageStart) cursor(sel Selection) string {
 	text := string(sel.Order[:1]) + strconv.FormatUint(p.leaf, 10)
 	if !sel.Ranked {
@@ -139,9 +125,6 @@ func (p pageStart) cursor(sel Selection) string {
 	var bits [8]byte
 	binary.BigEndian.PutUint64(bits[:], math.Float64bits(p.score))
 	text += "." + strconv.FormatUint(p.size, 10) + "." + hex.EncodeToString(bits[:])
-	if p.from < p.size {
-		text += "." + strconv.FormatUint(p.from, 10)
-	}
 	return text
 }
 
@@ -151,7 +134,7 @@ func parsePlace(sel Selection) (p pageStart, err error) {
 	}
 	text, found := strings.CutPrefix(sel.Cursor, string(sel.Order[:1]))
 	fields := strings.Split(text, ".")
-	if !found || len(fields) != 1 && !sel.Ranked || len(fields) != 3 && len(fields) != 4 && sel.Ranked {
+	if !found || len(fields) != 1 && !sel.Ranked || len(fields) != 3 && sel.Ranked {
 		return pageStart{}, ErrCursor
 	}
 	p.begun = true
@@ -168,12 +151,7 @@ func parsePlace(sel Selection) (p pageStart, err error) {
 	if p.size, err = strconv.ParseUint(fields[1], 10, 63); err != nil || p.leaf >= p.size {
 		return pageStart{}, ErrCursor
 	}
-	p.score, p.from = math.Float64frombits(binary.BigEndian.Uint64(bits)), p.size
-	if len(fields) == 4 {
-		if p.from, err = strconv.ParseUint(fields[3], 10, 63); err != nil || p.from >= p.size {
-			return pageStart{}, ErrCursor
-		}
-	}
+	p.score = math.Float64frombits(binary.BigEndian.Uint64(bits))
 	return p, nil
 }
 
@@ -229,28 +207,20 @@ func (p *picking) passes(leaf uint64) bool {
 // rank ranks all leaves and sorts those that pass the filter and follow the cursor.
 func (p *picking) rank(ctx context.Context) error {
 	if p.at.begun {
-		if p.at.size > p.size || p.at.from < p.at.size && p.service.Vectors == nil {
-			return ErrCursor // made up: a log only grows, and without vectors no page was ranked by them
+		if p.at.size > p.size {
+			return ErrCursor // made up: a log only grows
 		}
 		p.size = p.at.size
 	}
 	p.at.size = p.size
 	all, query := search.Range{Owner: p.reader.Owner, Key: p.key, Erased: p.without.erased, From: p.without.erased, To: p.size}, recall.ParseQuery(p.selection.Query)
-	similar, err := p.similar(ctx, all, query)
-	if err != nil {
-		return err
-	}
 	ranking := p.service.recall.Rank(all, query)
 	for done := false; !done; {
 		err := p.slot(ctx, func() error {
 			if err := ranking.Step(ctx); err != nil {
 				return err
 			}
-			done = ranking.Done()
-			switch {
-			case done && similar != nil:
-				p.hits = p.ordered(ranking.Fused(similar, p.passes))
-			case done:
+			if done = ranking.Done(); done {
 				p.hits = p.ordered(ranking.Hits())
 			}
 			return nil
@@ -260,71 +230,6 @@ func (p *picking) rank(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// similar compares the query with the vectors of the newest leaves, as many as there is
-// time for; later pages compare the same leaves as the first. It returns nil if words alone
-// rank.
-func (p *picking) similar(ctx context.Context, all search.Range, query *recall.Query) (*recall.Similarity, error) {
-	further := p.at.begun && p.at.from < p.at.size
-	if p.service.Vectors == nil || !query.Asks() || p.at.begun && !further {
-		if further {
-			return nil, ErrVectors
-		}
-		p.at.from = p.size
-		return nil, nil
-	}
-	if further {
-		all.From = max(all.From, p.at.from)
-	}
-	similar, err := p.compareVectors(ctx, all, query)
-	switch {
-	case err != nil:
-		return nil, err
-	case further && (similar == nil || !similar.Done()):
-		return nil, ErrVectors
-	case similar == nil || similar.From() == p.size:
-		p.at.from = p.size
-		return nil, nil
-	}
-	p.at.from = similar.From()
-	return similar, nil
-}
-
-// compareVectors holds a time slot while it works, and none while it waits for the
-// endpoint. If the endpoint or the table of vectors fails, it ends early.
-func (p *picking) compareVectors(ctx context.Context, all search.Range, query *recall.Query) (*recall.Similarity, error) {
-	waiting, cancel := context.WithTimeout(ctx, vectorTime)
-	defer cancel()
-	similar, err := p.service.Vectors.Similar(waiting, texts{p.service.engine, p.service}, all, p.without.retracted, query)
-	if err != nil {
-		return nil, ctx.Err()
-	}
-	for !similar.Done() {
-		err := p.slot(ctx, func() error { return similar.Step(ctx) })
-		if errors.Is(err, recall.ErrTable) {
-			break
-		}
-		if err != nil {
-			return nil, err
-		}
-		if similar.Missing() && similar.Fill(waiting) != nil {
-			break
-		}
-	}
-	return similar, ctx.Err()
-}
-
-// recall says how the page was ranked.
-func (p *picking) recall() string {
-	switch {
-	case p.service.Vectors == nil:
-		return ""
-	case p.at.from < p.at.size:
-		return "words, vectors"
-	default:
-		return "words"
-	}
 }
 
 // ordered returns the best hits after the cursor, best first.
@@ -392,7 +297,7 @@ func (p *picking) page() (hits []recall.Hit, next string) {
 	}
 	hits = p.hits[:p.limit()]
 	last := hits[len(hits)-1]
-	return hits, pageStart{leaf: last.Leaf, score: last.Score, size: p.at.size, from: p.at.from}.cursor(p.selection)
+	return hits, pageStart{leaf: last.Leaf, score: last.Score, size: p.at.size}.cursor(p.selection)
 }
 
 // look searches for the query as a substring, from the cursor on, until the page is full.

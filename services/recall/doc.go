@@ -11,8 +11,4 @@
 // Texts are sealed, so an owner's index is made in memory, from the texts that a search
 // opens anyway, and no part of it is ever written. The plain path makes the index of each
 // run of leaves, searches it and drops it. Blocks is a cache in front of this path.
-//
-// If the operator has an endpoint for embeddings, [Vectors] also compares meanings:
-// [Ranking.Fused] fuses both orders. VectorTable stores sealed vectors, and VectorCache
-// keeps opened ones.
 package recall

@@ -30,11 +30,7 @@ const drainGrace = 3 * time.Second
 // ServeCore runs the core API on a listener until ctx ends.
 func (d *APIServer) ServeCore(ctx context.Context, listener net.Listener) error {
 	commands := d.Commands.As("/core")
-	vectors, err := d.openVectors(ctx)
-	if err != nil {
-		return err
-	}
-	memories := d.memories(commands, vectors, func(ctx context.Context, owner events.Owner, before int) error {
+	memories := d.memories(commands, func(ctx context.Context, owner events.Owner, before int) error {
 		return d.Keys.Destroy(ctx, d.js, owner, before)
 	})
 	tokens := signin.NewSignedTokens([]byte(d.Config.JWTSecret), time.Now)
@@ -71,7 +67,7 @@ func (d *APIServer) ServeCore(ctx context.Context, listener net.Listener) error 
 // ServeExtension runs the extension API on a listener until ctx ends.
 func (d *APIServer) ServeExtension(ctx context.Context, listener net.Listener) error {
 	commands := d.Commands.As("/extension")
-	memories := d.memories(commands, nil, nil)
+	memories := d.memories(commands, nil)
 	grants := d.grants(memories, commands)
 	api := &extension.API{
 		Access:   access.NewExtension(d.Pool, d.Fence, time.Now),

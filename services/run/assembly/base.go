@@ -342,7 +342,6 @@ type APIServer struct {
 
 	segments    *search.BodySegments
 	words       *recall.Blocks
-	vectors     *recall.VectorCache // empty without EMBEDDINGS_URL
 	rows        *memory.RowCache
 	heads       *memory.HeadCache
 	long, short *memory.FairScheduler
@@ -353,13 +352,9 @@ type APIServer struct {
 func NewAPIServer(ctx context.Context, b *Base, neighbors Neighbors) (*APIServer, error) {
 	b.Stream.AskNodes()
 	quarter := b.Config.BodyCacheBytes / 4
-	forBodies, forVectors := 2*quarter, int64(0)
-	if b.Config.EmbeddingsURL != "" {
-		forBodies, forVectors = quarter, quarter
-	}
 	d := &APIServer{
 		Base: b, neighbors: neighbors, connected: make(chan struct{}),
-		segments: search.NewBodySegments(forBodies), words: recall.NewBlocks(quarter), vectors: recall.NewVectorCache(forVectors), rows: memory.NewRowCache(quarter),
+		segments: search.NewBodySegments(2 * quarter), words: recall.NewBlocks(quarter), rows: memory.NewRowCache(quarter),
 		heads: memory.NewHeadCache(), long: memory.NewFairScheduler(), short: memory.NewShortScheduler(),
 		Chain: chainview.New(chainFreshness, time.Now, b.Logger),
 		quotas: quota.New(quota.Limits{
@@ -389,7 +384,7 @@ func NewAPIServer(ctx context.Context, b *Base, neighbors Neighbors) (*APIServer
 	}
 	store := keystore.Config{
 		Masters: masters, Cached: b.Config.CachedOwners, MaxAge: b.Config.KeyMaxAge, Marked: keystore.Marked(stream),
-		Forgotten: func(owner events.Owner) { d.segments.Drop(owner); d.words.Drop(owner); d.vectors.Drop(owner) },
+		Forgotten: func(owner events.Owner) { d.segments.Drop(owner); d.words.Drop(owner) },
 	}
 	if b.Durable != nil {
 		store.Syncer = b.Durable(keystore.Stream, true)
@@ -402,7 +397,7 @@ func NewAPIServer(ctx context.Context, b *Base, neighbors Neighbors) (*APIServer
 		return nil, err
 	}
 	if d.Fence, err = b.newFence(fence.Options{
-		Registerer: b.Registry, OnWait: neighbors.OnWait, OnExchange: func() { d.Commands.Forget(); d.segments.Forget(); d.words.Forget(); d.vectors.Forget() },
+		Registerer: b.Registry, OnWait: neighbors.OnWait, OnExchange: func() { d.Commands.Forget(); d.segments.Forget(); d.words.Forget() },
 	}); err != nil {
 		return nil, err
 	}
@@ -422,8 +417,6 @@ func NewAPIServer(ctx context.Context, b *Base, neighbors Neighbors) (*APIServer
 	registerBytes(b.Registry, "bodies", d.segments.Bytes)
 	registerHits(b.Registry, "words", &d.words.Hits)
 	registerBytes(b.Registry, "words", d.words.Bytes)
-	registerHits(b.Registry, "vectors", &d.vectors.Hits)
-	registerBytes(b.Registry, "vectors", d.vectors.Bytes)
 	registerHits(b.Registry, "recent", &d.rows.Hits)
 	registerBytes(b.Registry, "recent", d.rows.Bytes)
 	registerHits(b.Registry, "extents", &d.heads.Hits)
@@ -500,27 +493,12 @@ func (d *APIServer) rpcURL() string {
 
 // memories returns the memory service of one API. Only the core API's service may destroy
 // keys.
-func (d *APIServer) memories(commands *command.Executor, vectors *recall.Vectors, destroy func(context.Context, events.Owner, int) error) *memory.Service {
+func (d *APIServer) memories(commands *command.Executor, destroy func(context.Context, events.Owner, int) error) *memory.Service {
 	return memory.New(memory.Config{
 		Commands: commands, Keys: d.Keys, Pool: d.Pool, NewID: NewID, Chain: d.Chain, Quotas: d.quotas, DestroyKey: destroy,
 		Now: time.Now, AnchorMaxWait: d.Config.AnchorMaxWait, BytesPerDay: d.Config.QuotaBytesPerDay,
-		Segments: d.segments, Words: d.words, Vectors: vectors, Rows: d.rows, Heads: d.heads, Long: d.long, Short: d.short,
+		Segments: d.segments, Words: d.words, Rows: d.rows, Heads: d.heads, Long: d.long, Short: d.short,
 	})
-}
-
-// openVectors returns the vectors that compare meanings, or nil if no endpoint is
-// configured.
-func (d *APIServer) openVectors(ctx context.Context) (*recall.Vectors, error) {
-	if d.Config.EmbeddingsURL == "" {
-		return nil, nil
-	}
-	table, err := recall.OpenVectorTable(ctx, d.Pool, d.Config.EmbeddingsModel)
-	if err != nil {
-		return nil, err
-	}
-	return recall.NewVectors(recall.NewEmbedder(recall.EmbedderConfig{
-		URL: d.Config.EmbeddingsURL, Model: d.Config.EmbeddingsModel, Key: d.Config.EmbeddingsKey, Log: d.Logger, Registerer: d.Registry,
-	}), table, d.vectors), nil
 }
 
 func (d *APIServer) probes() []httpapi.Probe {

@@ -85,17 +85,13 @@ type Config struct {
 	AgentURL string `env:"LEDGER_URL" for:"mcp" doc:"base URL of the core API; unset: that of the local run"`
 	AgentKey string `env:"LEDGER_API_KEY" for:"mcp" doc:"the API key that the agent's memories are read and written with"`
 
-	EmbeddingsURL   string `env:"EMBEDDINGS_URL" for:"core-api run" doc:"endpoint in the shape of OpenAI's embeddings that ranked search sends the texts of memories and queries to; unset: ranked search goes by words, and no text leaves the service"`
-	EmbeddingsModel string `env:"EMBEDDINGS_MODEL" for:"core-api run" doc:"the model to ask the endpoint for; another one makes all vectors again"`
-	EmbeddingsKey   string `env:"EMBEDDINGS_KEY" for:"core-api run" doc:"bearer token for the endpoint"`
-
 	DataDir            string        `env:"LEDGER_DATA_DIR" envDefault:".data" for:"run tools restore sign-in mcp" doc:"folder of a local run"`
 	LogLevel           string        `env:"LOG_LEVEL" envDefault:"info" for:"services provision" doc:"'debug', 'info', 'warn' or 'error'"`
 	TraceEndpoint      string        `env:"OTEL_EXPORTER_OTLP_ENDPOINT" for:"services" doc:"turns tracing on: base URL of a collector that takes OTLP over HTTP; the exporter's other 'OTEL_' variables work as OpenTelemetry specifies them"`
 	ServiceName        string        `env:"OTEL_SERVICE_NAME" for:"services" doc:"what spans say they come from; unset: memory-ledger and the name of the service"`
 	CachedOwners       int           `env:"CACHED_OWNERS" envDefault:"100000" for:"apis" doc:"most owners whose states and keys are kept in memory"`
 	KeyMaxAge          time.Duration `env:"KEY_MAX_AGE" envDefault:"1m" for:"apis" doc:"how long a data key is used before it is read again"`
-	BodyCacheBytes     int64         `env:"BODY_CACHE_BYTES" envDefault:"268435456" for:"apis" doc:"most bytes of sealed bodies in memory: three quarters for owners who search, one for reads by id; with 'EMBEDDINGS_URL' one of the three is for vectors"`
+	BodyCacheBytes     int64         `env:"BODY_CACHE_BYTES" envDefault:"268435456" for:"apis" doc:"most bytes of opened texts, and of their words, in memory"`
 	MaxCommands        int           `env:"MAX_COMMANDS" envDefault:"64" for:"apis" doc:"most writes, of any kind, that one process decides and appends at the same time"`
 	MaxWaitingCommands int           `env:"MAX_WAITING_COMMANDS" envDefault:"512" for:"apis" doc:"most writes that wait for that; one more is answered 503"`
 	MaxConnections     int           `env:"MAX_CONNECTIONS" envDefault:"2048" for:"apis" doc:"most open connections of one API: further ones wait, and the one that has been idle for the longest is closed for them; lowered to what the limit on open files leaves"`
@@ -125,7 +121,7 @@ const (
 )
 
 // fromFiles are the variables whose value may be in a file.
-var fromFiles = []string{"MASTER_KEY", "MASTER_KEY_PREVIOUS", "JWT_SECRET", "DATABASE_URL", "NATS_URL", "SOLANA_RPC_URL", "LEDGER_API_KEY", "EMBEDDINGS_KEY"}
+var fromFiles = []string{"MASTER_KEY", "MASTER_KEY_PREVIOUS", "JWT_SECRET", "DATABASE_URL", "NATS_URL", "SOLANA_RPC_URL", "LEDGER_API_KEY"}
 
 // Load reads the environment and reports every malformed value at once. Check reports
 // missing values, because each service needs different ones.
@@ -249,12 +245,6 @@ func (c *Config) validate() []error {
 		u, err := url.Parse(c.TraceEndpoint)
 		must(err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && u.RawQuery == "" && u.Fragment == "",
 			"OTEL_EXPORTER_OTLP_ENDPOINT: not an http or https URL without query and fragment")
-	}
-	if c.EmbeddingsURL != "" {
-		u, err := url.Parse(c.EmbeddingsURL)
-		must(err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && u.User == nil && u.Fragment == "",
-			"EMBEDDINGS_URL: not an http or https URL without user and fragment")
-		must(c.EmbeddingsModel != "", "EMBEDDINGS_MODEL: not set, though EMBEDDINGS_URL is")
 	}
 	return errs
 }

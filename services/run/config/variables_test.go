@@ -1,8 +1,6 @@
 package config_test
 
 import (
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -33,31 +31,5 @@ func TestEveryVariableIsDocumented(t *testing.T) {
 	}
 	if slices.ContainsFunc(config.VariablesOf("core-api"), func(v config.Variable) bool { return v.Name == "EXTENSION_ADDR" }) {
 		t.Error("the core API reads EXTENSION_ADDR")
-	}
-}
-
-// TestEmbeddings: an endpoint needs an http or https URL and a model, and its key may be
-// in a file.
-func TestEmbeddings(t *testing.T) {
-	t.Parallel()
-	for environ, want := range map[string]string{
-		"EMBEDDINGS_URL=http://127.0.0.1:1/v1/embeddings EMBEDDINGS_MODEL=m": "",
-		"EMBEDDINGS_URL=https://e.example/x?version=1 EMBEDDINGS_MODEL=m":    "",
-		"EMBEDDINGS_URL=https://e.example/":                                  "EMBEDDINGS_MODEL: ",
-		"EMBEDDINGS_URL=ftp://e.example/ EMBEDDINGS_MODEL=m":                 "EMBEDDINGS_URL: ",
-		"EMBEDDINGS_URL=e.example EMBEDDINGS_MODEL=m":                        "EMBEDDINGS_URL: ",
-		"EMBEDDINGS_URL=https://user:pass@e.example/ EMBEDDINGS_MODEL=m":     "EMBEDDINGS_URL: ",
-	} {
-		_, err := config.Load(strings.Fields(environ))
-		if want == "" && err != nil || want != "" && (err == nil || !strings.HasPrefix(err.Error(), want)) {
-			t.Errorf("%s: %v", environ, err)
-		}
-	}
-	file := filepath.Join(t.TempDir(), "key")
-	if err := os.WriteFile(file, []byte("secret\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if c, err := config.Load([]string{"EMBEDDINGS_KEY_FILE=" + file}); err != nil || c.EmbeddingsKey != "secret" {
-		t.Errorf("the key is %q, %v", c.EmbeddingsKey, err)
 	}
 }

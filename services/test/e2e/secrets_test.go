@@ -18,7 +18,7 @@ import (
 )
 
 // TestNoSecretIsStored does everything that involves a secret, then searches every stored
-// byte of the log, the buckets and the database for each secret: texts, vectors, tokens
+// byte of the log, the buckets and the database for each secret: texts, tokens
 // and keys, as they are, in base64 and in hex.
 func TestNoSecretIsStored(t *testing.T) {
 	if testing.Short() {
@@ -26,8 +26,7 @@ func TestNoSecretIsStored(t *testing.T) {
 	}
 	t.Parallel()
 	dir := filepath.Join(pgtest.Folder(t), "data")
-	m := startModel(t)
-	r := startRun(t, dir, "EMBEDDINGS_URL="+m.URL, "EMBEDDINGS_MODEL=test", "EMBEDDINGS_KEY="+modelKey)
+	r := startRun(t, dir)
 	secrets, witness := useEverySecret(t, r)
 	r.stop()
 	for name, n := range map[string]int{"master-key": 32, "jwt-secret": 32} {
@@ -78,9 +77,7 @@ func useEverySecret(t *testing.T, r *run) (secrets map[string]string, witness st
 	key := core.Expect(201, "POST", "/keys", map[string]any{"label": "x"}, session).Text("key")
 	core.Expect(200, "GET", "/memories/"+a.Text("id"), nil, stacktest.Bearer(key))
 	core.Expect(200, "POST", "/memories/search", map[string]any{"query": "private thought"}, session)
-	if _, by, _ := searchRanked(t, core, session, map[string]any{"query": "what about heliotropes?"}); by != "words, vectors" {
-		t.Errorf("ranked search goes by %q", by)
-	}
+	core.Expect(200, "POST", "/memories/search", map[string]any{"query": "what about heliotropes?", "mode": "ranked"}, session)
 	tokenOf := func(a stacktest.Answer) string { return a.Text("url")[strings.LastIndex(a.Text("url"), "/")+1:] }
 	drop := tokenOf(extension.Expect(201, "POST", "/memory-drops", nil, other))
 	extension.Expect(201, "POST", "/memory-drops/"+drop, map[string]any{"content": throughDrop})
@@ -91,18 +88,7 @@ func useEverySecret(t *testing.T, r *run) (secrets map[string]string, witness st
 		"content": content, "content of a drop": throughDrop, "core token": coreToken, "extension token": extensionToken,
 		"API key": key, "drop token": drop, "case token": agentCase, "idempotency key": "secret-idempotency-key",
 		"search query": "private thought", "ranked query": "what about heliotropes?",
-		"embeddings key": modelKey, "vector": vectorOf(content),
 	}, witness
-}
-
-// vectorOf returns a text's vector as the service keeps it in memory: a byte for each
-// component, the largest 127. The model counts words, so a word that occurs has 127.
-func vectorOf(text string) string {
-	var vector []byte
-	for _, x := range meaningOf(text) {
-		vector = append(vector, byte(x*127))
-	}
-	return string(vector)
 }
 
 // signedByFile: a core API beside the run that uses the run's own JWT_SECRET_FILE accepts
