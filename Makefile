@@ -209,14 +209,9 @@ $(LINT)/node_modules: $(LINT)/package.json $(LINT)/package-lock.json
 
 .PHONY: bench
 BENCHFLAGS ?=
-EVENTS ?= 1000000
 bench: build ## the figures of docs/performance.md
 	go build -o bin/bench ./services/test/bench
 	bin/bench $(BENCHFLAGS)
-	go test ./projections/projector -run '^$$' -bench Replay -benchtime 1x -timeout 60m
-	EVENTS=$(EVENTS) go test ./projections/audit -run '^$$' -bench RebuildAndVerify -benchtime 1x -timeout 60m
-	go test ./anchoring/anchorer -run '^$$' -bench Sweep -benchtime 1x -timeout 60m
-	go test ./services/memory -run '^$$' -bench Recall -benchtime 1x -timeout 60m
 	go test ./services/recall -count=1 -run Quality -v
 
 .PHONY: image

@@ -2,81 +2,76 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/valyala/fasthttp"
+	"golang.org/x/sync/errgroup"
 )
 
 // request fills in the n-th request of a load.
 type request func(n int, r *fasthttp.Request)
 
-// result of one round.
+// result of one round. A round that does one thing has only a p50.
 type result struct {
 	perSecond float64
 	p50, p99  time.Duration
 }
 
-// drive sends requests over a number of connections for a while and checks
-// that each is answered with the given status.
-func drive(ctx context.Context, connections int, d time.Duration, status int, fill request) (result, error) {
-	return driveAnd(ctx, connections, d, status, fill, func(int, *fasthttp.Response) error { return nil })
+// load returns a contender that sends requests over a number of connections for a round,
+// and checks that each is answered with the given status.
+func (w *world) load(connections, status int, fill request) contender {
+	return func(ctx context.Context) (result, error) {
+		return w.drive(ctx, connections, status, fill, func(int, *fasthttp.Response) error { return nil })
+	}
 }
 
-// driveAnd is drive, and passes the answer to the n-th request to take.
-func driveAnd(ctx context.Context, connections int, d time.Duration, status int, fill request, take func(n int, r *fasthttp.Response) error) (result, error) {
+// drive is a round of a load. It passes the answer to the n-th request to take.
+func (w *world) drive(ctx context.Context, connections, status int, fill request, take func(n int, r *fasthttp.Response) error) (result, error) {
 	client := &fasthttp.Client{MaxConnsPerHost: connections, ReadTimeout: 30 * time.Second, WriteTimeout: 30 * time.Second}
 	defer client.CloseIdleConnections()
-	end := time.Now().Add(d)
 	var counter atomic.Int64
 	latencies := make([][]time.Duration, connections)
-	errs := make([]error, connections)
-	var group sync.WaitGroup
+	group, ctx := errgroup.WithContext(ctx)
 	start := time.Now()
 	for i := range connections {
-		group.Go(func() {
+		group.Go(func() error {
 			req, res := fasthttp.AcquireRequest(), fasthttp.AcquireResponse()
 			defer fasthttp.ReleaseRequest(req)
 			defer fasthttp.ReleaseResponse(res)
-			for ctx.Err() == nil && time.Now().Before(end) {
+			for ctx.Err() == nil && time.Since(start) < w.duration {
 				req.Reset()
 				n := int(counter.Add(1))
 				fill(n, req)
 				begin := time.Now()
 				if err := client.Do(req, res); err != nil {
-					errs[i] = err
-					return
+					return err
 				}
 				latencies[i] = append(latencies[i], time.Since(begin))
 				if res.StatusCode() != status {
-					errs[i] = fmt.Errorf("status %d: %.200s", res.StatusCode(), res.Body())
-					return
+					return fmt.Errorf("status %d: %.200s", res.StatusCode(), res.Body())
 				}
-				if errs[i] = take(n, res); errs[i] != nil {
-					return
+				if err := take(n, res); err != nil {
+					return err
 				}
 			}
+			return ctx.Err()
 		})
 	}
-	group.Wait()
-	elapsed := time.Since(start)
-	if err := errors.Join(errs...); err != nil {
-		return result{}, err
+	err := group.Wait()
+	return newResult(slices.Concat(latencies...), time.Since(start)), err
+}
+
+func newResult(latencies []time.Duration, elapsed time.Duration) result {
+	slices.Sort(latencies)
+	n := len(latencies)
+	if n == 0 {
+		return result{}
 	}
-	all := slices.Concat(latencies...)
-	if len(all) == 0 {
-		return result{}, errors.New("no request was answered")
-	}
-	slices.Sort(all)
-	return result{
-		perSecond: float64(len(all)) / elapsed.Seconds(),
-		p50:       all[len(all)/2], p99: all[len(all)*99/100],
-	}, nil
+	return result{float64(n) / elapsed.Seconds(), latencies[n/2], latencies[n*99/100]}
 }
 
 // series holds the results of a contender, one for each round, and their medians, member
@@ -87,10 +82,8 @@ type series struct {
 }
 
 func newSeries(rounds []result) series {
-	pick := func(of func(result) float64) float64 { return medianBy(rounds, of) }
-	return series{result{
-		perSecond: pick(throughput), p50: time.Duration(pick(middle)), p99: time.Duration(pick(tail)),
-	}, rounds}
+	pick := func(of func(result) float64) time.Duration { return time.Duration(medianBy(rounds, of)) }
+	return series{result{medianBy(rounds, throughput), pick(middle), pick(tail)}, rounds}
 }
 
 func throughput(r result) float64 { return r.perSecond }
@@ -114,21 +107,12 @@ func medianBy[T any](all []T, of func(T) float64) float64 {
 		values[i] = of(one)
 	}
 	slices.Sort(values)
-	if n := len(values); n%2 == 0 {
-		return (values[n/2-1] + values[n/2]) / 2
-	}
-	return values[len(values)/2]
-}
-
-func medianOf(all []time.Duration) time.Duration {
-	return time.Duration(medianBy(all, func(d time.Duration) float64 { return float64(d) }))
+	n := len(values)
+	return (values[(n-1)/2] + values[n/2]) / 2
 }
 
 // contender is one side of a comparison.
-type contender struct {
-	name string
-	run  func(ctx context.Context) (result, error)
-}
+type contender func(ctx context.Context) (result, error)
 
 // compare runs the contenders in turn, round after round, and returns each contender's
 // series. One extra round first warms up all contenders and does not count. Each round
@@ -138,10 +122,9 @@ func compare(ctx context.Context, rounds int, contenders ...contender) ([]series
 	collected := make([][]result, len(contenders))
 	for round := range rounds + 1 {
 		for _, i := range rand.Perm(len(contenders)) {
-			c := contenders[i]
-			r, err := c.run(ctx)
+			r, err := contenders[i](ctx)
 			if err != nil {
-				return nil, fmt.Errorf("%s: %w", c.name, err)
+				return nil, err
 			}
 			if round > 0 {
 				collected[i] = append(collected[i], r)

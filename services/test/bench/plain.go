@@ -1,28 +1,29 @@
 package main
 
 import (
-	"flag"
-	"fmt"
+	"context"
 	"time"
 
 	"github.com/gofiber/fiber/v2"
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgxpool"
-
-	"context"
 )
 
-// servePlain is the service that a user would write instead: fiber and pgx,
-// one INSERT with synchronous_commit=on, no encryption, no log, no proofs.
-func servePlain(args []string) error {
-	flags := flag.NewFlagSet("plain", flag.ContinueOnError)
-	addr := flags.String("addr", "127.0.0.1:0", "listen address")
-	database := flags.String("database", "", "PostgreSQL URL")
-	if err := flags.Parse(args); err != nil {
-		return err
-	}
+const plainTable = `
+CREATE TABLE plain (
+    id         uuid PRIMARY KEY,
+    owner      text NOT NULL,
+    content    text NOT NULL,
+    metadata   jsonb NOT NULL,
+    created_at timestamptz NOT NULL
+);
+CREATE INDEX ON plain (owner)`
+
+// servePlain is the service that a user would write instead: one INSERT with
+// synchronous_commit=on, no encryption, no log, no proofs.
+func servePlain(addr, database string) error {
 	ctx := context.Background()
-	cfg, err := pgxpool.ParseConfig(*database)
+	cfg, err := pgxpool.ParseConfig(database)
 	if err != nil {
 		return err
 	}
@@ -45,9 +46,8 @@ func servePlain(args []string) error {
 		if err != nil {
 			return err
 		}
-		_, err = pool.Exec(ctx, `INSERT INTO plain (id, owner, content, metadata, created_at) VALUES ($1, $2, $3, $4, $5)`,
-			id, c.Get("X-Owner"), body.Content, body.Metadata, time.Now())
-		if err != nil {
+		if _, err := pool.Exec(ctx, `INSERT INTO plain VALUES ($1, $2, $3, $4, $5)`,
+			id, c.Get("X-Owner"), body.Content, body.Metadata, time.Now()); err != nil {
 			return err
 		}
 		return c.Status(fiber.StatusCreated).JSON(fiber.Map{"id": id})
@@ -63,18 +63,6 @@ func servePlain(args []string) error {
 		}
 		return c.JSON(fiber.Map{"id": id, "content": content, "metadata": metadata, "createdAt": created})
 	})
-	app.Hooks().OnListen(func(l fiber.ListenData) error {
-		fmt.Printf("plain is up: http://%s:%s\n", l.Host, l.Port)
-		return nil
-	})
-	return app.Listen(*addr)
+	app.Get("/readyz", func(c *fiber.Ctx) error { return c.SendStatus(fiber.StatusOK) })
+	return app.Listen(addr)
 }
-
-const plainTable = `
-CREATE TABLE IF NOT EXISTS plain (
-    id         uuid PRIMARY KEY,
-    owner      text NOT NULL,
-    content    text NOT NULL,
-    metadata   jsonb NOT NULL,
-    created_at timestamptz NOT NULL
-)`

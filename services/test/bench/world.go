@@ -1,90 +1,109 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"crypto/ed25519"
 	"crypto/rand"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
-	"sync"
 	"syscall"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
-	"github.com/mr-tron/base58"
+	"golang.org/x/sync/errgroup"
 
-	"github.com/memory-ledger/ledger/infra/datadir"
+	"github.com/memory-ledger/ledger/infra/child"
 	"github.com/memory-ledger/ledger/infra/localpostgres"
 	"github.com/memory-ledger/ledger/projections/schema"
+	memoryledger "github.com/memory-ledger/ledger/services/clients/go"
+	"github.com/memory-ledger/ledger/services/test/cluster"
 )
 
-// world holds the services that the cases measure: our service and the plain service.
-// Each is a separate process on durable storage in the same folder.
+// world holds the services that are measured, ours and the plain one. Each is a process of
+// its own on durable storage in the same folder.
 type world struct {
 	options
-	dir    string
-	report report
+	dir     string
+	core    string // base URL of our service
+	plain   string // base URL of the plain service
+	pool    *pgxpool.Pool
+	writers []writer
+	closers []func(context.Context)
 
-	core     string // base URL
-	plain    string
-	local    datadir.Run
-	database *localpostgres.Server // of the plain service
-	pool     *pgxpool.Pool         // on it
-	children []*exec.Cmd
-	tokens   []string // one for each owner
-	wallets  []string // public keys, in the same order
+	processes []*cluster.Process // of a deployment: its API and its projector
 }
 
-func newWorld(ctx context.Context, o options) (*world, error) {
-	dir, err := os.MkdirTemp("", "ledger-bench-")
-	if err != nil {
-		return nil, err
-	}
-	if err := os.Chmod(dir, 0o711); err != nil {
-		return nil, err
-	}
-	w := &world{options: o, dir: dir}
-	if err := w.start(ctx); err != nil {
-		w.close()
-		return nil, err
-	}
-	return w, nil
-}
+// writer is an owner with a session.
+type writer struct{ wallet, token string }
 
-func (w *world) start(ctx context.Context) error {
+// start makes the folder, starts the services, and signs the writers in.
+func (w *world) start(ctx context.Context, services func(*world, context.Context) error) error {
 	var err error
-	w.report.fsync, err = fsyncLatency(w.dir)
+	if w.dir, err = os.MkdirTemp("", "ledger-bench-"); err != nil {
+		return err
+	}
+	w.closers = append(w.closers, func(context.Context) { _ = os.RemoveAll(w.dir) })
+	if err := os.Chmod(w.dir, 0o711); err != nil {
+		return err
+	}
+	if err := services(w, ctx); err != nil {
+		return err
+	}
+	w.writers = make([]writer, w.owners)
+	return inParallel(w.owners, func(i int) (err error) {
+		w.writers[i], err = w.signIn(ctx)
+		return err
+	})
+}
+
+// close ends what was started, in reverse order.
+func (w *world) close() {
+	for i := len(w.closers) - 1; i >= 0; i-- {
+		ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
+		w.closers[i](ctx)
+		cancel()
+	}
+}
+
+// startLocal runs `ledger run` beside the plain service, on databases of the same size.
+func (w *world) startLocal(ctx context.Context) error {
+	database, err := w.startDatabase(ctx, "plain")
 	if err != nil {
 		return err
 	}
-	if w.database, err = localpostgres.Start(ctx, localpostgres.Config{
-		Dir: filepath.Join(w.dir, "plain"), SharedBuffers: schema.LocalSharedBuffers, // as much as the ledger's database has
-	}); err != nil {
+	if err := w.startPlain(ctx, database); err != nil {
 		return err
 	}
-	if err := w.servePlain(ctx); err != nil {
+	addr, err := cluster.FreeAddr()
+	if err != nil {
 		return err
 	}
-	if err := w.startLedger(); err != nil {
-		return err
-	}
-	return w.signInAll(ctx)
+	w.core = "http://" + addr
+	run := exec.Command(w.ledger, "run")
+	run.Env = append(w.environ(), "CORE_ADDR="+addr, "EXTENSION_ADDR=127.0.0.1:0", "LOCAL_CHAIN=off", "LOG_LEVEL=warn")
+	return w.spawn(run, w.core)
 }
 
-// servePlain starts the plain service on the database.
-func (w *world) servePlain(ctx context.Context) error {
+func (w *world) dataDir() string   { return filepath.Join(w.dir, "ledger") }
+func (w *world) environ() []string { return append(os.Environ(), "LEDGER_DATA_DIR="+w.dataDir()) }
+
+func (w *world) startDatabase(ctx context.Context, name string) (*localpostgres.Server, error) {
+	server, err := localpostgres.Start(ctx, localpostgres.Config{Dir: filepath.Join(w.dir, name), SharedBuffers: schema.LocalSharedBuffers})
+	if err == nil {
+		w.closers = append(w.closers, func(ctx context.Context) { _ = server.Stop(ctx) })
+	}
+	return server, err
+}
+
+// startPlain starts the plain service on the database.
+func (w *world) startPlain(ctx context.Context, database *localpostgres.Server) error {
 	var err error
-	if w.pool, err = pgxpool.New(ctx, w.database.URL()); err != nil {
+	if w.pool, err = pgxpool.New(ctx, database.URL()); err != nil {
 		return err
 	}
+	w.closers = append(w.closers, func(context.Context) { w.pool.Close() })
 	if _, err := w.pool.Exec(ctx, plainTable); err != nil {
 		return err
 	}
@@ -92,136 +111,77 @@ func (w *world) servePlain(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	line, err := w.spawn(exec.Command(self, "plain", "-database", w.database.URL()), "plain is up")
+	addr, err := cluster.FreeAddr()
 	if err != nil {
 		return err
 	}
-	w.plain = strings.TrimSpace(strings.TrimPrefix(line, "plain is up:"))
-	return nil
+	w.plain = "http://" + addr
+	return w.spawn(exec.Command(self, "plain", addr, database.URL()), w.plain)
 }
 
-func (w *world) startLedger() error {
-	data := filepath.Join(w.dir, "ledger")
-	ledger := exec.Command(w.ledger, "run")
-	ledger.Env = append(os.Environ(), "LEDGER_DATA_DIR="+data, "CORE_ADDR=127.0.0.1:0", "EXTENSION_ADDR=127.0.0.1:0",
-		"LOCAL_CHAIN=off", "LOG_LEVEL=warn")
-	if _, err := w.spawn(ledger, "Memory Ledger is up."); err != nil {
-		return err
-	}
-	var err error
-	if w.local, err = datadir.LoadRun(data); err != nil {
-		return err
-	}
-	w.core = w.local.CoreURL
-	return nil
-}
-
-// spawn starts a child and waits for the line that says it is up.
-func (w *world) spawn(cmd *exec.Cmd, ready string) (string, error) {
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		return "", err
-	}
+// spawn starts a process, and waits until it is ready.
+func (w *world) spawn(cmd *exec.Cmd, url string) error {
 	cmd.Stderr = os.Stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := cmd.Start(); err != nil {
-		return "", err
+	p, err := child.Start(cmd, syscall.SIGTERM)
+	if err != nil {
+		return err
 	}
-	w.children = append(w.children, cmd)
-	lines := bufio.NewScanner(out)
-	for lines.Scan() {
-		if strings.HasPrefix(lines.Text(), ready) {
-			go func() { _, _ = io.Copy(io.Discard, out) }()
-			return lines.Text(), nil
+	w.closers = append(w.closers, func(ctx context.Context) { _ = p.Stop(ctx, syscall.SIGTERM) })
+	return cluster.Await(url+"/readyz", p.Done())
+}
+
+// client returns a client of an owner. A deployment's public address is not the one at
+// which it is measured.
+func (w *world) client(owner writer) *memoryledger.Client {
+	options := []memoryledger.Option{memoryledger.WithSession(owner.token), memoryledger.WithoutVerification()}
+	if w.processes != nil {
+		options = append(options, memoryledger.WithPublicURL("http://ledger.test"))
+	}
+	return memoryledger.New(w.core, options...)
+}
+
+// signIn makes an owner with a session.
+func (w *world) signIn(ctx context.Context) (writer, error) {
+	_, key, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		return writer{}, err
+	}
+	session, err := w.client(writer{}).SignIn(ctx, memoryledger.KeyWallet(key))
+	if err != nil {
+		return writer{}, fmt.Errorf("sign in: %w", err)
+	}
+	return writer{session.PublicKey, session.Token}, nil
+}
+
+// fill makes an owner with n memories, in batches, and returns their ids.
+func (w *world) fill(ctx context.Context, n int) (writer, []string, error) {
+	owner, err := w.signIn(ctx)
+	if err != nil {
+		return writer{}, nil, err
+	}
+	var ids []string
+	for len(ids) < n {
+		batch := make([]memoryledger.NewMemory, min(256, n-len(ids)))
+		for i := range batch {
+			batch[i] = memoryledger.NewMemory{Content: sentence(len(ids) + i), Metadata: memoryledger.Metadata{"source": "bench"}}
+		}
+		written, err := w.client(owner).WriteBatch(ctx, batch)
+		if err != nil {
+			return writer{}, nil, fmt.Errorf("fill: %w", err)
+		}
+		for _, m := range written {
+			ids = append(ids, m.ID)
 		}
 	}
-	return "", fmt.Errorf("%s ended without %q", cmd.Path, ready)
+	return owner, ids, nil
 }
 
-// close stops the started processes by their ids, and removes the folder.
-func (w *world) close() {
-	if w.pool != nil {
-		w.pool.Close()
+// inParallel does n things, 16 at a time.
+func inParallel(n int, do func(i int) error) error {
+	var group errgroup.Group
+	group.SetLimit(16)
+	for i := range n {
+		group.Go(func() error { return do(i) })
 	}
-	for _, c := range w.children {
-		_ = c.Process.Signal(syscall.SIGTERM)
-	}
-	for _, c := range w.children {
-		timer := time.AfterFunc(15*time.Second, func() { _ = c.Process.Kill() })
-		_ = c.Wait()
-		timer.Stop()
-	}
-	if w.database != nil {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-		defer cancel()
-		_ = w.database.Stop(ctx)
-	}
-	_ = os.RemoveAll(w.dir)
-}
-
-// signInAll gives every owner a core session.
-func (w *world) signInAll(ctx context.Context) error {
-	w.tokens, w.wallets = make([]string, w.owners), make([]string, w.owners)
-	errs := make([]error, w.owners)
-	var group sync.WaitGroup
-	slots := make(chan struct{}, 16)
-	for i := range w.owners {
-		slots <- struct{}{}
-		group.Go(func() {
-			defer func() { <-slots }()
-			w.wallets[i], w.tokens[i], errs[i] = w.signIn(ctx)
-		})
-	}
-	group.Wait()
-	return errors.Join(errs...)
-}
-
-func (w *world) signIn(ctx context.Context) (publicKey, token string, err error) {
-	public, private, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		return "", "", err
-	}
-	publicKey = base58.Encode(public)
-	challenge, err := w.post(ctx, "/auth/challenge", map[string]any{"publicKey": publicKey}, "")
-	if err != nil {
-		return "", "", err
-	}
-	message, _ := challenge["message"].(string)
-	session, err := w.post(ctx, "/auth/verify", map[string]any{
-		"publicKey": publicKey, "message": message, "signature": base58.Encode(ed25519.Sign(private, []byte(message))),
-	}, "")
-	if err != nil {
-		return "", "", err
-	}
-	token, _ = session["token"].(string)
-	return publicKey, token, nil
-}
-
-// post sends JSON to the core API and returns the object in the answer.
-func (w *world) post(ctx context.Context, path string, body any, token string) (map[string]any, error) {
-	encoded, err := json.Marshal(body)
-	if err != nil {
-		return nil, err
-	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, w.core+path, strings.NewReader(string(encoded)))
-	if err != nil {
-		return nil, err
-	}
-	req.Header.Set("Content-Type", "application/json")
-	if token != "" {
-		req.Header.Set("Authorization", "Bearer "+token)
-	}
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return nil, err
-	}
-	defer res.Body.Close()
-	var answer map[string]any
-	if err := json.NewDecoder(res.Body).Decode(&answer); err != nil {
-		return nil, err
-	}
-	if res.StatusCode >= 300 {
-		return nil, fmt.Errorf("%s: status %d: %v", path, res.StatusCode, answer)
-	}
-	return answer, nil
+	return group.Wait()
 }
