@@ -22,7 +22,6 @@ Whoever deletes it deletes every memory that was written here.
 // Dir is an open, locked data folder. Its methods are safe for concurrent use.
 type Dir struct {
 	path string
-	ours bool
 	lock *FileLock
 	mu   sync.Mutex // one secret or run note is written at a time
 }
@@ -54,8 +53,7 @@ func Open(path string) (*Dir, error) {
 }
 
 // prepare runs under the lock. A crash in prepare leaves a folder that the next
-// Open completes in the same way. Only the README may be missing then. The
-// folder then does not count as ours (see Ours), which is the safe choice.
+// Open completes in the same way. Only the README may be missing then.
 func (d *Dir) prepare(empty bool) error {
 	name := filepath.Join(d.path, readmeName)
 	if empty {
@@ -63,8 +61,6 @@ func (d *Dir) prepare(empty bool) error {
 			return err
 		}
 	}
-	content, err := os.ReadFile(name)
-	d.ours = err == nil && string(content) == readme
 	if _, err := d.Sub(secretsName); err != nil {
 		return err
 	}
@@ -81,10 +77,6 @@ func (d *Dir) prepare(empty bool) error {
 
 // Path is the absolute path of the folder.
 func (d *Dir) Path() string { return d.path }
-
-// Ours reports whether we made the folder, or it was empty when we first opened
-// it. Do not change the mode of the folder itself unless Ours is true.
-func (d *Dir) Ours() bool { return d.ours }
 
 // Sub returns the path of a folder in the data folder, creating it (mode 0700).
 func (d *Dir) Sub(name string) (string, error) {

@@ -88,34 +88,11 @@ func TestOpenCreatesAPrivateFolder(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "deep", "data")
 	d := open(t, path)
 	wantMode(t, d.Path(), 0o700)
-	if !d.Ours() {
-		t.Error("a folder that Open made is not ours")
-	}
 	sub, err := d.Sub("nats")
 	if err != nil {
 		t.Fatal(err)
 	}
 	wantMode(t, sub, 0o700)
-}
-
-func TestSomebodyElsesFolderIsUsedButNotClaimed(t *testing.T) {
-	t.Parallel()
-	path := t.TempDir()
-	if err := os.WriteFile(filepath.Join(path, "run.log"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for range 2 { // the second time it also has our own files
-		d, err := datadir.Open(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if d.Ours() {
-			t.Error("claimed a folder that held a stranger's file")
-		}
-		if err := d.Close(); err != nil {
-			t.Fatal(err)
-		}
-	}
 }
 
 func TestSecondInstanceIsRefusedByName(t *testing.T) {

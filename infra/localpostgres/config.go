@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/memory-ledger/ledger/infra/npm"
@@ -25,11 +24,9 @@ const (
 
 // Config says how to run a server. Only Dir is required.
 type Config struct {
-	// Dir holds everything that the server keeps. It is created if need be.
+	// Dir holds everything that the server keeps, unless we are root; see the package. It
+	// is created if need be.
 	Dir string
-	// Root is Dir or a folder above it. From Root down, folders are ours: if we
-	// run as root, we may open them for passing through. Default: Dir.
-	Root string
 	// BinDir holds the server programs to use. Default: Start looks for them in
 	// the usual places.
 	BinDir string
@@ -57,9 +54,6 @@ type Config struct {
 }
 
 func (c *Config) setDefaults() {
-	if c.Root == "" {
-		c.Root = c.Dir
-	}
 	if c.MaxConnections == 0 {
 		c.MaxConnections = defaultMaxConnections
 	}
@@ -81,13 +75,9 @@ func (c *Config) normalise() error {
 	}
 	c.setDefaults()
 	var errs []error
-	for _, path := range []*string{&c.Dir, &c.Root} {
-		abs, err := filepath.Abs(*path)
+	var err error
+	if c.Dir, err = filepath.Abs(c.Dir); err != nil {
 		errs = append(errs, err)
-		*path = abs
-	}
-	if rel, err := filepath.Rel(c.Root, c.Dir); err != nil || rel == ".." || strings.HasPrefix(rel, "../") {
-		errs = append(errs, fmt.Errorf("localpostgres: Config.Dir %s is not inside Config.Root %s", c.Dir, c.Root))
 	}
 	if c.BinDir != "" && !filepath.IsAbs(c.BinDir) {
 		errs = append(errs, fmt.Errorf("localpostgres: Config.BinDir %s is not absolute", c.BinDir))

@@ -117,27 +117,27 @@ func openToAll(dir string) error {
 	})
 }
 
-// programs returns the installations that the server of a place can use. If there is none,
-// it fetches one.
+// programs returns the installation that the server of a place uses. If there is none, it
+// fetches one.
 //
 // As root, the user's cache may be closed to the account that the server runs as. Then the
 // programs are copied into the place, beside the database. A crash leaves a copy under a
 // temporary name, which is never used.
-func programs(ctx context.Context, cfg Config, p place) ([]installation, error) {
-	found, err := installations(candidates(cfg.BinDir), p.who)
+func programs(ctx context.Context, cfg Config, p place) (installation, error) {
+	found, err := find(candidates(cfg.BinDir), p.who)
 	if !errors.Is(err, ErrNotFound) || cfg.BinDir != "" {
 		return found, err
 	}
 	bin, fetchErr := Fetch(ctx, cfg.OnFetch)
 	if fetchErr != nil {
-		return nil, fmt.Errorf("%w; %w", err, fetchErr)
+		return installation{}, fmt.Errorf("%w; %w", err, fetchErr)
 	}
 	if p.who != nil && !p.who.reaches(filepath.Join(bin, "postgres")) {
 		if bin, err = copyPrograms(filepath.Dir(bin), p.home); err != nil {
-			return nil, fmt.Errorf("copy the programs to where user %s reaches them: %w", p.who.name, err)
+			return installation{}, fmt.Errorf("copy the programs to where user %s reaches them: %w", p.who.name, err)
 		}
 	}
-	return installations([]string{bin}, p.who)
+	return find([]string{bin}, p.who)
 }
 
 // copyPrograms copies fetched programs into a folder and returns their bin folder there.

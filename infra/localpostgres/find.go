@@ -10,16 +10,12 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/memory-ledger/ledger/infra/npm"
 )
 
 // ErrNotFound says that the machine has no PostgreSQL server that we can run.
 var ErrNotFound = errors.New("no PostgreSQL server found: install one (apt-get install postgresql, brew install postgresql), or set DATABASE_URL")
-
-// ErrVersion says that no server found can run the version of the local database.
-var ErrVersion = errors.New("the local database and the PostgreSQL servers found differ in version")
 
 // minMajor is the oldest version we use: a rebuild compares tables by
 // hash_record_extended.
@@ -31,23 +27,18 @@ type installation struct {
 	major int
 }
 
-func (i installation) postgres() string { return filepath.Join(i.bin, "postgres") }
-func (i installation) initdb() string   { return filepath.Join(i.bin, "initdb") }
+func (i installation) program(name string) string { return filepath.Join(i.bin, name) }
 
-// Find returns the folder of the server program on this machine that Start would use for a
-// fresh cluster, or ErrNotFound. Start fetches one then.
-//
-// As root, Find considers only programs that the server's unprivileged user can reach.
+// Find returns the folder of the server program on this machine that Start would use, or
+// ErrNotFound. Start fetches one then. As root, Find considers only programs that the
+// server's unprivileged user can reach.
 func Find() (string, error) {
 	who, err := unprivileged()
 	if err != nil {
 		return "", err
 	}
-	found, err := installations(candidates(""), who)
-	if err != nil {
-		return "", err
-	}
-	return found[0].bin, nil
+	found, err := find(candidates(""), who)
+	return found.bin, err
 }
 
 // candidates returns the folders to search. If only is not empty, it is the one folder.
@@ -86,37 +77,29 @@ func newestFirst(pattern string) []string {
 	return dirs
 }
 
-// installations lists the installations in dirs that can be run, in the order of dirs.
-// If who is not nil, a program counts only if that user can reach it.
-func installations(dirs []string, who *account) ([]installation, error) {
-	var found []installation
-	var why error
+// find returns the first installation in dirs that can be run. If who is not nil, a
+// program counts only if that user can reach it.
+func find(dirs []string, who *account) (installation, error) {
+	err := ErrNotFound
 	for _, dir := range dirs {
 		bin, ok := binDir(dir)
-		if !ok || slices.ContainsFunc(found, func(i installation) bool { return i.bin == bin }) {
+		if !ok {
 			continue
 		}
 		if who != nil && !who.reaches(filepath.Join(bin, "postgres")) {
-			why = fmt.Errorf("%s is closed to user %s", bin, who.name)
+			err = fmt.Errorf("%w (%s is closed to user %s)", ErrNotFound, bin, who.name)
 			continue
 		}
-		major, err := majorOf(filepath.Join(bin, "postgres"))
-		if err != nil || major < minMajor {
-			why = cmp.Or(err, fmt.Errorf("%s is version %d, older than %d", bin, major, minMajor))
-			continue
+		major, why := majorOf(filepath.Join(bin, "postgres"))
+		if why == nil && major >= minMajor {
+			return installation{bin: bin, major: major}, nil
 		}
-		found = append(found, installation{bin: bin, major: major})
+		err = fmt.Errorf("%w (%w)", ErrNotFound, cmp.Or(why, fmt.Errorf("%s is version %d, older than %d", bin, major, minMajor)))
 	}
-	if len(found) > 0 {
-		return found, nil
-	}
-	if why != nil {
-		return nil, fmt.Errorf("%w (%w)", ErrNotFound, why)
-	}
-	return nil, ErrNotFound
+	return installation{}, err
 }
 
-// binDir follows links to the folder where postgres and initdb lie together.
+// binDir follows links to the folder where the programs lie together.
 func binDir(dir string) (string, bool) {
 	if !filepath.IsAbs(dir) {
 		return "", false // do not trust a relative PATH entry
@@ -129,7 +112,7 @@ func binDir(dir string) (string, bool) {
 	if filepath.Base(real) != "postgres" {
 		return "", false // a wrapper that looks at its own name
 	}
-	for _, name := range []string{"postgres", "initdb"} {
+	for _, name := range []string{"postgres", "initdb", "pg_ctl"} {
 		info, err := os.Stat(filepath.Join(bin, name))
 		if err != nil || !info.Mode().IsRegular() || info.Mode()&0o111 == 0 {
 			return "", false
@@ -148,23 +131,4 @@ func majorOf(program string) (int, error) {
 		return 0, fmt.Errorf("%s --version: no number in %q", program, out)
 	}
 	return major, nil
-}
-
-// forCluster picks the installation that has the cluster's major version. For a fresh
-// cluster (major is 0) it picks the best one, which is the first.
-func forCluster(found []installation, cluster string, major int) (installation, error) {
-	if major == 0 {
-		return found[0], nil
-	}
-	for _, i := range found {
-		if i.major == major {
-			return i, nil
-		}
-	}
-	var versions []string
-	for _, i := range found {
-		versions = append(versions, fmt.Sprintf("%d (%s)", i.major, i.bin))
-	}
-	return installation{}, fmt.Errorf("%w: %s is of version %d, found %s; install version %d, or move that folder away (it is made again from the log)",
-		ErrVersion, cluster, major, strings.Join(versions, ", "), major)
 }

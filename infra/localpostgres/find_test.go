@@ -28,42 +28,26 @@ func fakeIn(t *testing.T, dir, version string, programs ...string) {
 	}
 }
 
-func TestInstallationsInOrder(t *testing.T) {
+func TestTheFirstThatRunsIsUsed(t *testing.T) {
 	t.Parallel()
-	old := fake(t, "12.4", "postgres", "initdb")
+	old := fake(t, "12.4", "postgres", "initdb", "pg_ctl")
 	alone := fake(t, "17.1", "postgres")
-	first := fake(t, "15.2 (Some 15.2-1)", "postgres", "initdb")
-	second := fake(t, "18beta1", "postgres", "initdb")
+	first := fake(t, "15.2 (Some 15.2-1)", "postgres", "initdb", "pg_ctl")
+	second := fake(t, "18beta1", "postgres", "initdb", "pg_ctl")
 	link := t.TempDir()
 	if err := os.Symlink(filepath.Join(first, "postgres"), filepath.Join(link, "postgres")); err != nil {
 		t.Fatal(err)
 	}
-	found, err := installations([]string{"", "relative", old, alone, link, first, second, first}, nil)
-	want := []installation{{bin: first, major: 15}, {bin: second, major: 18}}
-	if err != nil || !slices.Equal(found, want) {
+	found, err := find([]string{"", "relative", old, alone, link, second}, nil)
+	if want := (installation{bin: first, major: 15}); err != nil || found != want {
 		t.Fatalf("got %v, %v; want %v", found, err, want)
-	}
-	if i, err := forCluster(found, "/c", 18); err != nil || i != want[1] {
-		t.Errorf("for an existing cluster of 18: %v, %v", i, err)
-	}
-	if i, err := forCluster(found, "/c", 0); err != nil || i != want[0] {
-		t.Errorf("for a fresh cluster: %v, %v", i, err)
-	}
-	_, err = forCluster(found, "/some/cluster", 16)
-	if !errors.Is(err, ErrVersion) {
-		t.Fatalf("for a cluster that nothing here can run: %v", err)
-	}
-	for _, want := range []string{"/some/cluster is of version 16", "15 (" + first + ")", "18 (" + second + ")", "install version 16", "move that folder away"} {
-		if !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
-			t.Errorf("message %q: want one line with %q", err, want)
-		}
 	}
 }
 
 func TestNotFoundSaysWhatToDo(t *testing.T) {
 	t.Parallel()
-	for _, dirs := range [][]string{nil, {fake(t, "12.4", "postgres", "initdb")}} {
-		_, err := installations(dirs, nil)
+	for _, dirs := range [][]string{nil, {fake(t, "12.4", "postgres", "initdb", "pg_ctl")}} {
+		_, err := find(dirs, nil)
 		if !errors.Is(err, ErrNotFound) {
 			t.Fatalf("got %v, want ErrNotFound", err)
 		}
@@ -77,11 +61,11 @@ func TestNotFoundSaysWhatToDo(t *testing.T) {
 
 func TestClosedProgramsDoNotCount(t *testing.T) {
 	t.Parallel()
-	dir := fake(t, "15.2", "postgres", "initdb")
+	dir := fake(t, "15.2", "postgres", "initdb", "pg_ctl")
 	if err := os.Chmod(filepath.Dir(dir), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	_, err := installations([]string{dir}, &account{uid: 12345, gid: 12345, name: "someone"})
+	_, err := find([]string{dir}, &account{uid: 12345, gid: 12345, name: "someone"})
 	if !errors.Is(err, ErrNotFound) || !strings.Contains(err.Error(), "someone") {
 		t.Errorf("got %v", err)
 	}

@@ -18,34 +18,28 @@ import (
 // letters. It follows Unicode if the system has the locale, as ILIKE on é or я needs.
 var ctypes = []string{"C.UTF-8", "C.utf8", "C"}
 
-// createCluster runs initdb under another name and renames the result, so that
-// cluster/ is complete or absent. A crash leaves an initdb-* folder, which the next
-// start removes here.
-func createCluster(ctx context.Context, p place, inst installation, noSync bool) error {
-	left, err := filepath.Glob(filepath.Join(p.home, initPrefix+"*"))
+// createCluster runs initdb under another name and renames the result, so that the cluster
+// is complete or absent. It first deletes what a start that was killed left under that
+// name, and clusters of other versions of PostgreSQL: the log has everything.
+func createCluster(ctx context.Context, p place, inst installation, cluster string, noSync bool) error {
+	old, err := filepath.Glob(filepath.Join(p.home, "cluster*"))
 	if err != nil {
 		return err
 	}
-	for _, dir := range left {
-		if err := stopLeftovers(ctx, dir); err != nil {
-			return err
-		}
+	for _, dir := range old {
 		if err := os.RemoveAll(dir); err != nil {
 			return err
 		}
 	}
 	var errs []error
 	for _, ctype := range ctypes {
-		fresh, err := os.MkdirTemp(p.home, initPrefix)
-		if err != nil {
-			return err
-		}
-		err = p.who.give(fresh)
+		fresh := cluster + ".new"
+		err := errors.Join(os.Mkdir(fresh, 0o700), p.who.give(fresh))
 		if err == nil {
 			err = runInitdb(ctx, p.who, inst, fresh, ctype, noSync)
 		}
 		if err == nil {
-			return errors.Join(os.Rename(fresh, p.cluster()), datadir.SyncDir(p.home))
+			return errors.Join(os.Rename(fresh, cluster), datadir.SyncDir(p.home))
 		}
 		errs = append(errs, err, os.RemoveAll(fresh))
 		if ctx.Err() != nil {
@@ -64,10 +58,13 @@ func runInitdb(ctx context.Context, who *account, inst installation, dir, ctype 
 	if noSync {
 		args = append(args, "--no-sync")
 	}
-	cmd := exec.Command(inst.initdb(), args...)
-	cmd.Dir = dir
-	cmd.Env = environment()
-	cmd.SysProcAttr = who.attr()
+	return run(ctx, who, dir, inst.program("initdb"), args...)
+}
+
+// run runs one of the server's programs in a folder.
+func run(ctx context.Context, who *account, dir, program string, args ...string) error {
+	cmd := exec.Command(program, args...)
+	cmd.Dir, cmd.Env, cmd.SysProcAttr = dir, environment(), who.attr()
 	lines := child.NewLines(5, nil)
 	cmd.Stdout, cmd.Stderr = lines, lines
 	proc, err := child.Start(cmd, syscall.SIGKILL)
@@ -77,10 +74,10 @@ func runInitdb(ctx context.Context, who *account, inst installation, dir, ctype 
 	select {
 	case <-proc.Done():
 	case <-ctx.Done():
-		return errors.Join(fmt.Errorf("initdb: %w", ctx.Err()), proc.Kill())
+		return errors.Join(fmt.Errorf("%s: %w", filepath.Base(program), ctx.Err()), proc.Kill())
 	}
 	if err := proc.Err(); err != nil {
-		return fmt.Errorf("initdb: %w: %s", err, lines.Last())
+		return fmt.Errorf("%s: %w: %s", filepath.Base(program), err, lines.Last())
 	}
 	return nil
 }

@@ -1,158 +1,91 @@
 package localpostgres
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/memory-ledger/ledger/infra/datadir"
 )
 
-const (
-	clusterName   = "cluster"
-	socketName    = "sock"
-	lockName      = "lock"
-	elsewhereName = "elsewhere"
-	sockdirName   = "sockdir"
-	passwordName  = "password"
-	originName    = "origin" // in a folder elsewhere: the Config.Dir it serves
+// maxSocketPath is below what both Linux (107) and macOS (103) allow.
+const maxSocketPath = 100
 
-	homePrefix = "ledger-postgres-"
-	initPrefix = "initdb-"
-)
+const lockName = "lock"
 
 // place says where a server's files are and which user the server runs as.
 type place struct {
-	dir  string // Config.Dir
-	home string // holds cluster/ and sock/: dir, or the target of the link elsewhere
-	who  *account
+	home    string // holds the cluster
+	sockets string // holds the Unix socket
+	who     *account
 }
 
-func (p place) cluster() string { return filepath.Join(p.home, clusterName) }
-
-// major returns the major version of the cluster, or 0 if there is no cluster yet.
-func (p place) major() (int, error) {
-	text, err := os.ReadFile(filepath.Join(p.cluster(), "PG_VERSION"))
-	if errors.Is(err, os.ErrNotExist) {
-		return 0, nil
-	}
-	if err != nil {
-		return 0, err
-	}
-	major, err := strconv.Atoi(strings.TrimSpace(string(text)))
-	if err != nil {
-		return 0, fmt.Errorf("PG_VERSION of %s: %w", p.cluster(), err)
-	}
-	return major, nil
+// cluster returns the folder of the server's own files. Each major version has its own.
+func (p place) cluster(inst installation) string {
+	return filepath.Join(p.home, fmt.Sprintf("cluster-%d", inst.major))
 }
 
-// findPlace decides where the cluster lives. It runs under the lock of dir.
-func findPlace(root, dir string) (place, error) {
-	p := place{dir: dir, home: dir}
-	home, err := followLink(dir)
+// findPlace decides where the cluster of dir lives, and makes the folders. As root that is
+// not dir, which the server's user may not reach, but a folder of that user.
+func findPlace(dir string) (place, error) {
+	who, err := unprivileged()
+	p := place{home: dir, who: who}
+	if err == nil && who != nil {
+		if p.home, err = homeOfRoot(dir); err == nil {
+			err = privateDir(who, p.home)
+		}
+	}
 	if err != nil {
-		return place{}, err
-	}
-	if home != "" {
-		p.home = home
-	}
-	if _, statErr := os.Stat(p.cluster()); statErr == nil {
-		p.who, err = ownerOf(p.cluster())
-	} else {
-		p.who, err = unprivileged()
-	}
-	if err != nil || p.who == nil || p.home != dir {
 		return p, err
 	}
-	closed := openPath(p.who, root, dir)
-	if closed == nil {
-		return p, nil
-	}
-	if _, err := os.Stat(p.cluster()); err == nil {
-		return place{}, fmt.Errorf("%w: the database in %s: %w", ErrUnreachable, dir, closed)
-	}
-	p.home, err = goElsewhere(p.who, dir)
-	if err != nil {
-		return place{}, fmt.Errorf("%w: %w; and %w", ErrUnreachable, closed, err)
-	}
-	return p, nil
+	p.sockets = socketsOf(p.home)
+	return p, privateDir(who, p.sockets)
 }
 
-// openPath lets the account pass from root down to dir, if the account can reach root.
-func openPath(who *account, root, dir string) error {
-	if !who.reaches(root) {
-		return fmt.Errorf("a folder above %s is closed to user %s", root, who.name)
+// socketsOf returns the socket's folder. In a URL a comma separates hosts.
+func socketsOf(home string) string {
+	sockets := filepath.Join(home, "sock")
+	if len(filepath.Join(sockets, ".s.PGSQL.65535")) > maxSocketPath || strings.Contains(sockets, ",") {
+		return apart("/tmp", home)
 	}
-	rel, err := filepath.Rel(root, dir)
-	if err != nil {
-		return err
-	}
-	step := root
-	if err := who.open(step); err != nil {
-		return err
-	}
-	for name := range strings.SplitSeq(rel, string(filepath.Separator)) {
-		step = filepath.Join(step, name)
-		if err := who.open(step); err != nil {
-			return err
-		}
-	}
-	return nil
+	return sockets
 }
 
-// followLink returns the home that the link elsewhere points to, or "" if there is none.
-// It removes the link if its home is gone: the cluster is made again, because the log has
-// everything. It also removes the link if dir is a copy of the folder that owns the home.
-func followLink(dir string) (string, error) {
-	link := filepath.Join(dir, elsewhereName)
-	home, err := os.Readlink(link)
-	if errors.Is(err, os.ErrNotExist) {
-		return "", nil
-	}
-	if err != nil {
-		return "", err
-	}
-	if _, err := os.Stat(home); err != nil {
-		return "", os.Remove(link)
-	}
-	origin := filepath.Join(home, originName)
-	owner, err := os.ReadFile(origin)
-	if err == nil && string(owner) == dir {
-		return home, nil
-	}
-	if err == nil {
-		if other, err := os.Readlink(filepath.Join(string(owner), elsewhereName)); err == nil && other == home {
-			return "", os.Remove(link)
-		}
-	}
-	// The folder was moved, or a crash happened before the origin was written.
-	return home, datadir.WriteFile(origin, []byte(dir), 0o600)
+// homeOfRoot returns the folder that stands for dir. Its name also depends on a random file
+// in dir: a folder that was deleted and made again has another log, and a copy is not the
+// same place.
+func homeOfRoot(dir string) (string, error) {
+	random, err := datadir.PasswordFile(filepath.Join(dir, "id"))
+	return apart("/var/tmp", dir+random), err
 }
 
-// goElsewhere makes a home among the temporary files. A crash before the link leaves an
-// empty folder. After a crash between link and origin, followLink writes the origin.
-func goElsewhere(who *account, dir string) (string, error) {
-	home, err := makeHome(who)
-	if err != nil {
-		return "", err
-	}
-	if err := os.Symlink(home, filepath.Join(dir, elsewhereName)); err != nil {
-		return "", err
-	}
-	return home, datadir.WriteFile(filepath.Join(home, originName), []byte(dir), 0o600)
+// apart names a folder under another one. The name is the same for the same text, so that a
+// restart finds the database, and has the same URL.
+func apart(under, text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return filepath.Join(under, fmt.Sprintf("ledger-pg-%x", sum[:8]))
 }
 
-func makeHome(who *account) (string, error) {
-	base := os.TempDir()
-	if !who.reaches(base) || !who.passes(base) {
-		return "", fmt.Errorf("%s is closed to user %s", base, who.name)
+// privateDir makes a folder that only the server's user can enter. An existing folder
+// must be private in the same way: its parent may be writable by all users, so a stranger
+// could have put a link or a folder there.
+func privateDir(who *account, dir string) error {
+	err := os.Mkdir(dir, 0o700)
+	if err != nil && !errors.Is(err, os.ErrExist) {
+		return fmt.Errorf("folder of the database: %w", err)
 	}
-	home, err := os.MkdirTemp(base, homePrefix)
+	info, err := os.Lstat(dir)
 	if err != nil {
-		return "", err
+		return fmt.Errorf("folder of the database: %w", err)
 	}
-	return home, who.open(home)
+	uid := int(info.Sys().(*syscall.Stat_t).Uid)
+	mine := uid == os.Geteuid() || who != nil && uid == int(who.uid)
+	if !info.IsDir() || info.Mode().Perm() != 0o700 || !mine {
+		return fmt.Errorf("folder of the database: %s is not a private folder of ours", dir)
+	}
+	return who.give(dir)
 }

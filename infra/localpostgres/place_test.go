@@ -3,52 +3,43 @@ package localpostgres
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
-// elsewhere makes a home in base whose origin is dir.
-func elsewhere(t *testing.T, base, dir string) string {
-	t.Helper()
-	home, err := os.MkdirTemp(base, homePrefix)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if dir != "" {
-		if err := os.WriteFile(filepath.Join(home, originName), []byte(dir), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return home
-}
-
-func link(t *testing.T, dir, home string) {
-	t.Helper()
-	if err := os.Symlink(home, filepath.Join(dir, elsewhereName)); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func TestFollowLink(t *testing.T) {
+func TestSocketsOfLongPaths(t *testing.T) {
 	t.Parallel()
-	base, moved := t.TempDir(), t.TempDir()
-	home := elsewhere(t, base, filepath.Join(base, "old-name"))
-	link(t, moved, home)
-	if got, err := followLink(moved); err != nil || got != home {
-		t.Errorf("a moved folder: %q, %v", got, err)
+	if got := socketsOf("/srv/data"); got != "/srv/data/sock" {
+		t.Errorf("got %s", got)
 	}
-	if origin, err := os.ReadFile(filepath.Join(home, originName)); err != nil || string(origin) != moved {
-		t.Errorf("its origin: %q, %v", origin, err)
-	}
-	copied := t.TempDir()
-	link(t, copied, home)
-	if got, err := followLink(copied); err != nil || got != "" {
-		t.Errorf("a copied folder got at the first one's home: %q, %v", got, err)
-	}
-	dangling := t.TempDir()
-	link(t, dangling, filepath.Join(base, "gone"))
-	for range 2 { // the second call no longer finds a link
-		if got, err := followLink(dangling); err != nil || got != "" {
-			t.Errorf("a home that is gone: %q, %v", got, err)
+	for _, home := range []string{"/srv/a,b", "/srv/" + strings.Repeat("long/", 20)} {
+		if got := socketsOf(home); !strings.HasPrefix(got, "/tmp/ledger-pg-") || got != socketsOf(home) || got == socketsOf(home+"x") {
+			t.Errorf("%s: got %s", home, got)
 		}
+	}
+}
+
+// TestAStrangersFolderIsRefused: a folder in /tmp may be another user's.
+func TestAStrangersFolderIsRefused(t *testing.T) {
+	t.Parallel()
+	base := t.TempDir()
+	open, link := filepath.Join(base, "open"), filepath.Join(base, "link")
+	if err := os.Mkdir(open, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(open, link); err != nil {
+		t.Fatal(err)
+	}
+	if err := privateDir(nil, open); err != nil {
+		t.Error(err)
+	}
+	if err := privateDir(nil, link); err == nil {
+		t.Error("a link was used")
+	}
+	if err := os.Chmod(open, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := privateDir(nil, open); err == nil {
+		t.Error("a folder that others can enter was used")
 	}
 }

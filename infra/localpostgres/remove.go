@@ -9,8 +9,7 @@ import (
 	"github.com/memory-ledger/ledger/infra/datadir"
 )
 
-// Remove deletes the database in dir, its files elsewhere included, and dir
-// itself. It refuses (datadir.ErrLocked) while a server runs there. A crash during
+// Remove deletes the database of dir, and dir itself. It refuses (datadir.ErrLocked) while a server runs there. A crash during
 // Remove leaves some of the files, which are no database any more. A second Remove deletes
 // them.
 func Remove(dir string) error {
@@ -25,12 +24,11 @@ func Remove(dir string) error {
 	if err != nil {
 		return fmt.Errorf("remove database: %w", err)
 	}
-	home, err := followLink(dir)
-	if err == nil && home != "" {
-		err = os.RemoveAll(home)
+	if os.Geteuid() == 0 {
+		var home string
+		if home, err = homeOfRoot(dir); err == nil {
+			err = os.RemoveAll(home)
+		}
 	}
-	if err == nil {
-		err = os.RemoveAll(dir)
-	}
-	return errors.Join(err, lock.Release())
+	return errors.Join(err, os.RemoveAll(dir), lock.Release())
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"net"
 	"net/url"
 	"os"
 	"os/exec"
@@ -21,9 +22,9 @@ import (
 	"github.com/memory-ledger/ledger/infra/datadir"
 )
 
-// attempts is how often we try to start: another program may take the port that we
-// picked, or an orphan of a killed server may hold its memory a moment longer.
-const attempts = 3
+// pollEvery is how often a start looks whether the server is ready, or whether an earlier
+// one has ended.
+const pollEvery = 10 * time.Millisecond
 
 // mostSaid is how many of the server's last lines an error quotes: after the cause it says
 // up to four lines about its end.
@@ -48,10 +49,8 @@ type Server struct {
 // machine has no server program, it fetches one into the user's cache.
 //
 // It returns an error that matches ErrNotFound if there is no server program and none
-// could be fetched, ErrVersion if no server on it can run the database in the folder,
-// datadir.ErrLocked if another instance uses the folder, and ErrUnreachable
-// if root found no place for it. After an error nothing runs. Cancelling ctx
-// later does not stop the server.
+// could be fetched, and datadir.ErrLocked if another instance uses the folder. After an
+// error nothing runs. Cancelling ctx later does not stop the server.
 func Start(ctx context.Context, cfg Config) (*Server, error) {
 	if err := cfg.normalise(); err != nil {
 		return nil, err
@@ -72,60 +71,66 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 }
 
 func startLocked(ctx context.Context, cfg Config) (*Server, error) {
-	p, err := findPlace(cfg.Root, cfg.Dir)
+	p, err := findPlace(cfg.Dir)
 	if err != nil {
 		return nil, err
 	}
-	major, err := p.major()
-	if err != nil {
-		return nil, err
-	}
-	found, err := programs(ctx, cfg, p)
+	inst, err := programs(ctx, cfg, p)
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, cfg.StartTimeout)
 	defer cancel()
-	inst, err := forCluster(found, p.cluster(), major)
-	if err != nil {
+	cluster := p.cluster(inst)
+	if err := stopLeftover(ctx, p, inst, cluster); err != nil {
 		return nil, err
 	}
-	if err := stopLeftovers(ctx, p.cluster()); err != nil {
-		return nil, err
-	}
-	if major == 0 {
-		if err := createCluster(ctx, p, inst, cfg.NoSync); err != nil {
+	if _, err := os.Stat(cluster); errors.Is(err, os.ErrNotExist) {
+		if err := createCluster(ctx, p, inst, cluster, cfg.NoSync); err != nil {
 			return nil, err
 		}
 	}
-	s := &Server{tcp: cfg.TCP, port: defaultPort}
-	if s.sockets, err = socketDir(p); err != nil {
-		return nil, err
-	}
+	s := &Server{tcp: cfg.TCP, port: 5432, sockets: p.sockets}
 	if cfg.TCP {
-		if s.password, err = datadir.PasswordFile(filepath.Join(cfg.Dir, passwordName)); err != nil {
+		if s.password, err = datadir.PasswordFile(filepath.Join(cfg.Dir, "password")); err != nil {
 			return nil, err
 		}
 	}
-	return s, s.bringUp(ctx, cfg, p, inst)
+	return s, s.bringUp(ctx, cfg, p, inst, cluster)
 }
 
-// bringUp starts the process and prepares the database. After an error no process is
-// left.
-func (s *Server) bringUp(ctx context.Context, cfg Config, p place, inst installation) error {
+// stopLeftover stops a server that a killed run left. It knows the server by its socket: the
+// socket's folder is private to this cluster, whose lock the caller holds. On Linux such a
+// server is already stopping.
+func stopLeftover(ctx context.Context, p place, inst installation, cluster string) error {
+	sockets, err := filepath.Glob(filepath.Join(p.sockets, ".s.PGSQL.*"))
+	for _, socket := range sockets {
+		conn, dialErr := net.DialTimeout("unix", socket, time.Second)
+		if dialErr != nil {
+			continue // nothing runs, or this is the socket's lock file
+		}
+		_ = conn.Close()
+		// An error shows at the start: two servers do not run in one cluster.
+		_ = run(ctx, p.who, p.home, inst.program("pg_ctl"), "stop", "--pgdata="+cluster, "--mode=immediate", "--wait")
+	}
+	return err
+}
+
+// bringUp starts the process and prepares the database. It tries again, because another
+// program may take the port that we picked, or an earlier server may need a moment to end.
+// After an error no process is left.
+func (s *Server) bringUp(ctx context.Context, cfg Config, p place, inst installation, cluster string) error {
 	var errs []error
-	for range attempts {
-		err := s.launch(ctx, cfg, p, inst)
-		if err == nil {
-			return nil
+	for range 10 {
+		err := s.launch(ctx, cfg, p, inst, cluster)
+		if !errors.Is(err, errEndedEarly) {
+			return err
 		}
 		errs = append(errs, err)
-		if !errors.Is(err, errEndedEarly) || ctx.Err() != nil {
-			break
-		}
-		if err := stopLeftovers(ctx, p.cluster()); err != nil {
-			errs = append(errs, err)
-			break
+		select {
+		case <-time.After(500 * time.Millisecond):
+		case <-ctx.Done():
+			return errors.Join(errs...)
 		}
 	}
 	return errors.Join(errs...)
@@ -133,7 +138,7 @@ func (s *Server) bringUp(ctx context.Context, cfg Config, p place, inst installa
 
 var errEndedEarly = errors.New("the server ended while starting")
 
-func (s *Server) launch(ctx context.Context, cfg Config, p place, inst installation) error {
+func (s *Server) launch(ctx context.Context, cfg Config, p place, inst installation, cluster string) error {
 	tcpPort := 0
 	if s.tcp {
 		var err error
@@ -142,10 +147,7 @@ func (s *Server) launch(ctx context.Context, cfg Config, p place, inst installat
 		}
 		s.port = tcpPort
 	}
-	if err := forgetSocket(s.sockets, s.port); err != nil {
-		return err
-	}
-	cmd := exec.Command(inst.postgres(), "-D", p.cluster())
+	cmd := exec.Command(inst.program("postgres"), "-D", cluster)
 	settings := cfg.settings(s.sockets, tcpPort)
 	for _, k := range slices.Sorted(maps.Keys(settings)) {
 		cmd.Args = append(cmd.Args, "-c", k+"="+settings[k])
@@ -271,12 +273,20 @@ func (s *Server) Stop(ctx context.Context) error {
 func (s *Server) Kill() error { return s.gone(s.proc.Kill()) }
 
 func (s *Server) gone(err error) error {
-	// os.Remove deletes only an empty folder. An empty one is the socket's temporary
-	// folder, and the next start makes it again under the same name.
-	if filepath.Base(s.sockets) != socketName {
-		_ = os.Remove(s.sockets)
+	if strings.HasPrefix(s.sockets, "/tmp/") {
+		_ = os.Remove(s.sockets) // empty; the next start makes it again
 	}
 	return errors.Join(err, s.lock.Release())
+}
+
+// freePort asks the system for a free port. Another process may take it before the
+// server does. Then the server ends at once and the start is tried again.
+func freePort() (int, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, fmt.Errorf("free port: %w", err)
+	}
+	return l.Addr().(*net.TCPAddr).Port, l.Close()
 }
 
 func logLines(log *slog.Logger) func(string) {

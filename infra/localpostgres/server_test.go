@@ -180,47 +180,6 @@ func TestTCPNeedsThePassword(t *testing.T) {
 	wantRow(t, s.URL(), "SELECT 'up'", "up")
 }
 
-func TestLongPathsGetAShortSocket(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow: make verify runs it")
-	}
-	t.Parallel()
-	dir := filepath.Join(filepath.Dir(pgtest.Folder(t)), "pg", strings.Repeat("long", 20))
-	if err := os.MkdirAll(dir, 0o711); err != nil {
-		t.Fatal(err)
-	}
-	cfg := localpostgres.Config{Dir: dir, Root: filepath.Dir(dir), NoSync: true}
-	s := pgtest.Start(t, cfg)
-	url := s.URL()
-	config, err := pgx.ParseConfig(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if strings.HasPrefix(config.Host, dir) {
-		t.Fatalf("socket in %s", config.Host)
-	}
-	wantRow(t, url, "SELECT 'up'", "up")
-	if info, err := os.Stat(config.Host); err != nil || info.Mode().Perm() != 0o700 {
-		t.Errorf("socket folder: %v, %v", info, err)
-	}
-	stop(t, s)
-	if _, err := os.Stat(config.Host); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("socket folder left behind: %v", err)
-	}
-	if s = pgtest.Start(t, cfg); s.URL() != url {
-		t.Errorf("URL became %s, was %s", s.URL(), url)
-	}
-	// Another user has taken the name: the server uses another name.
-	stop(t, s)
-	if err := os.Mkdir(config.Host, 0o777); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.Remove(config.Host) })
-	if s = pgtest.Start(t, cfg); s.URL() == url {
-		t.Error("used a folder that others can write to")
-	}
-}
-
 // Special characters in folder names have no meaning in the URL, neither for pgx nor for
 // libpq.
 func TestFoldersWithOddNames(t *testing.T) {
@@ -233,7 +192,7 @@ func TestFoldersWithOddNames(t *testing.T) {
 		if err := os.MkdirAll(dir, 0o711); err != nil {
 			t.Fatal(err)
 		}
-		s := pgtest.Start(t, localpostgres.Config{Dir: dir, Root: filepath.Dir(dir), NoSync: true, StartTimeout: 20 * time.Second})
+		s := pgtest.Start(t, localpostgres.Config{Dir: dir, NoSync: true, StartTimeout: 20 * time.Second})
 		wantRow(t, s.URL(), "SELECT 'up'", "up")
 		psql, err := exec.LookPath("psql")
 		if err != nil {
@@ -290,10 +249,9 @@ func TestFailedStartSaysWhyAndLeavesNothing(t *testing.T) {
 func TestConfigIsChecked(t *testing.T) {
 	t.Parallel()
 	for name, cfg := range map[string]localpostgres.Config{
-		"no folder":        {},
-		"folder not below": {Dir: t.TempDir(), Root: t.TempDir()},
-		"no connections":   {Dir: t.TempDir(), MaxConnections: -1},
-		"no time":          {Dir: t.TempDir(), StartTimeout: -1},
+		"no folder":      {},
+		"no connections": {Dir: t.TempDir(), MaxConnections: -1},
+		"no time":        {Dir: t.TempDir(), StartTimeout: -1},
 	} {
 		if _, err := localpostgres.Start(t.Context(), cfg); err == nil {
 			t.Errorf("%s: accepted", name)
@@ -301,16 +259,29 @@ func TestConfigIsChecked(t *testing.T) {
 	}
 }
 
+// TestHalfAClusterIsMadeAnew: initdb was killed. The cluster of another version of
+// PostgreSQL goes, too.
 func TestHalfAClusterIsMadeAnew(t *testing.T) {
 	t.Parallel()
 	dir := pgtest.Folder(t)
-	half := filepath.Join(dir, "initdb-123")
-	if err := os.MkdirAll(filepath.Join(half, "base"), 0o700); err != nil {
+	s := pgtest.Start(t, localpostgres.Config{Dir: dir, NoSync: true})
+	var cluster string
+	if err := connect(t, s.AdminURL()).QueryRow(t.Context(), "SHOW data_directory").Scan(&cluster); err != nil {
 		t.Fatal(err)
 	}
-	s := pgtest.Start(t, localpostgres.Config{Dir: dir, NoSync: true})
+	stop(t, s)
+	if err := os.Rename(cluster, cluster+".new"); err != nil {
+		t.Fatal(err)
+	}
+	old := filepath.Join(filepath.Dir(cluster), "cluster-9")
+	if err := os.Mkdir(old, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	s = pgtest.Start(t, localpostgres.Config{Dir: dir, NoSync: true})
 	wantRow(t, s.URL(), "SELECT 'up'", "up")
-	if _, err := os.Stat(half); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("left over: %v", err)
+	for _, left := range []string{cluster + ".new", old} {
+		if _, err := os.Stat(left); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("left over: %s, %v", left, err)
+		}
 	}
 }

@@ -5,11 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
-	"syscall"
-
-	"github.com/memory-ledger/ledger/infra/child"
 )
 
 // StartStandby copies a running server into cfg.Dir, an empty folder, and starts the
@@ -22,33 +17,21 @@ func StartStandby(ctx context.Context, cfg Config, of *Server) (*Server, error) 
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("local PostgreSQL: %w", err)
 	}
-	p, err := findPlace(cfg.Root, cfg.Dir)
+	p, err := findPlace(cfg.Dir)
 	if err != nil {
 		return nil, err
 	}
-	found, err := installations(candidates(cfg.BinDir), p.who)
+	inst, err := find(candidates(cfg.BinDir), p.who)
 	if err != nil {
 		return nil, err
 	}
-	if err := errors.Join(os.Mkdir(p.cluster(), 0o700), p.who.give(p.cluster())); err != nil {
+	cluster := p.cluster(inst)
+	if err := errors.Join(os.Mkdir(cluster, 0o700), p.who.give(cluster)); err != nil {
 		return nil, err
 	}
-	cmd := exec.Command(filepath.Join(found[0].bin, "pg_basebackup"), "--write-recovery-conf", "--checkpoint=fast",
-		"--pgdata="+p.cluster(), "--host="+of.sockets, fmt.Sprintf("--port=%d", of.port), "--username="+superuser)
-	cmd.Dir, cmd.Env, cmd.SysProcAttr = p.home, environment(), p.who.attr()
-	lines := child.NewLines(5, nil)
-	cmd.Stdout, cmd.Stderr = lines, lines
-	proc, err := child.Start(cmd, syscall.SIGKILL)
-	if err != nil {
+	if err := run(ctx, p.who, p.home, inst.program("pg_basebackup"), "--write-recovery-conf", "--checkpoint=fast",
+		"--pgdata="+cluster, "--host="+of.sockets, fmt.Sprintf("--port=%d", of.port), "--username="+superuser); err != nil {
 		return nil, err
-	}
-	select {
-	case <-proc.Done():
-	case <-ctx.Done():
-		return nil, errors.Join(fmt.Errorf("pg_basebackup: %w", ctx.Err()), proc.Kill())
-	}
-	if err := proc.Err(); err != nil {
-		return nil, fmt.Errorf("pg_basebackup: %w: %s", err, lines.Last())
 	}
 	return Start(ctx, cfg)
 }

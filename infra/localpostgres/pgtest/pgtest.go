@@ -109,7 +109,7 @@ func Start(t testing.TB, cfg localpostgres.Config) *localpostgres.Server {
 }
 
 // Folder makes a folder for one test's server. Unlike the path of t.TempDir, its path is
-// short and open to the unprivileged user that the server runs as.
+// short.
 func Folder(t testing.TB) string {
 	t.Helper()
 	folder, guard, err := newFolder()
@@ -134,7 +134,7 @@ func sharedServer(t testing.TB) *localpostgres.Server {
 			return
 		}
 		shared.server, shared.err = localpostgres.Start(context.Background(), localpostgres.Config{
-			Root: shared.folder, Dir: filepath.Join(shared.folder, "pg"),
+			Dir:    filepath.Join(shared.folder, "pg"),
 			NoSync: true, MaxConnections: 200, Logger: quiet(),
 		})
 	})
@@ -173,9 +173,6 @@ func newFolder() (string, *datadir.FileLock, error) {
 		return "", nil, err
 	}
 	guard, err := datadir.Lock(filepath.Join(folder, guardName))
-	if err == nil {
-		err = os.Chmod(folder, 0o711) // for passing through, not for listing
-	}
 	return folder, guard, err
 }
 

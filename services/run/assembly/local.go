@@ -140,12 +140,8 @@ func (l *local) launchPostgres(ctx context.Context) (*localpostgres.Server, erro
 	if err != nil {
 		return nil, err
 	}
-	root := dir
-	if l.dir.Ours() {
-		root = l.dir.Path()
-	}
 	return localpostgres.Start(ctx, localpostgres.Config{
-		Dir: dir, Root: root, BinDir: l.cfg.PostgresBin, AsyncCommit: true, Logger: l.logger.With("server", "postgres"),
+		Dir: dir, BinDir: l.cfg.PostgresBin, AsyncCommit: true, Logger: l.logger.With("server", "postgres"),
 		SharedBuffers: schema.LocalSharedBuffers, OnFetch: l.console.Fetching,
 	})
 }
