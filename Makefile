@@ -53,7 +53,7 @@ unit: ## all Go tests except the slow ones
 	$(GOTEST) -short -timeout 10m $$(go list $(PACKAGES) | grep -v -e '/services/test/deployed$$' -e '/services/test/browser$$')
 
 .PHONY: verify
-verify: deps staticcheck vulncheck generated lint-openapi client dashboard-current webextension slow plain race fuzz empty-root ## the rest: linters, slow tests, race detector, crashes, clusters, browser, fuzzing
+verify: deps staticcheck vulncheck generated lint-openapi client dashboard-current webextension slow race fuzz empty-root ## the rest: linters, slow tests, race detector, crashes, clusters, browser, fuzzing
 
 # RACE lists the packages that start goroutines or share memory, in their code or their
 # tests. It leaves out the packages of the cluster and of cut networks, which run alone;
@@ -75,10 +75,6 @@ SLOW = $(filter-out $(CLUSTER) $(CUTS) $(EMPTY) $(RACE),$(call folders,$(SKIPS),
 .PHONY: slow
 slow: ## slow tests of the packages that the race detector does not run
 	$(if $(SLOW),$(GOTEST) -timeout 15m $(SLOW))
-
-.PHONY: plain
-plain: ## the end-to-end tests of a local run, with every accelerator of the log off; all others have none
-	ACCELERATORS=off $(GOTEST) -count=1 -timeout 10m ./services/test/e2e
 
 # The first command compiles, with the compiler's garbage collection as for vet, and runs
 # nothing: the tests keep their own.

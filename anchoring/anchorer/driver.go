@@ -299,7 +299,7 @@ func (d *driver) appendOne(ctx context.Context, r record) (seq uint64, err error
 	ctx, cancel := context.WithTimeout(ctx, appendPatience)
 	defer cancel()
 	for {
-		seq, err := eventlog.AppendAndWait(ctx, d.cfg.Log, eventlog.Append{
+		seq, err := d.cfg.Log.Append(ctx, eventlog.Append{
 			Family: events.FamilyChain, Owner: o.key, Kind: events.KindBatch,
 			CommandID: event.CommandID, Expected: o.chainSeq, Payload: payload,
 		})

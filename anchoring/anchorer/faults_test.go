@@ -474,7 +474,7 @@ func TestABatchIsCutAnewMeanwhile(t *testing.T) {
 			ID: newID(), Source: "/test", Owner: key, Time: events.At(time.Now()), OwnerVersion: all[key].versions + 1 + i, CommandID: command, Data: data,
 		}})
 		w.must(err)
-		_, err = eventlog.AppendAndWait(t.Context(), w.log, eventlog.Append{
+		_, err = w.log.Append(t.Context(), eventlog.Append{
 			Family: events.FamilyChain, Owner: key, Kind: events.KindBatch, CommandID: command, Expected: expected, Payload: payload,
 		})
 		w.must(err)

@@ -28,14 +28,14 @@ func (w *world) restore(to uint64) {
 	w.otherLog()
 	w.database = pgtest.Database(w.t)
 	newest := map[string]uint64{}
-	w.must(old.Direct().Read(w.t.Context(), eventlog.ReadConfig{To: to}, func(s eventlog.Slice) error {
+	w.must(old.Read(w.t.Context(), eventlog.ReadConfig{To: to}, func(s eventlog.Slice) error {
 		for _, r := range s.Records {
 			subject, err := events.ParseSubject(r.Subject)
 			if err != nil {
 				return err
 			}
 			of := string(subject.Family) + " " + string(subject.Owner)
-			seq, err := eventlog.AppendAndWait(w.t.Context(), w.log, eventlog.Append{
+			seq, err := w.log.Append(w.t.Context(), eventlog.Append{
 				Family: subject.Family, Owner: subject.Owner, Kind: subject.Kind, CommandID: r.CommandID, Expected: newest[of], Payload: r.Payload,
 			})
 			if err != nil || seq != r.Seq {
@@ -58,7 +58,7 @@ func (w *world) seqOf(kind events.Type, nth int) (seq uint64) {
 	w.t.Helper()
 	head, err := w.log.Head(w.t.Context())
 	w.must(err)
-	w.must(w.stream.Direct().Read(w.t.Context(), eventlog.ReadConfig{To: head}, func(s eventlog.Slice) error {
+	w.must(w.stream.Read(w.t.Context(), eventlog.ReadConfig{To: head}, func(s eventlog.Slice) error {
 		for _, r := range s.Records {
 			batch, err := events.DecodeBatch(r.Payload)
 			if err != nil {

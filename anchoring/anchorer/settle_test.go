@@ -100,7 +100,7 @@ func (l *lone) another(o *owner) (seq uint64) {
 		Data: &events.BatchFailed{BatchID: o.batch.id, Reason: "another anchorer's"},
 	}})
 	must(l.t, err)
-	seq, err = eventlog.AppendAndWait(l.t.Context(), l.cfg.Log, eventlog.Append{
+	seq, err = l.cfg.Log.Append(l.t.Context(), eventlog.Append{
 		Family: events.FamilyChain, Owner: o.key, Kind: events.KindBatch, CommandID: command, Expected: o.chainSeq, Payload: payload,
 	})
 	must(l.t, err)

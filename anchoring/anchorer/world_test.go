@@ -213,7 +213,7 @@ func (w *world) writeLeaf(key events.Owner, leaf events.Hash) {
 		Data: &events.MemoryWritten{MemoryID: newID(), LeafIndex: uint64(index), LeafHash: leaf, LeafVersion: 1, Metadata: []byte("{}"), Sealed: []byte{1}},
 	}})
 	w.must(err)
-	seq, err := eventlog.AppendAndWait(w.t.Context(), w.log, eventlog.Append{
+	seq, err := w.log.Append(w.t.Context(), eventlog.Append{
 		Family: events.FamilyLedger, Owner: key, Kind: events.KindMemory, CommandID: command, Expected: expected, Payload: payload,
 	})
 	w.must(err)
@@ -346,17 +346,17 @@ type killableLog struct {
 	k *killer
 }
 
-func (l killableLog) Append(ctx context.Context, a eventlog.Append) (appended eventlog.Appended, err error) {
+func (l killableLog) Append(ctx context.Context, a eventlog.Append) (seq uint64, err error) {
 	batch, err := events.DecodeBatch(a.Payload)
 	if err != nil {
-		return appended, err
+		return 0, err
 	}
 	err = l.k.at("append "+string(batch[0].Type()), func() (err error) {
 		// An append that has begun is not undone by the kill.
-		appended, err = l.Log.Append(context.WithoutCancel(ctx), a)
+		seq, err = l.Log.Append(context.WithoutCancel(ctx), a)
 		return err
 	})
-	return appended, err
+	return seq, err
 }
 
 type killableChain struct {

@@ -296,7 +296,7 @@ func (w *Watcher) append(ctx context.Context, owner events.Owner, vault string, 
 	if err != nil {
 		return fmt.Errorf("encode stakes: %w", err)
 	}
-	_, err = eventlog.AppendAndWait(ctx, w.cfg.Log, eventlog.Append{
+	_, err = w.cfg.Log.Append(ctx, eventlog.Append{
 		Family: events.FamilyChain, Owner: owner, Kind: events.KindStake,
 		CommandID: commandID, Expected: record.Seq, Payload: payload,
 	})

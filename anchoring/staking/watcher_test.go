@@ -30,14 +30,14 @@ type ledger struct {
 	records []eventlog.Record
 }
 
-func (l *ledger) Append(_ context.Context, a eventlog.Append) (eventlog.Appended, error) {
+func (l *ledger) Append(_ context.Context, a eventlog.Append) (uint64, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if a.Expected != uint64(len(l.records)) {
-		return eventlog.Appended{}, eventlog.ErrConflict
+		return 0, eventlog.ErrConflict
 	}
 	l.records = append(l.records, eventlog.Record{Seq: a.Expected + 1, CommandID: a.CommandID, Payload: a.Payload})
-	return eventlog.Appended{Seq: a.Expected + 1}, nil
+	return a.Expected + 1, nil
 }
 
 func (l *ledger) OwnerNewest(context.Context, events.Family, events.Owner, events.SubjectKind) (r eventlog.Record, found bool, err error) {

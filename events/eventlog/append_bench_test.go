@@ -39,7 +39,7 @@ func BenchmarkAppend(b *testing.B) {
 		b.Fatal(head, err)
 	}
 	write := func(b *testing.B, i int, expected uint64) uint64 {
-		sequence, err := eventlog.AppendAndWait(b.Context(), log, eventlog.Append{
+		sequence, err := log.Append(b.Context(), eventlog.Append{
 			Family: events.FamilyLedger, Owner: owners[i], Kind: events.KindMemory, CommandID: logtest.CommandID(), Payload: payload, Expected: expected,
 		})
 		if err != nil {

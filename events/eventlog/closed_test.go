@@ -23,7 +23,7 @@ func TestReadersEndWithTheirConnection(t *testing.T) {
 	owner := events.OwnerFromBytes([32]byte{1})
 	expected := uint64(0)
 	for i := range 3 {
-		seq, err := eventlog.AppendAndWait(t.Context(), appender, eventlog.Append{
+		seq, err := appender.Append(t.Context(), eventlog.Append{
 			Family: events.FamilyLedger, Owner: owner, Kind: events.KindMemory,
 			CommandID: fmt.Sprint(i), Expected: expected, Payload: []byte("[]"),
 		})
@@ -35,13 +35,13 @@ func TestReadersEndWithTheirConnection(t *testing.T) {
 	const wanted = 5000 // more messages than there are, and enough for a consumer
 	for name, read := range map[string]func(context.Context, *eventlog.JetStream, func(eventlog.Slice) error) error{
 		"direct": func(ctx context.Context, l *eventlog.JetStream, yield func(eventlog.Slice) error) error {
-			return l.Direct().Read(ctx, eventlog.ReadConfig{To: wanted}, yield)
+			return l.Read(ctx, eventlog.ReadConfig{To: wanted}, yield)
 		},
 		"bulk": func(ctx context.Context, l *eventlog.JetStream, yield func(eventlog.Slice) error) error {
 			return l.Bulk().Read(ctx, eventlog.ReadConfig{To: wanted}, yield)
 		},
 		"follow": func(ctx context.Context, l *eventlog.JetStream, yield func(eventlog.Slice) error) error {
-			return l.Direct().Follow(ctx, eventlog.FollowConfig{}, yield)
+			return l.Follow(ctx, eventlog.FollowConfig{}, yield)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -46,7 +46,7 @@ func numbered(t *testing.T, url string, messages int) []events.Owner {
 	owners := make([]events.Owner, messages)
 	for i := range owners {
 		owners[i] = logtest.Owner()
-		if _, err := eventlog.AppendAndWait(t.Context(), log, eventlog.Append{
+		if _, err := log.Append(t.Context(), eventlog.Append{
 			Family: events.FamilyLedger, Owner: owners[i], Kind: events.KindMemory,
 			CommandID: strconv.Itoa(i), Payload: fmt.Appendf(nil, "payload %03d", i+1),
 		}); err != nil {
@@ -66,7 +66,7 @@ func TestDamageThatWasMetIsSaid(t *testing.T) {
 	owners := numbered(t, server.URL(), messages)
 	for name, meet := range map[string]func(*eventlog.JetStream) error{
 		"by reading": func(log *eventlog.JetStream) error {
-			return log.Direct().Read(t.Context(), eventlog.ReadConfig{To: messages}, func(eventlog.Slice) error { return nil })
+			return log.Read(t.Context(), eventlog.ReadConfig{To: messages}, func(eventlog.Slice) error { return nil })
 		},
 		"by following": func(log *eventlog.JetStream) error {
 			return log.Follow(t.Context(), eventlog.FollowConfig{}, func(eventlog.Slice) error { return nil })
@@ -113,7 +113,7 @@ func TestDamageEndsWithARestoredLog(t *testing.T) {
 	flip(t, dir, "payload 040")
 	server.Start()
 	bySequence, _ := open(t, server.URL())
-	if err := bySequence.Direct().Read(t.Context(), eventlog.ReadConfig{To: messages}, func(eventlog.Slice) error { return nil }); !errors.Is(err, eventlog.ErrGap) {
+	if err := bySequence.Read(t.Context(), eventlog.ReadConfig{To: messages}, func(eventlog.Slice) error { return nil }); !errors.Is(err, eventlog.ErrGap) {
 		t.Fatal(err)
 	}
 	byOwner, _ := open(t, server.URL())

@@ -245,7 +245,7 @@ func TestAServerThatKnowsNoBatches(t *testing.T) {
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), attemptTimeout/2)
 	defer cancel()
-	err := log.Direct().Read(ctx, ReadConfig{To: 2}, func(Slice) error { return nil })
+	err := log.Read(ctx, ReadConfig{To: 2}, func(Slice) error { return nil })
 	if !errors.Is(err, ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "knows no batch get") {
 		t.Error(err)
 	}
@@ -293,7 +293,7 @@ func TestBatchesThatLoseMessages(t *testing.T) {
 					respond(0, 0, nats.Header{"Status": {"204"}})
 				})
 				var got []uint64
-				err := log.Direct().Read(t.Context(), ReadConfig{To: to, Subject: read.subject}, func(s Slice) error {
+				err := log.Read(t.Context(), ReadConfig{To: to, Subject: read.subject}, func(s Slice) error {
 					for _, r := range s.Records {
 						got = append(got, r.Seq)
 					}

@@ -21,13 +21,14 @@ func TestFollowersLeaveNoConsumers(t *testing.T) {
 	defer cancel()
 	server := natstest.Start(t)
 	log, _ := open(t, server.URL())
-	if _, err := eventlog.AppendAndWait(ctx, log, eventlog.Append{
+	if _, err := log.Append(ctx, eventlog.Append{
 		Family: events.FamilyLedger, Owner: logtest.Owner(), Kind: events.KindMemory, CommandID: logtest.CommandID(), Payload: []byte("x"),
 	}); err != nil {
 		t.Fatal(err)
 	}
 	for range 20 {
-		if err := watched(ctx, log, func(*eventlog.Record) bool { return true }); err != nil {
+		done := errors.New("done")
+		if err := log.Follow(ctx, eventlog.FollowConfig{}, func(eventlog.Slice) error { return done }); !errors.Is(err, done) {
 			t.Fatal(err)
 		}
 	}
@@ -57,7 +58,7 @@ func TestAFollowerEndsWithoutItsServer(t *testing.T) {
 	ends := time.Now().Add(5 * time.Second)
 	ctx, cancel := context.WithDeadline(t.Context(), ends)
 	defer cancel()
-	if _, err := eventlog.AppendAndWait(ctx, log, eventlog.Append{
+	if _, err := log.Append(ctx, eventlog.Append{
 		Family: events.FamilyLedger, Owner: logtest.Owner(), Kind: events.KindMemory, CommandID: logtest.CommandID(), Payload: []byte("x"),
 	}); err != nil {
 		t.Fatal(err)
@@ -80,7 +81,7 @@ func TestAFollowerOfALogThatGotShorter(t *testing.T) {
 	server := natstest.StartProcess(t, natstest.Dir(dir))
 	log, _ := open(t, server.URL())
 	for range 3 {
-		if _, err := eventlog.AppendAndWait(t.Context(), log, eventlog.Append{
+		if _, err := log.Append(t.Context(), eventlog.Append{
 			Family: events.FamilyLedger, Owner: logtest.Owner(), Kind: events.KindMemory, CommandID: logtest.CommandID(), Payload: []byte("x"),
 		}); err != nil {
 			t.Fatal(err)
@@ -88,7 +89,7 @@ func TestAFollowerOfALogThatGotShorter(t *testing.T) {
 	}
 	came, ended := make(chan uint64, 3), make(chan error, 1)
 	go func() {
-		ended <- log.Direct().Follow(t.Context(), eventlog.FollowConfig{}, func(s eventlog.Slice) error {
+		ended <- log.Follow(t.Context(), eventlog.FollowConfig{}, func(s eventlog.Slice) error {
 			came <- s.Last
 			return nil
 		})

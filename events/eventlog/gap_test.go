@@ -46,7 +46,7 @@ func TestReadersSeeAGap(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, reader := range map[string]eventlog.PartReader{
-		"direct": log.Direct(), "bulk": log.Bulk(),
+		"direct": log, "bulk": log.Bulk(),
 	} {
 		last := uint64(0)
 		err := reader.Read(ctx, eventlog.ReadConfig{To: messages}, func(s eventlog.Slice) error {
@@ -57,7 +57,7 @@ func TestReadersSeeAGap(t *testing.T) {
 			t.Errorf("%s: read up to %d: %v", name, last, err)
 		}
 	}
-	for name, follower := range map[string]eventlog.Follower{"direct": log.Direct(), "consumer": log} {
+	for name, follower := range map[string]eventlog.Follower{"direct": log, "consumer": log} {
 		last := uint64(0)
 		err := follower.Follow(ctx, eventlog.FollowConfig{}, func(s eventlog.Slice) error {
 			last = s.Last

@@ -59,8 +59,8 @@ func (l *JetStream) hear(ctx context.Context) error {
 	}
 }
 
-// follower is what a node says of the stream's replicas.
-type follower struct {
+// nodeState is what a node says of the stream's replicas.
+type nodeState struct {
 	Server struct{ Name string }
 	Data   map[string]map[string]struct { // by account and group
 		ID, State, Leader string
@@ -93,7 +93,7 @@ func (l *JetStream) followed(ctx context.Context, cluster *jetstream.ClusterInfo
 		if err != nil {
 			return false
 		}
-		var node follower
+		var node nodeState
 		if json.Unmarshal(answer.Data, &node) != nil {
 			continue
 		}

@@ -194,22 +194,14 @@ func (l *JetStream) request(ctx context.Context, subject string, body []byte) (*
 	return reply, nil
 }
 
-// Sync implements Syncer. The server syncs a message before it acknowledges it.
-func (l *JetStream) Sync(context.Context) error { return nil }
-
-// Append implements Appender.
-func (l *JetStream) Append(ctx context.Context, a Append) (Appended, error) {
-	seq, err := l.store(ctx, a)
-	return Appended{Seq: seq}, err
-}
-
-// store publishes until the server reports that the message is stored, or that it
-// is not.
+// Append implements Appender. It publishes until the server reports that the message is
+// stored, or that it is not. The server syncs a message before it acknowledges it, unless
+// it leaves that to [WithGroupSync].
 //
 // If this process crashes after the publish, the message may or may not be stored.
 // The caller's client gets no answer. It finds out by reading, or by repeating the
 // request with its Idempotency-Key.
-func (l *JetStream) store(ctx context.Context, a Append) (uint64, error) {
+func (l *JetStream) Append(ctx context.Context, a Append) (uint64, error) {
 	sent := false
 	for {
 		seq, copies, err := l.publish(ctx, a)

@@ -27,13 +27,12 @@ func TestEmbedded(t *testing.T) {
 	})
 }
 
-// TestAccelerated runs the suite on a log with everything that makes it faster.
-func TestAccelerated(t *testing.T) {
+// TestGroupSynced runs the suite on a log whose appends share a sync.
+func TestGroupSynced(t *testing.T) {
 	logtest.Run(t, func(t *testing.T) logtest.Fixture {
 		server := natstest.Start(t)
 		log, cut := open(t, server.URL())
-		synced := eventlog.WithGroupSync(log, server.GroupSync(eventlog.StreamName, false))
-		return logtest.Fixture{Log: eventlog.WithOwnerHeads(eventlog.WithRecentAppends(synced), server), Cut: cut, Timeless: true}
+		return logtest.Fixture{Log: eventlog.WithGroupSync(log, server.GroupSync(eventlog.StreamName, false).Sync), Cut: cut}
 	})
 }
 
@@ -56,9 +55,20 @@ func TestProcess(t *testing.T) {
 	onProcess(t, func(_ *testing.T, log *eventlog.JetStream, _ string) eventlog.Log { return log })
 }
 
-// TestDirect runs the suite on the log as auditors read it.
-func TestDirect(t *testing.T) {
-	onProcess(t, func(_ *testing.T, log *eventlog.JetStream, _ string) eventlog.Log { return log.Direct() })
+// following is a log that is followed in a certain way.
+type following struct {
+	*eventlog.JetStream
+	consumer string // empty: polling
+}
+
+func (f following) Follow(ctx context.Context, cfg eventlog.FollowConfig, yield func(eventlog.Slice) error) error {
+	cfg.Consumer, cfg.Poll = f.consumer, f.consumer == ""
+	return f.JetStream.Follow(ctx, cfg, yield)
+}
+
+// TestPolling runs the suite on the log as auditors read it.
+func TestPolling(t *testing.T) {
+	onProcess(t, func(_ *testing.T, log *eventlog.JetStream, _ string) eventlog.Log { return following{JetStream: log} })
 }
 
 // TestBulk runs the suite on the log as a replay reads it.
@@ -71,7 +81,7 @@ func TestBulk(t *testing.T) {
 func TestDurable(t *testing.T) {
 	onProcess(t, func(t *testing.T, log *eventlog.JetStream, url string) eventlog.Log {
 		provideConsumer(t, url, "projector")
-		return log.Durable("projector")
+		return following{log, "projector"}
 	})
 }
 
@@ -83,7 +93,7 @@ func TestDurableWithoutItsConsumer(t *testing.T) {
 	defer cancel()
 	server := natstest.Start(t)
 	log, _ := open(t, server.URL())
-	if err := log.Durable("projector").Follow(ctx, eventlog.FollowConfig{}, nil); !errors.Is(err, jetstream.ErrConsumerNotFound) {
+	if err := (following{log, "projector"}).Follow(ctx, eventlog.FollowConfig{}, nil); !errors.Is(err, jetstream.ErrConsumerNotFound) {
 		t.Errorf("a consumer that was never made: %v", err)
 	}
 	provideConsumer(t, server.URL(), "projector")
@@ -91,7 +101,7 @@ func TestDurableWithoutItsConsumer(t *testing.T) {
 	came := make(chan eventlog.Record)
 	go func() {
 		defer close(came)
-		err := log.Durable("projector").Follow(ctx, eventlog.FollowConfig{}, func(s eventlog.Slice) error {
+		err := following{log, "projector"}.Follow(ctx, eventlog.FollowConfig{}, func(s eventlog.Slice) error {
 			for _, r := range s.Records {
 				came <- r
 			}
@@ -105,7 +115,7 @@ func TestDurableWithoutItsConsumer(t *testing.T) {
 	write := func() {
 		t.Helper()
 		var err error
-		last, err = eventlog.AppendAndWait(ctx, log, eventlog.Append{
+		last, err = log.Append(ctx, eventlog.Append{
 			Family: events.FamilyChain, Owner: owner, Kind: events.KindBatch, CommandID: logtest.CommandID(), Expected: last, Payload: []byte("x"),
 		})
 		if err != nil {
@@ -157,7 +167,7 @@ func TestDurableShared(t *testing.T) {
 		other, _ := open(t, server.URL())
 		go func() {
 			next := uint64(1)
-			results <- other.Durable("anchorer").Follow(ctx, eventlog.FollowConfig{}, func(s eventlog.Slice) error {
+			results <- following{other, "anchorer"}.Follow(ctx, eventlog.FollowConfig{}, func(s eventlog.Slice) error {
 				for _, r := range s.Records {
 					if r.Seq != next {
 						return fmt.Errorf("sequence %d instead of %d", r.Seq, next)
@@ -173,7 +183,7 @@ func TestDurableShared(t *testing.T) {
 	owner, last := logtest.Owner(), uint64(0)
 	for range messages {
 		var err error
-		last, err = eventlog.AppendAndWait(ctx, log, eventlog.Append{
+		last, err = log.Append(ctx, eventlog.Append{
 			Family: events.FamilyChain, Owner: owner, Kind: events.KindBatch, CommandID: logtest.CommandID(), Expected: last, Payload: []byte("x"),
 		})
 		if err != nil {
@@ -255,97 +265,36 @@ func provideConsumer(t *testing.T, url, name string) {
 	}
 }
 
-// gate is a syncer whose syncs wait until it is opened.
-type gate struct {
-	came chan struct{}
-	open chan error
-}
-
-func (g gate) Sync(ctx context.Context) error {
-	g.came <- struct{}{}
-	select {
-	case err := <-g.open:
-		return err
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-// An owner's next append need not wait for the sync of the previous append. No wait
-// returns before its own sync.
-func TestNextAppendNeedsNoSync(t *testing.T) {
+// TestNothingIsReturnedBeforeTheSync: if the disk fails, an append is in doubt, and no
+// message is returned on which a decision or an answer would rest.
+func TestNothingIsReturnedBeforeTheSync(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
 	stream, _ := open(t, natstest.Start(t).URL())
-	const appends = 10
-	g := gate{came: make(chan struct{}, appends), open: make(chan error)}
-	log := eventlog.WithGroupSync(stream, g)
+	var failure error
+	log := eventlog.WithGroupSync(stream, func(context.Context) error { return failure })
 	owner, last := logtest.Owner(), uint64(0)
-	answers := make(chan error, appends)
-	for range appends {
-		appended, err := log.Append(ctx, eventlog.Append{
+	write := func() (err error) {
+		last, err = log.Append(t.Context(), eventlog.Append{
 			Family: events.FamilyLedger, Owner: owner, Kind: events.KindMemory, CommandID: logtest.CommandID(), Expected: last, Payload: []byte("x"),
 		})
-		if err != nil {
-			t.Fatal(err)
+		return err
+	}
+	if err := write(); err != nil {
+		t.Fatal(err)
+	}
+	failure = errors.New("the disk failed")
+	_, _, newest := log.OwnerNewest(t.Context(), events.FamilyLedger, owner, "")
+	for name, is := range map[string]struct{ err, want error }{
+		"append": {write(), eventlog.ErrUncertain},
+		"newest": {newest, eventlog.ErrUnavailable},
+		"tail":   {log.OwnerTail(t.Context(), events.FamilyLedger, owner, 0, func(eventlog.Record) error { return nil }), eventlog.ErrUnavailable},
+		"follow": {log.Follow(t.Context(), eventlog.FollowConfig{}, func(eventlog.Slice) error {
+			t.Error("a slice is yielded")
+			return nil
+		}), eventlog.ErrUnavailable},
+	} {
+		if !errors.Is(is.err, is.want) || !errors.Is(is.err, failure) {
+			t.Errorf("%s: %v", name, is.err)
 		}
-		last = appended.Seq
-		go func() { answers <- appended.Wait(ctx) }()
-	}
-	for range appends {
-		<-g.came
-	}
-	if len(answers) > 0 {
-		t.Fatal("a wait ended before its sync")
-	}
-	lost := errors.New("the disk failed")
-	for n := range appends {
-		if n%2 == 0 {
-			g.open <- nil
-			if err := <-answers; err != nil {
-				t.Error(err)
-			}
-			continue
-		}
-		g.open <- lost
-		if err := <-answers; !errors.Is(err, eventlog.ErrUncertain) || !errors.Is(err, lost) {
-			t.Errorf("a wait whose sync failed: %v", err)
-		}
-	}
-}
-
-// empty is a server that no other process ever connected to.
-type empty struct{}
-
-func (empty) Visits() uint64 { return 0 }
-func (empty) Alone() bool    { return true }
-
-// TestADoubtfulAppendIsNotKnown: after an append that may or may not be stored, the
-// owner's head is not known, so callers ask the log.
-func TestADoubtfulAppendIsNotKnown(t *testing.T) {
-	t.Parallel()
-	server := natstest.StartProcess(t)
-	stream, _ := open(t, server.URL())
-	log := eventlog.WithOwnerHeads(stream, empty{})
-	owner := logtest.Owner()
-	for known := false; !known; _, known = log.Newest(owner) {
-		select {
-		case <-t.Context().Done():
-			t.Fatal("it never knew")
-		case <-time.After(time.Millisecond):
-		}
-	}
-	server.Freeze()
-	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
-	defer cancel()
-	_, err := eventlog.AppendAndWait(ctx, log, eventlog.Append{
-		Family: events.FamilyLedger, Owner: owner, Kind: events.KindMemory, CommandID: logtest.CommandID(), Payload: []byte("x"),
-	})
-	if !errors.Is(err, eventlog.ErrUncertain) {
-		t.Fatalf("the append that nobody answered: %v", err)
-	}
-	if seq, known := log.Newest(owner); known {
-		t.Errorf("known to be at %d", seq)
 	}
 }

@@ -188,7 +188,7 @@ func TestALeaderThatIsCutOffDoesNotAnswer(t *testing.T) {
 			CommandID: logtest.CommandID(), Expected: expected, Payload: []byte(`[]`),
 		}
 		for ctx.Err() == nil {
-			if seq, err = eventlog.AppendAndWait(ctx, log, command); !errors.Is(err, eventlog.ErrUnavailable) {
+			if seq, err = log.Append(ctx, command); !errors.Is(err, eventlog.ErrUnavailable) {
 				break
 			}
 		}

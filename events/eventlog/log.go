@@ -1,12 +1,12 @@
 // Package eventlog is the log: the one stream that holds every fact.
 //
-// Four interfaces split the contract by the consistency that callers need.
+// Three interfaces split the contract by the consistency that callers need.
 // [Appender] decides: an append names the owner's version that the decision was based
-// on, and the log refuses the append if that version is no longer the newest. [Reader]
-// returns the newest state, linearizably, also while the network is cut (lease.go).
-// [Follower] replays everything, in order, as often as a caller likes. [Syncer] is for callers that answer from what they read
-// instead of appending. Package logtest states the guarantees as a suite that every
-// implementation runs.
+// on, and the log refuses the append if that version is no longer the newest. When an
+// append returns, its message is on stable storage. [Reader] returns the newest state,
+// linearizably, also while the network is cut (lease.go). [Follower] replays everything,
+// in order, as often as a caller likes. Package logtest states the guarantees as a suite
+// that every implementation runs.
 package eventlog
 
 import (
@@ -51,39 +51,11 @@ type Append struct {
 	Payload   []byte // events.EncodeBatch
 }
 
-// Appended is a message that the log has accepted. The owner's next message can be
-// appended now.
-type Appended struct {
-	Seq uint64
-	// Sync makes the message durable. Nil means that it is durable already.
-	Sync func(context.Context) error
-}
-
-// Wait returns once the message is on stable storage. Until then a power cut can lose the
-// message and all messages after it, so do not report it to any client. The error is
-// ErrUncertain.
-func (a Appended) Wait(ctx context.Context) error {
-	if a.Sync == nil {
-		return nil
-	}
-	return a.Sync(ctx)
-}
-
-// AppendAndWait appends a message and returns its sequence once it is on stable storage.
-// Errors are those of Append and of Wait.
-func AppendAndWait(ctx context.Context, log Appender, a Append) (uint64, error) {
-	appended, err := log.Append(ctx, a)
-	if err != nil {
-		return 0, err
-	}
-	return appended.Seq, appended.Wait(ctx)
-}
-
 // Record is one message as the log holds it.
 type Record struct {
 	Seq       uint64
 	Subject   string
-	Time      time.Time // when the log stored it; zero if only the log knows, see StoredAt
+	Time      time.Time // when the log stored it
 	CommandID string
 	Payload   []byte
 
@@ -92,15 +64,15 @@ type Record struct {
 
 // Appender adds messages.
 type Appender interface {
-	// Append stores the message if Expected is still the owner's newest sequence. The
-	// message is on stable storage once Wait of the result has returned nil.
+	// Append stores the message if Expected is still the owner's newest sequence, and
+	// returns its sequence once the message is on stable storage.
 	//
 	// A repeated Append of a stored command returns the command's sequence. The log
 	// recognizes the command by its id, so no other writer must use the same id for the
 	// owner.
 	//
 	// Errors: ErrConflict, ErrUnavailable, ErrUncertain.
-	Append(ctx context.Context, a Append) (Appended, error)
+	Append(ctx context.Context, a Append) (seq uint64, err error)
 }
 
 // Reader looks at the newest state. Its answers reflect every append that was
@@ -134,6 +106,13 @@ type FollowConfig struct {
 	Subject    string // subject filter; empty means all
 	MaxRecords int    // most records in a slice; 0 means 1000
 	MaxBytes   int    // payload bytes after which a slice ends; 0 means 8 MiB
+	// Consumer names a consumer that an administrator made, and that no other follower uses.
+	// Empty: the follower makes one, unless Poll is set or Subject is not empty.
+	Consumer string
+	// Poll is for a client that may not make consumers: it looks for new messages ten times
+	// a second. A stranger must not be allowed to make one, because who makes a consumer
+	// chooses the subject that the consumer delivers to.
+	Poll bool
 }
 
 // Follower replays the log and then follows it live.
@@ -153,7 +132,7 @@ type ReadConfig struct {
 	MaxBytes int    // payload bytes after which a slice ends; 0 means 4 MiB
 }
 
-// PartReader reads a part of the log that is complete. [Direct] needs only direct
+// PartReader reads a part of the log that is complete. [JetStream] needs only direct
 // gets. [Bulk] needs a consumer and costs the server a fourth of the work.
 type PartReader interface {
 	// Read calls yield with the log from From to To, slice after slice, and
@@ -163,22 +142,16 @@ type PartReader interface {
 	// when ctx ends or the connection is closed for good. It returns yield's
 	// error unchanged.
 	//
-	// Without a filter the slices are contiguous; a missing message is ErrGap.
+	// Without a filter the slices are contiguous; a missing message is ErrGap. A filtered
+	// read trusts the server that answers: on a cluster, a replica that is behind may lack
+	// the newest messages.
 	Read(ctx context.Context, cfg ReadConfig, yield func(Slice) error) error
 }
 
-// Syncer makes acknowledged writes durable, if the server leaves that to its
-// clients. Many callers at a time share one fsync.
-type Syncer interface {
-	// Sync returns once everything that was acknowledged, or could be read,
-	// before the call is on stable storage.
-	Sync(ctx context.Context) error
-}
-
-// Log is all four interfaces.
+// Log is all of this.
 type Log interface {
 	Appender
 	Reader
+	PartReader
 	Follower
-	Syncer
 }

@@ -25,7 +25,7 @@ func TestASilentLeaderIsAskedMoreOften(t *testing.T) {
 	write := func(l *JetStream) error {
 		ctx, cancel := context.WithTimeout(ctx, attemptTimeout+retryPause)
 		defer cancel()
-		_, err := l.store(ctx, anAppend())
+		_, err := l.Append(ctx, anAppend())
 		return err
 	}
 	for name, test := range map[string]struct {
@@ -91,7 +91,7 @@ func TestABatchThatBreaksOff(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), batchTimeout-time.Second)
 	defer cancel()
 	read := 0
-	if err := log.Direct().Read(ctx, ReadConfig{To: 2}, func(s Slice) error { read += len(s.Records); return nil }); err != nil || read != 2 {
+	if err := log.Read(ctx, ReadConfig{To: 2}, func(s Slice) error { read += len(s.Records); return nil }); err != nil || read != 2 {
 		t.Errorf("read %d: %v", read, err)
 	}
 }

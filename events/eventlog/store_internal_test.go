@@ -54,7 +54,7 @@ func TestAttemptsThatAreRefused(t *testing.T) {
 			})
 			ctx, cancel := context.WithTimeout(t.Context(), attemptTimeout+time.Second)
 			defer cancel()
-			seq, err := AppendAndWait(ctx, log, anAppend())
+			seq, err := log.Append(ctx, anAppend())
 			if !errors.Is(err, test.want) || (err == nil) != (seq == 7) || (errors.Is(err, ErrUnavailable) && errors.Is(err, ErrUncertain)) {
 				t.Errorf("%d, %v; want %v", seq, err, test.want)
 			}
@@ -125,7 +125,7 @@ func TestTheLookForAnEarlierAttemptIsRepeated(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	if seq, err := AppendAndWait(t.Context(), log, mine); err != nil || seq != 7 {
+	if seq, err := log.Append(t.Context(), mine); err != nil || seq != 7 {
 		t.Errorf("%d, %v", seq, err)
 	}
 }
@@ -159,7 +159,7 @@ func TestTheMessageInFlightMayBeLost(t *testing.T) {
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	if seq, err := AppendAndWait(ctx, log, anAppend()); err != nil || seq != 7 {
+	if seq, err := log.Append(ctx, anAppend()); err != nil || seq != 7 {
 		t.Errorf("%d, %v", seq, err)
 	}
 }

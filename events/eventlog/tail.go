@@ -127,7 +127,7 @@ func (l *JetStream) forward(ctx context.Context, filter string, after, to uint64
 		after = record.Seq
 		for more := singles >= tailSingles; more && after < to; {
 			var records []Record
-			records, more, err = l.Direct().batch(ctx, after+1, filter, tailBatch, 0, lostResend)
+			records, more, err = l.batch(ctx, after+1, filter, tailBatch, 0, lostResend)
 			if err != nil { // the replica that was asked can't be reached: the leader goes on
 				break
 			}

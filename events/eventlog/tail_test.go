@@ -55,7 +55,7 @@ func TestATailIsReadFromItsEnd(t *testing.T) {
 	write := func(f events.Family, n int) {
 		t.Helper()
 		for range n {
-			seq, err := eventlog.AppendAndWait(t.Context(), log, eventlog.Append{
+			seq, err := log.Append(t.Context(), eventlog.Append{
 				Family: f, Owner: owner, Kind: kinds[f], CommandID: fmt.Sprint(len(all[events.FamilyAny])), Expected: newest[f], Payload: []byte("x"),
 			})
 			if err != nil {

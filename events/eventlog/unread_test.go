@@ -28,7 +28,7 @@ func TestWhatCantBeReadIsNotCalledMissing(t *testing.T) {
 	const messages = 3
 	owner, stranger := logtest.Owner(), logtest.Owner()
 	for i := range messages {
-		if _, err := eventlog.AppendAndWait(t.Context(), appender, eventlog.Append{
+		if _, err := appender.Append(t.Context(), eventlog.Append{
 			Family: events.FamilyLedger, Owner: owner, Kind: events.KindMemory,
 			CommandID: strconv.Itoa(i), Expected: uint64(i), Payload: []byte("x"),
 		}); err != nil {
@@ -63,12 +63,12 @@ func TestWhatCantBeReadIsNotCalledMissing(t *testing.T) {
 		"read": func(ctx context.Context) error {
 			ctx, cancel := context.WithTimeout(ctx, 300*time.Millisecond) // else it would wait
 			defer cancel()
-			return log.Direct().Read(ctx, eventlog.ReadConfig{To: messages, Subject: filter}, func(s eventlog.Slice) error { told = s.Last; return nil })
+			return log.Read(ctx, eventlog.ReadConfig{To: messages, Subject: filter}, func(s eventlog.Slice) error { told = s.Last; return nil })
 		},
 		"append": func(ctx context.Context) (err error) { // of a message that is already stored
 			ctx, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
 			defer cancel()
-			told, err = eventlog.AppendAndWait(ctx, log, eventlog.Append{
+			told, err = log.Append(ctx, eventlog.Append{
 				Family: events.FamilyLedger, Owner: owner, Kind: events.KindMemory,
 				CommandID: strconv.Itoa(messages - 1), Expected: messages - 1, Payload: []byte("x"),
 			})

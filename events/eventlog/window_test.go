@@ -91,7 +91,7 @@ func TestRefit(t *testing.T) {
 		t.Fatal(err)
 	}
 	o := logtest.Owner()
-	seq, err := eventlog.AppendAndWait(ctx, log, eventlog.Append{
+	seq, err := log.Append(ctx, eventlog.Append{
 		Family: events.FamilyLedger, Owner: o, Kind: events.KindMemory, CommandID: logtest.CommandID(), Payload: []byte("[]"),
 	})
 	if err != nil {

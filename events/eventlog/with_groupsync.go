@@ -3,36 +3,76 @@ package eventlog
 import (
 	"context"
 	"fmt"
+
+	"github.com/memory-ledger/ledger/events"
 )
 
 // groupSynced is a log on a server that acknowledges a message before the message is on
 // stable storage.
 type groupSynced struct {
 	Log
-	syncer Syncer
+	sync func(context.Context) error
 }
 
-// WithGroupSync returns a log whose appends wait for a sync that many of them share. The
-// server below it leaves the fsync to the syncer.
+// WithGroupSync returns a log whose appends end with a sync that many of them share. The
+// server below leaves the fsync to sync, which returns once everything that was
+// acknowledged, or could be read, before the call is on stable storage.
 //
-// The server acknowledges, then the syncer syncs, then the writer answers. A crash between
-// the first two steps leaves a message that readers may have seen and a power cut may lose.
-// Its writer has not answered, so nothing was promised. The owner's next appends come after
-// it in the file, and their syncs begin after those appends: none of them becomes durable
-// without it.
-func WithGroupSync(log Log, syncer Syncer) Log { return groupSynced{log, syncer} }
+// A crash between an append and its sync leaves a message that readers of the server may
+// see and a power cut may lose. Its writer has not answered. So an owner's messages, on
+// which decisions and answers rest, are synced before they are returned.
+func WithGroupSync(log Log, sync func(context.Context) error) Log { return groupSynced{log, sync} }
 
 // Append implements Appender.
-func (g groupSynced) Append(ctx context.Context, a Append) (Appended, error) {
-	appended, err := g.Log.Append(ctx, a)
-	appended.Sync = g.Sync
-	return appended, err
+func (g groupSynced) Append(ctx context.Context, a Append) (uint64, error) {
+	seq, err := g.Log.Append(ctx, a)
+	if err == nil {
+		if err = g.sync(ctx); err != nil {
+			err = fmt.Errorf("%w: %w", ErrUncertain, err)
+		}
+	}
+	return seq, err
 }
 
-// Sync implements Syncer.
-func (g groupSynced) Sync(ctx context.Context) error {
-	if err := g.syncer.Sync(ctx); err != nil {
-		return fmt.Errorf("%w: %w", ErrUncertain, err)
+// OwnerNewest implements Reader.
+func (g groupSynced) OwnerNewest(ctx context.Context, f events.Family, o events.Owner, kind events.SubjectKind) (Record, bool, error) {
+	r, found, err := g.Log.OwnerNewest(ctx, f, o, kind)
+	if found && err == nil {
+		err = g.durable(ctx)
+	}
+	return r, found, err
+}
+
+// OwnerTail implements Reader. The sync also covers what yield saw before it failed.
+func (g groupSynced) OwnerTail(ctx context.Context, f events.Family, o events.Owner, after uint64, yield func(Record) error) error {
+	some := false
+	err := g.Log.OwnerTail(ctx, f, o, after, func(r Record) error {
+		some = true
+		return yield(r)
+	})
+	if some {
+		if unsynced := g.durable(ctx); unsynced != nil {
+			return unsynced
+		}
+	}
+	return err
+}
+
+// Follow implements Follower.
+func (g groupSynced) Follow(ctx context.Context, cfg FollowConfig, yield func(Slice) error) error {
+	return g.Log.Follow(ctx, cfg, func(s Slice) error {
+		if len(s.Records) > 0 {
+			if err := g.durable(ctx); err != nil {
+				return err
+			}
+		}
+		return yield(s)
+	})
+}
+
+func (g groupSynced) durable(ctx context.Context) error {
+	if err := g.sync(ctx); err != nil {
+		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	return nil
 }

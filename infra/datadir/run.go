@@ -18,7 +18,6 @@ type Run struct {
 	PID          int    `json:"pid"`
 	NATSURL      string `json:"NATS_URL,omitempty"`
 	NATSReadURL  string `json:"NATS_READ_URL,omitempty"` // of a user who may only read the log
-	LogRead      string `json:"LOG_READ,omitempty"`      // how tools read from there
 	DatabaseURL  string `json:"DATABASE_URL,omitempty"`
 	SolanaRPCURL string `json:"SOLANA_RPC_URL,omitempty"`
 	// These fields are needed to look at the commitments: the program, and the file

@@ -83,7 +83,6 @@ type Server struct {
 	password     string
 	readPassword string
 	reader       atomic.Pointer[server.User] // nil: no login as Reader
-	visits       atomic.Uint64
 	port         int
 
 	mu     sync.Mutex
@@ -180,8 +179,7 @@ func options(cfg Config, guard server.Authentication) *server.Options {
 	}
 }
 
-// guard admits clients that know a password. It counts a client from outside the process
-// before that client can do anything.
+// guard admits clients that know a password.
 type guard struct{ *Server }
 
 // Check implements server.Authentication.
@@ -198,27 +196,7 @@ func (g guard) Check(c server.ClientAuthentication) bool {
 	default:
 		return false
 	}
-	// The connections that Connect makes are pipes.
-	if from := c.RemoteAddress(); from == nil || from.Network() != "pipe" {
-		g.visits.Add(1)
-	}
 	return true
-}
-
-// Visits returns how many connections from outside the process were let in.
-func (s *Server) Visits() uint64 { return s.visits.Load() }
-
-// Alone reports whether all open connections were made by Connect.
-func (s *Server) Alone() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	own := 0
-	for _, conn := range s.conns {
-		if conn.IsConnected() {
-			own++
-		}
-	}
-	return s.ns.NumClients() <= own
 }
 
 // awaitReady polls, because the server offers no signal. It gives up at once when the

@@ -12,7 +12,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -216,35 +215,4 @@ func TestSyncStream(t *testing.T) {
 			t.Errorf("a stream that is not in %s: %v", there, err)
 		}
 	}
-}
-
-// TestVisitorsAreCounted: connections from outside are counted before they can do
-// anything. Refused connections and connections of this process are not counted.
-func TestVisitorsAreCounted(t *testing.T) {
-	t.Parallel()
-	s := natstest.Start(t)
-	inside, err := s.Connect()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if conn, err := nats.Connect(fmt.Sprintf("nats://127.0.0.1:%d", s.Port()), nats.UserInfo(localnats.User, "wrong"), nats.NoReconnect()); err == nil {
-		conn.Close()
-		t.Fatal("a wrong password was let in")
-	}
-	expect := func(when string, visits uint64, alone bool) {
-		t.Helper()
-		for deadline := time.Now().Add(2 * time.Minute); s.Alone() != alone && time.Now().Before(deadline); {
-			time.Sleep(time.Millisecond) // the server does not signal the end of a connection
-		}
-		if s.Visits() != visits || s.Alone() != alone {
-			t.Errorf("%s: %d visits, alone %t", when, s.Visits(), s.Alone())
-		}
-	}
-	expect("at first", 0, true)
-	visitor := connect(t, s.URL())
-	expect("with a visitor", 1, false)
-	visitor.Close()
-	expect("afterwards", 1, true)
-	inside.Close()
-	expect("without connections", 1, true)
 }

@@ -28,7 +28,7 @@ type Unopened struct {
 func (u *Unopened) Error() string { return u.Why }
 
 // Log is the part of the log that an audit needs: its length, and reads. Direct gets
-// are enough; see eventlog.Direct.
+// are enough; see eventlog.JetStream.
 type Log interface {
 	Head(ctx context.Context) (uint64, error)
 	eventlog.PartReader

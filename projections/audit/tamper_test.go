@@ -285,7 +285,7 @@ func TestAMessageOfAnotherCommandIsFound(t *testing.T) {
 	t.Parallel()
 	log, a := fixture.NewLog(t), fixture.NewActor()
 	m := a.Write(`{}`)
-	_, err := eventlog.AppendAndWait(t.Context(), log, eventlog.Append{Family: m.Family, Owner: a.Owner, Kind: m.Kind, CommandID: fixture.UUID(), Payload: m.Payload(t)})
+	_, err := log.Append(t.Context(), eventlog.Append{Family: m.Family, Owner: a.Owner, Kind: m.Kind, CommandID: fixture.UUID(), Payload: m.Payload(t)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -50,8 +50,6 @@ type Options struct {
 	// Lag is how long the log may report a head below the read models' position; see
 	// eventlog.HeadHolding.
 	Lag time.Duration
-	// Heads is asked before the log. nil means that only the log is asked.
-	Heads HeadSource
 	// OnWait, if set, is called at the start of every wait with the awaited sequence. It
 	// must not block.
 	OnWait func(seq uint64)
@@ -75,12 +73,6 @@ type Fence struct {
 	away        atomic.Pointer[error] // why the listener is down; nil while it is connected
 	heads       coalesce.Calls[uint64]
 	checkpoints coalesce.Calls[projector.Checkpoint]
-}
-
-// HeadSource may know an owner's newest message without asking the log; see
-// eventlog.OwnerHeads.
-type HeadSource interface {
-	Newest(owner events.Owner) (seq uint64, known bool)
 }
 
 // New returns a fence over the read models in the pool's schema. The fence works at once.
@@ -148,12 +140,6 @@ func (f *Fence) waitHead(ctx context.Context, owner events.Owner) (Head, error) 
 	}
 	h := Head{Tables: f.Tables()} // before any wait
 	ofOwner := owner != ""
-	if ofOwner && f.opts.Heads != nil {
-		if seq, known := f.opts.Heads.Newest(owner); known {
-			h.Seq = seq
-			return h, f.wait(ctx, seq)
-		}
-	}
 	position, live := f.known.position()
 	if !live {
 		position = 0 // the database may have been restored, so the position proves nothing

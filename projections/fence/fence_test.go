@@ -331,32 +331,27 @@ func TestAHeadIsOfTheTablesBeforeTheWait(t *testing.T) {
 // log, or the server that answers for it does not know its end.
 func TestReadModelsThatAreAheadOfTheLog(t *testing.T) {
 	t.Parallel()
-	for name, known := range map[string]bool{"a log that is asked": false, "a log that knows": true} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			_, pool := fixture.Database(t)
-			advance(t, pool, 0, 7)
-			log := &knowing{heads: heads{head: 5}, known: known}
-			f := newFence(t, pool, log, func(o *fence.Options) { o.Poll = 20 * time.Millisecond })
-			fixture.Running(t, f.Run)
-			knows(t, f, 7)
-			owner := fixture.NewActor().Owner
-			for _, wait := range []func(context.Context) error{
-				f.WaitAll, func(ctx context.Context) error { return f.WaitOwner(ctx, owner) },
-			} {
-				fixture.Eventually(t, 2*time.Minute, func() error {
-					if err := wait(t.Context()); !errors.Is(err, fence.ErrLogShort) {
-						return fmt.Errorf("not refused: %v", err)
-					}
-					return nil
-				})
+	_, pool := fixture.Database(t)
+	advance(t, pool, 0, 7)
+	log := &heads{head: 5}
+	f := newFence(t, pool, log, func(o *fence.Options) { o.Poll = 20 * time.Millisecond })
+	fixture.Running(t, f.Run)
+	knows(t, f, 7)
+	owner := fixture.NewActor().Owner
+	for _, wait := range []func(context.Context) error{
+		f.WaitAll, func(ctx context.Context) error { return f.WaitOwner(ctx, owner) },
+	} {
+		fixture.Eventually(t, 2*time.Minute, func() error {
+			if err := wait(t.Context()); !errors.Is(err, fence.ErrLogShort) {
+				return fmt.Errorf("not refused: %v", err)
 			}
-			log.mu.Lock()
-			log.head = 7
-			log.mu.Unlock()
-			fixture.Eventually(t, 2*time.Minute, func() error { return errors.Join(f.WaitAll(t.Context()), f.WaitOwner(t.Context(), owner)) })
+			return nil
 		})
 	}
+	log.mu.Lock()
+	log.head = 7
+	log.mu.Unlock()
+	fixture.Eventually(t, 2*time.Minute, func() error { return errors.Join(f.WaitAll(t.Context()), f.WaitOwner(t.Context(), owner)) })
 }
 
 // TestTablesAheadOfTheLogAreSwappedIn: the fence refuses reads although the listener was
@@ -439,7 +434,7 @@ func TestALogThatGetsShorter(t *testing.T) {
 	t.Parallel()
 	_, pool := fixture.Database(t)
 	advance(t, pool, 0, 7)
-	log := &knowing{heads: heads{head: 7}}
+	log := &heads{head: 7}
 	f := newFence(t, pool, log, func(o *fence.Options) { o.Poll = time.Hour })
 	fixture.Running(t, f.Run)
 	knows(t, f, 7)
@@ -623,68 +618,5 @@ func TestMetricsAreRegisteredOnce(t *testing.T) {
 	}
 	if _, err := fence.New(pool, &heads{}, fence.Options{Registerer: registry}); err == nil {
 		t.Error("two fences share metrics")
-	}
-}
-
-// knowing is a log that also is a HeadSource.
-type knowing struct {
-	heads
-	seq   uint64
-	known bool
-}
-
-func (k *knowing) Newest(events.Owner) (uint64, bool) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.seq, k.known
-}
-
-func (k *knowing) set(seq uint64, known bool) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.seq, k.known = seq, known
-}
-
-// TestALogThatKnowsIsNotAsked: if the HeadSource knows an owner's newest message, the
-// fence waits for that sequence and does not ask the log.
-func TestALogThatKnowsIsNotAsked(t *testing.T) {
-	t.Parallel()
-	_, pool := fixture.Database(t)
-	log := &knowing{heads: heads{err: fmt.Errorf("down: %w", eventlog.ErrUnavailable)}, seq: 3, known: true}
-	waiting := make(chan struct{}, 1)
-	f := newFence(t, pool, log, func(o *fence.Options) { o.Heads, o.OnWait = log, func(uint64) { waiting <- struct{}{} } })
-	advance(t, pool, 0, 3)
-	fixture.Running(t, f.Run)
-	owner := fixture.NewActor().Owner
-	knows(t, f, 3)
-	if head, err := f.WaitOwnerHead(t.Context(), owner); head != (fence.Head{Seq: 3}) || err != nil {
-		t.Fatalf("%+v, %v", head, err)
-	}
-	if len(waiting) > 0 {
-		t.Error("waited for what was there")
-	}
-	log.set(5, true)
-	type answer struct {
-		head fence.Head
-		err  error
-	}
-	done := make(chan answer, 1)
-	go func() {
-		head, err := f.WaitOwnerHead(t.Context(), owner)
-		done <- answer{head, err}
-	}()
-	<-waiting
-	advance(t, pool, 3, 4)
-	knows(t, f, 4)
-	if len(done) > 0 {
-		t.Error("did not wait for what is known")
-	}
-	advance(t, pool, 4, 5)
-	if a := <-done; a != (answer{fence.Head{Seq: 5}, nil}) {
-		t.Errorf("%+v", a)
-	}
-	log.set(5, false)
-	if _, err := f.WaitOwnerHead(t.Context(), owner); !errors.Is(err, eventlog.ErrUnavailable) {
-		t.Errorf("where it does not know: %v", err)
 	}
 }

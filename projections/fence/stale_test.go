@@ -9,7 +9,6 @@ import (
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/eventlog"
-	"github.com/memory-ledger/ledger/infra/localnats/natstest"
 	"github.com/memory-ledger/ledger/projections/fence"
 	"github.com/memory-ledger/ledger/projections/internal/fixture"
 	"github.com/memory-ledger/ledger/projections/projector"
@@ -23,29 +22,10 @@ import (
 // a replica that it did not write through, while connections are cut.
 func TestReadsAreNeverStale(t *testing.T) {
 	t.Parallel()
-	t.Run("asking the log", func(t *testing.T) {
-		t.Parallel()
-		log := fixture.NewLog(t)
-		readsAreNeverStale(t, log, nil)
-	})
-	t.Run("knowing what is in it", func(t *testing.T) {
-		t.Parallel()
-		server := natstest.Start(t)
-		log := fixture.OpenLog(t, server)
-		heads := eventlog.WithOwnerHeads(log.Log, server)
-		log.Log = heads
-		readsAreNeverStale(t, log, heads)
-		if _, known := heads.Newest(fixture.NewActor().Owner); !known {
-			t.Error("it knew nothing")
-		}
-	})
-}
-
-func readsAreNeverStale(t *testing.T, log *fixture.Log, heads fence.HeadSource) {
-	t.Helper()
+	log := fixture.NewLog(t)
 	_, pool := fixture.Database(t)
 	projectorOf(t, pool, log)
-	replicas := replicasOf(t, pool, log, heads)
+	replicas := replicasOf(t, pool, log)
 	var all sync.WaitGroup
 	read := make(chan struct{})
 	for i := range 12 {
@@ -75,11 +55,11 @@ func readsAreNeverStale(t *testing.T, log *fixture.Log, heads fence.HeadSource) 
 }
 
 // replicasOf makes several fences, as services on several machines would.
-func replicasOf(t *testing.T, pool *pgxpool.Pool, log eventlog.Reader, heads fence.HeadSource) []*fence.Fence {
+func replicasOf(t *testing.T, pool *pgxpool.Pool, log eventlog.Reader) []*fence.Fence {
 	t.Helper()
 	replicas := make([]*fence.Fence, 3)
 	for i := range replicas {
-		replicas[i] = newFence(t, pool, log, func(o *fence.Options) { o.Heads = heads })
+		replicas[i] = newFence(t, pool, log)
 		if i > 0 { // the first one has no listener to wake it
 			fixture.Running(t, replicas[i].Run)
 		}

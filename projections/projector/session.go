@@ -228,7 +228,7 @@ func (s *session) handle(msg *message.Message) error {
 	}
 	ctx := msg.Context()
 	for i := range raw.Records {
-		if err := s.prove(ctx, &raw.Records[i]); err != nil {
+		if err := s.prove(&raw.Records[i]); err != nil {
 			return err
 		}
 	}
@@ -237,10 +237,6 @@ func (s *session) handle(msg *message.Message) error {
 		return err
 	}
 	describe(ctx, slice)
-	// The checkpoint stores the time of its message, which identifies the log.
-	if slice.Stored, err = eventlog.StoredAt(ctx, s.runner.cfg.Log, raw.Records[len(raw.Records)-1]); err != nil {
-		return err
-	}
 	if err := s.apply(ctx, slice); err != nil {
 		return err
 	}
@@ -317,17 +313,13 @@ func stepsOf(ctx context.Context, q schema.Querier, projections []Projection, sl
 // projected. A power cut can lose the log's last messages before they reach the disk, and
 // the log then goes on with others. prove detects this even if the log is as long as
 // before.
-func (s *session) prove(ctx context.Context, record *eventlog.Record) error {
+func (s *session) prove(record *eventlog.Record) error {
 	if was := s.unproven.Seq; was == 0 || record.Seq != was {
 		return nil
 	}
-	is, err := eventlog.StoredAt(ctx, s.runner.cfg.Log, *record)
-	if err != nil {
-		return err
-	}
 	// PostgreSQL keeps microseconds.
-	if difference := is.Sub(s.unproven.Stored); difference.Abs() > time.Microsecond {
-		return s.runner.otherLog(record.Seq, s.unproven.Stored, is)
+	if difference := record.Time.Sub(s.unproven.Stored); difference.Abs() > time.Microsecond {
+		return s.runner.otherLog(record.Seq, s.unproven.Stored, record.Time)
 	}
 	s.unproven = Checkpoint{}
 	return nil

@@ -216,12 +216,8 @@ func marshal(slice *growing) []byte {
 	b = binary.AppendUvarint(b, slice.Last)
 	for i := range slice.Records {
 		r := &slice.Records[i]
-		stored := int64(0) // unknown
-		if !r.Time.IsZero() {
-			stored = r.Time.UnixNano()
-		}
 		b = binary.AppendUvarint(b, r.Seq)
-		b = binary.AppendUvarint(b, uint64(stored))
+		b = binary.AppendUvarint(b, uint64(r.Time.UnixNano()))
 		b = append(binary.AppendUvarint(b, uint64(len(r.Subject))), r.Subject...)
 		b = append(binary.AppendUvarint(b, uint64(len(r.Payload))), r.Payload...)
 	}
@@ -253,10 +249,7 @@ func unmarshal(b []byte) (slice eventlog.Slice, err error) {
 	}
 	slice.First, slice.Last = number(), number()
 	for len(b) > 0 {
-		r := eventlog.Record{Seq: number()}
-		if stored := number(); stored != 0 {
-			r.Time = time.Unix(0, int64(stored))
-		}
+		r := eventlog.Record{Seq: number(), Time: time.Unix(0, int64(number()))}
 		r.Subject, r.Payload = string(text()), text()
 		slice.Records = append(slice.Records, r)
 	}

@@ -190,7 +190,10 @@ func TestNothingFollowsASliceThatIsRefused(t *testing.T) {
 func TestASliceTravelsWhole(t *testing.T) {
 	t.Parallel()
 	records := alike(t, 3)
-	records[1].Time, records[2].Payload = time.Unix(1, 2), []byte{}
+	for i := range records {
+		records[i].Time = time.Unix(int64(i), 2)
+	}
+	records[2].Payload = []byte{}
 	synctest.Test(t, func(t *testing.T) {
 		s := projector.NewSliceSubscriber(stored{records: records}, projector.SliceConfig{})
 		defer s.Close()

@@ -41,7 +41,7 @@ func TestOtherTablesMaySayWhoseItIs(t *testing.T) {
 	}
 	whose(stranger)
 	was := f.Tables()
-	if _, err := rebuild.Run(t.Context(), rebuild.Config{Pool: base.Pool, Log: base.Stream.Direct(), Force: true}); err != nil {
+	if _, err := rebuild.Run(t.Context(), rebuild.Config{Pool: base.Pool, Log: base.Stream, Force: true}); err != nil {
 		t.Fatal(err)
 	}
 	for deadline := time.After(2 * time.Minute); f.Tables() == was; {

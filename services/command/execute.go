@@ -39,7 +39,10 @@ type Loader interface {
 
 // Config of an Executor.
 type Config struct {
-	Log    eventlog.Log
+	Log interface {
+		eventlog.Appender
+		eventlog.Reader
+	}
 	Loader Loader
 	Source string           // CloudEvents source: "/core" or "/extension"
 	Now    func() time.Time // nil means time.Now
@@ -333,8 +336,7 @@ func (x *Executor) run(ctx context.Context, owner events.Owner, t *turn, c Comma
 		decision, refusal := c.decide(e.state, now)
 		if refusal != nil || len(decision.Events) == 0 {
 			if caughtUp {
-				t.pass()
-				return x.standing(ctx, refusal)
+				return refusal
 			}
 			// The state may be old. Catch up and decide again before refusing.
 			if err := x.catchUp(ctx, owner, t); err != nil {
@@ -354,21 +356,7 @@ func (x *Executor) run(ctx context.Context, owner events.Owner, t *turn, c Comma
 	}
 }
 
-// standing returns a refusal that depends on events appended by others. Those must be on
-// stable storage before the client learns of them.
-func (x *Executor) standing(ctx context.Context, refusal error) error {
-	if err := x.cfg.Log.Sync(ctx); err != nil {
-		return err
-	}
-	return refusal
-}
-
 // append writes the decision. It returns false if another writer was faster.
-//
-// The turn is passed on as soon as the message is in the log, so that commands of one owner
-// share syncs, as commands of many owners do. The next commands are decided on a state that
-// a power failure may still undo. Then they are undone, too: before any answer, an append
-// or a refusal, a sync that began later must succeed.
 func (x *Executor) append(ctx context.Context, t *turn, d Decision, commandID string, now time.Time) (bool, error) {
 	e := t.of
 	batch := make([]events.Event, len(d.Events))
@@ -384,7 +372,7 @@ func (x *Executor) append(ctx context.Context, t *turn, d Decision, commandID st
 		return false, fmt.Errorf("encode decision: %w", err)
 	}
 	began := time.Now()
-	appended, err := x.cfg.Log.Append(ctx, eventlog.Append{
+	seq, err := x.cfg.Log.Append(ctx, eventlog.Append{
 		Family: events.FamilyLedger, Owner: e.state.Owner, Kind: d.Kind,
 		CommandID: commandID, Expected: e.state.Seq, Payload: payload,
 	})
@@ -398,7 +386,7 @@ func (x *Executor) append(ctx context.Context, t *turn, d Decision, commandID st
 		e.fresh = false
 		return false, err
 	}
-	e.state.Apply(appended.Seq, batch)
+	e.state.Apply(seq, batch)
 	took := time.Since(began)
 	e.streak.appends++
 	e.streak.took += took
@@ -408,7 +396,7 @@ func (x *Executor) append(ctx context.Context, t *turn, d Decision, commandID st
 		e.streak = streak{}
 		t.passAfter(min(pauseAppends*took, maxAppending))
 	}
-	return true, appended.Wait(ctx)
+	return true, nil
 }
 
 // catchUp brings the entry's state up to the owner's newest event.

@@ -124,7 +124,7 @@ func TestExecutorsCompete(t *testing.T) {
 }
 
 // faulty is a log whose appends fail in a chosen way: not stored, lost without an answer,
-// stored without an answer, or stored but not synced.
+// or stored without an answer.
 type faulty struct {
 	eventlog.Log
 	mu    sync.Mutex
@@ -132,25 +132,21 @@ type faulty struct {
 	count int
 }
 
-func (f *faulty) Append(ctx context.Context, a eventlog.Append) (eventlog.Appended, error) {
+func (f *faulty) Append(ctx context.Context, a eventlog.Append) (uint64, error) {
 	f.mu.Lock()
 	f.count++
 	fault := f.fault[f.count]
 	f.mu.Unlock()
 	switch fault {
 	case "not stored":
-		return eventlog.Appended{}, fmt.Errorf("injected: %w", eventlog.ErrUnavailable)
+		return 0, fmt.Errorf("injected: %w", eventlog.ErrUnavailable)
 	case "lost":
-		return eventlog.Appended{}, fmt.Errorf("injected: %w", eventlog.ErrUncertain)
+		return 0, fmt.Errorf("injected: %w", eventlog.ErrUncertain)
 	case "stored, answer lost":
 		if _, err := f.Log.Append(ctx, a); err != nil {
-			return eventlog.Appended{}, err
+			return 0, err
 		}
-		return eventlog.Appended{}, fmt.Errorf("injected: %w", eventlog.ErrUncertain)
-	case "stored, not synced":
-		appended, err := f.Log.Append(ctx, a)
-		appended.Sync = func(context.Context) error { return fmt.Errorf("injected: %w", eventlog.ErrUncertain) }
-		return appended, err
+		return 0, fmt.Errorf("injected: %w", eventlog.ErrUncertain)
 	}
 	return f.Log.Append(ctx, a)
 }
@@ -160,7 +156,7 @@ func (f *faulty) Append(ctx context.Context, a eventlog.Append) (eventlog.Append
 func TestAppendFaults(t *testing.T) {
 	t.Parallel()
 	const writes = 6
-	for _, kind := range []string{"not stored", "lost", "stored, answer lost", "stored, not synced"} {
+	for _, kind := range []string{"not stored", "lost", "stored, answer lost"} {
 		for at := 1; at <= writes; at++ {
 			t.Run(fmt.Sprintf("%s at %d", kind, at), func(t *testing.T) {
 				t.Parallel()
@@ -224,13 +220,13 @@ type stuck struct {
 	release chan struct{}
 }
 
-func (s *stuck) Append(ctx context.Context, a eventlog.Append) (eventlog.Appended, error) {
+func (s *stuck) Append(ctx context.Context, a eventlog.Append) (uint64, error) {
 	s.begun <- struct{}{}
 	select {
 	case <-s.release:
 		return s.Log.Append(ctx, a)
 	case <-ctx.Done():
-		return eventlog.Appended{}, fmt.Errorf("%w: %w", eventlog.ErrUncertain, ctx.Err())
+		return 0, fmt.Errorf("%w: %w", eventlog.ErrUncertain, ctx.Err())
 	}
 }
 
@@ -334,108 +330,13 @@ func TestOwnersShareTheMachine(t *testing.T) {
 	}
 }
 
-// unsynced is a log whose syncs wait until they are released.
-type unsynced struct {
-	eventlog.Log
-	stored  chan struct{}
-	syncing chan struct{}
-	release chan struct{}
-}
-
-func (u *unsynced) Append(ctx context.Context, a eventlog.Append) (eventlog.Appended, error) {
-	appended, err := u.Log.Append(ctx, a)
-	if err == nil {
-		u.stored <- struct{}{}
-	}
-	appended.Sync = u.Sync
-	return appended, err
-}
-
-func (u *unsynced) Sync(ctx context.Context) error {
-	u.syncing <- struct{}{}
-	select {
-	case <-u.release:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("%w: %w", eventlog.ErrUncertain, ctx.Err())
-	}
-}
-
-// TestAnOwnersCommandsShareTheSync: an owner's commands are decided and stored one after
-// the other before any of them is on stable storage. Each is decided on the result of the
-// earlier ones. None is answered before it is on stable storage.
-func TestAnOwnersCommandsShareTheSync(t *testing.T) {
-	t.Parallel()
-	const writes = 20
-	log := &unsynced{
-		Log: openLog(t), stored: make(chan struct{}, 2*writes), syncing: make(chan struct{}, 2*writes), release: make(chan struct{}),
-	}
-	x, owner := newExecutor(t, log), logtest.Owner()
-	answers := make(chan error, 2*writes)
-	execute := func(c command.Command) { answers <- x.Execute(t.Context(), owner, c) }
-	waitFor := func(what <-chan struct{}) {
-		t.Helper()
-		select {
-		case <-what:
-		case err := <-answers:
-			t.Fatalf("answered before it was on stable storage: %v", err)
-		}
-	}
-
-	key := events.Hash{1}
-	all := make([]*command.WriteMemory, writes)
-	for i := range all {
-		all[i] = write(byte(i))
-		if i == 0 {
-			all[i].IdempotencyKey = &key
-		}
-		go execute(all[i])
-		waitFor(log.stored) // although no sync has finished
-		waitFor(log.syncing)
-	}
-	// A replayed answer and a refusal also wait, because they depend on events that are not
-	// on stable storage yet.
-	again, other := write(0), write(1)
-	again.IdempotencyKey, other.IdempotencyKey = &key, &key
-	go execute(again)
-	waitFor(log.syncing)
-	go func() {
-		err := x.Execute(t.Context(), owner, other)
-		if errors.Is(err, command.ErrIdempotencyMismatch) {
-			err = nil
-		}
-		answers <- err
-	}()
-	waitFor(log.syncing)
-	if len(answers) > 0 {
-		t.Fatalf("answered before it was on stable storage: %v", <-answers)
-	}
-	close(log.release)
-	for range writes + 2 {
-		if err := <-answers; err != nil {
-			t.Error(err)
-		}
-	}
-	for i, w := range all {
-		if w.Written.LeafIndex != uint64(i) {
-			t.Errorf("write %d is leaf %d", i, w.Written.LeafIndex)
-		}
-	}
-	if !again.Replayed || again.Written != all[0].Written {
-		t.Errorf("the repeated write is answered %+v, was %+v", again.Written, all[0].Written)
-	}
-	if leaves := leavesOf(t, log, owner); len(leaves) != writes {
-		t.Errorf("%d leaves", len(leaves))
-	}
-}
-
 // conflicting counts the appends that lost to another append.
 type conflicting struct {
 	eventlog.Log
 	lost atomic.Int64
 }
 
-func (c *conflicting) Append(ctx context.Context, a eventlog.Append) (eventlog.Appended, error) {
+func (c *conflicting) Append(ctx context.Context, a eventlog.Append) (uint64, error) {
 	appended, err := c.Log.Append(ctx, a)
 	if errors.Is(err, eventlog.ErrConflict) {
 		c.lost.Add(1)
@@ -477,20 +378,20 @@ type distant struct {
 	mu      sync.Mutex
 }
 
-func (d *distant) Append(ctx context.Context, a eventlog.Append) (eventlog.Appended, error) {
+func (d *distant) Append(ctx context.Context, a eventlog.Append) (uint64, error) {
 	if ctx.Err() != nil {
-		return eventlog.Appended{}, eventlog.ErrUnavailable
+		return 0, eventlog.ErrUnavailable
 	}
 	time.Sleep(d.halfway)
 	defer time.Sleep(d.halfway)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if a.Expected != uint64(len(d.records)) {
-		return eventlog.Appended{}, eventlog.ErrConflict
+		return 0, eventlog.ErrConflict
 	}
 	seq := a.Expected + 1
 	d.records = append(d.records, eventlog.Record{Seq: seq, Payload: a.Payload})
-	return eventlog.Appended{Seq: seq}, nil
+	return seq, nil
 }
 
 func (d *distant) OwnerTail(_ context.Context, _ events.Family, _ events.Owner, after uint64, yield func(eventlog.Record) error) error {

@@ -32,10 +32,7 @@ var ErrTooMany = errors.New("too many open event streams")
 
 // Config of a Feed.
 type Config struct {
-	Log interface { // for past events
-		eventlog.Reader
-		eventlog.Syncer
-	}
+	Log    eventlog.Reader   // for past events
 	Tail   eventlog.Follower // for new events of all owners
 	Max    int               // followers at the same time
 	Logger *slog.Logger
@@ -103,8 +100,7 @@ func (p *Page) add(r eventlog.Record) error {
 var errFull = errors.New("the page is full")
 
 // Page returns the owner's events after a cursor, oldest first: limit events, and the
-// rest of the last message. It may return fewer. A page without events is the end. The
-// returned events are on stable storage.
+// rest of the last message. It may return fewer. A page without events is the end.
 func (f *Feed) Page(ctx context.Context, owner events.Owner, after uint64, limit int) (Page, error) {
 	page := Page{Cursor: after}
 	err := f.cfg.Log.OwnerTail(ctx, events.FamilyAny, owner, after, func(r eventlog.Record) error {
@@ -118,10 +114,6 @@ func (f *Feed) Page(ctx context.Context, owner events.Owner, after uint64, limit
 	})
 	if err != nil && !errors.Is(err, errFull) {
 		return Page{}, fmt.Errorf("page of events: %w", err)
-	}
-	// The newest messages may have been read before they were on stable storage.
-	if err := f.cfg.Log.Sync(ctx); err != nil {
-		return Page{}, err
 	}
 	return page, nil
 }

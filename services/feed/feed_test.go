@@ -64,7 +64,7 @@ func (w *writer) write(t *testing.T, count int) {
 		t.Error(err)
 		return
 	}
-	w.seq, err = eventlog.AppendAndWait(t.Context(), w.log, eventlog.Append{
+	w.seq, err = w.log.Append(t.Context(), eventlog.Append{
 		Family: events.FamilyLedger, Owner: w.owner, Kind: events.KindKey, CommandID: batch[0].CommandID, Expected: w.seq, Payload: payload,
 	})
 	if err != nil {
@@ -81,7 +81,7 @@ func (w *writer) anchor(t *testing.T) {
 		Data: &events.BatchFailed{BatchID: "batch", Reason: "because"},
 	}})
 	if err == nil {
-		w.chainSeq, err = eventlog.AppendAndWait(t.Context(), w.log, eventlog.Append{
+		w.chainSeq, err = w.log.Append(t.Context(), eventlog.Append{
 			Family: events.FamilyChain, Owner: w.owner, Kind: events.KindBatch, CommandID: id, Payload: payload,
 		})
 	}
@@ -125,7 +125,7 @@ func newFeed(t *testing.T, log *eventlog.JetStream, tail eventlog.Follower, most
 func TestPages(t *testing.T) {
 	t.Parallel()
 	log := openLog(t)
-	f := newFeed(t, log, log.Direct(), 1)
+	f := newFeed(t, log, log, 1)
 	w, other := &writer{log: log, owner: logtest.Owner()}, &writer{log: log, owner: logtest.Owner()}
 	for _, n := range []int{1, 3, 1, 1, 2} {
 		w.write(t, n)
@@ -164,7 +164,7 @@ const mostEvents = 1000
 func TestFollowersAreBounded(t *testing.T) {
 	t.Parallel()
 	log := openLog(t)
-	f := newFeed(t, log, log.Direct(), 2)
+	f := newFeed(t, log, log, 2)
 	owner := logtest.Owner()
 	first, err := f.Follow(owner, 0, mostEvents)
 	if err != nil {
@@ -191,7 +191,7 @@ func TestFollowersAreBounded(t *testing.T) {
 func TestOneOwnerLeavesStreamsToOthers(t *testing.T) {
 	t.Parallel()
 	log := openLog(t)
-	f := newFeed(t, log, log.Direct(), 100)
+	f := newFeed(t, log, log, 100)
 	owner := logtest.Owner()
 	var open []*feed.Follower
 	for range 32 {
@@ -243,7 +243,7 @@ func TestEachEventOnce(t *testing.T) {
 	t.Parallel()
 	const followers, owners, messages = 40, 4, 400
 	log := openLog(t)
-	tail := &flaky{Follower: log.Direct()}
+	tail := &flaky{Follower: log}
 	f := newFeed(t, log, tail, followers)
 	writers := make([]*writer, owners)
 	var group sync.WaitGroup

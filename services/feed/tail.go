@@ -41,16 +41,10 @@ func (f *Feed) tail(ctx context.Context) error {
 		return err
 	}
 	f.dropAll()
-	return f.cfg.Tail.Follow(ctx, eventlog.FollowConfig{From: head + 1}, func(s eventlog.Slice) error {
+	return f.cfg.Tail.Follow(ctx, eventlog.FollowConfig{From: head + 1, Poll: true}, func(s eventlog.Slice) error {
 		news, err := f.read(s)
 		if err != nil {
 			return err
-		}
-		if len(news) > 0 {
-			// The server shows a message before it is on stable storage.
-			if err := f.cfg.Log.Sync(ctx); err != nil {
-				return err
-			}
 		}
 		return f.deliver(news)
 	})

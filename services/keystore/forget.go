@@ -128,8 +128,8 @@ func (s *Store) Destroy(ctx context.Context, js jetstream.JetStream, owner event
 	if err == nil && done.Existed && !done.Erased {
 		err = fmt.Errorf("%w: the bucket denies deletes", ErrUnavailable)
 	}
-	if err == nil && s.syncer != nil {
-		if err = s.syncer.Sync(ctx); err != nil {
+	if err == nil && s.sync != nil {
+		if err = s.sync(ctx); err != nil {
 			err = fmt.Errorf("%w: %w", ErrUnavailable, err)
 		}
 	}

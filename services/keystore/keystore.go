@@ -93,9 +93,9 @@ type Config struct {
 	MaxAge time.Duration
 	Now    func() time.Time // nil means time.Now
 	Rand   io.Reader        // nil means crypto/rand
-	// Syncer, if any, makes a new entry durable, for a server that acknowledges before it
+	// Sync, if any, makes new entries durable, for a server that acknowledges before it
 	// syncs.
-	Syncer eventlog.Syncer
+	Sync func(context.Context) error
 	// Marked, if any, returns the revision of the mark that the bucket keeps in place of an
 	// owner's destroyed key, or 0 if there is none; see the function of that name.
 	Marked func(context.Context, events.Owner) (uint64, error)
@@ -116,7 +116,7 @@ type Store struct {
 	maxAge  time.Duration
 	now     func() time.Time
 	rand    io.Reader
-	syncer  eventlog.Syncer
+	sync    func(context.Context) error
 	marked  func(context.Context, events.Owner) (uint64, error)
 	told    func(events.Owner)
 	pause   func(context.Context, time.Duration) bool
@@ -185,7 +185,7 @@ func Open(bucket jetstream.KeyValue, cfg Config) (*Store, error) {
 	}
 	s := &Store{
 		bucket: bucket, masters: map[string]cipher.AEAD{}, wrapID: cfg.Masters[0].ID(), cache: cache,
-		maxAge: cfg.MaxAge, now: cfg.Now, rand: cfg.Rand, syncer: cfg.Syncer, marked: cfg.Marked, told: cfg.Forgotten, pause: cfg.Pause,
+		maxAge: cfg.MaxAge, now: cfg.Now, rand: cfg.Rand, sync: cfg.Sync, marked: cfg.Marked, told: cfg.Forgotten, pause: cfg.Pause,
 	}
 	for _, master := range cfg.Masters {
 		if s.masters[master.ID()], err = newAEAD(master); err != nil {
@@ -321,8 +321,8 @@ func (s *Store) FindOrCreateWhile(ctx context.Context, owner events.Owner, erasu
 	}
 	// Also sync a key that existed already: the process that made it may not have synced it
 	// yet.
-	if s.syncer != nil {
-		if err := s.syncer.Sync(ctx); err != nil {
+	if s.sync != nil {
+		if err := s.sync(ctx); err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
 		}
 	}

@@ -214,11 +214,6 @@ func TestACreationThatMayNotWait(t *testing.T) {
 	}
 }
 
-// disk is a syncer that checks the state at each sync.
-type disk func() error
-
-func (d disk) Sync(context.Context) error { return d() }
-
 // TestAKeyIsDurableBeforeItIsUsed, even if it existed already: the process that made it may
 // not have synced it.
 func TestAKeyIsDurableBeforeItIsUsed(t *testing.T) {
@@ -226,13 +221,13 @@ func TestAKeyIsDurableBeforeItIsUsed(t *testing.T) {
 	kv, owner := newBucket(t), logtest.Owner()
 	for _, failure := range []error{errors.New("the disk failed"), nil} {
 		synced := 0
-		s, err := keystore.Open(kv, keystore.Config{Masters: []keystore.MasterKey{{1}}, Syncer: disk(func() error {
+		s, err := keystore.Open(kv, keystore.Config{Masters: []keystore.MasterKey{{1}}, Sync: func(context.Context) error {
 			synced++
 			if _, err := kv.Get(context.Background(), string(owner)); err != nil {
 				t.Errorf("synced before there is a key: %v", err)
 			}
 			return failure
-		})})
+		}})
 		if err != nil {
 			t.Fatal(err)
 		}

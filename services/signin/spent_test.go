@@ -49,17 +49,17 @@ func (k noKeys) EnsureDataKey(_ context.Context, _ events.Owner, erasures int) e
 // troubledLog is a real log whose next append the test controls.
 type troubledLog struct {
 	eventlog.Log
-	next atomic.Pointer[func(context.Context, eventlog.Append) (eventlog.Appended, error)]
+	next atomic.Pointer[func(context.Context, eventlog.Append) (uint64, error)]
 }
 
-func (l *troubledLog) Append(ctx context.Context, a eventlog.Append) (eventlog.Appended, error) {
+func (l *troubledLog) Append(ctx context.Context, a eventlog.Append) (uint64, error) {
 	if trouble := l.next.Swap(nil); trouble != nil {
 		return (*trouble)(ctx, a)
 	}
 	return l.Log.Append(ctx, a)
 }
 
-func (l *troubledLog) once(trouble func(context.Context, eventlog.Append) (eventlog.Appended, error)) {
+func (l *troubledLog) once(trouble func(context.Context, eventlog.Append) (uint64, error)) {
 	l.next.Store(&trouble)
 }
 
@@ -234,18 +234,18 @@ func TestAnAlteredMessage(t *testing.T) {
 // uncertain, the same answer is valid once more, and then never again.
 func TestAFailedSignInKeepsTheNonce(t *testing.T) {
 	t.Parallel()
-	for name, trouble := range map[string]func(f *frontDesk) func(context.Context, eventlog.Append) (eventlog.Appended, error){
-		"lost": func(*frontDesk) func(context.Context, eventlog.Append) (eventlog.Appended, error) {
-			return func(context.Context, eventlog.Append) (eventlog.Appended, error) {
-				return eventlog.Appended{}, eventlog.ErrUnavailable
+	for name, trouble := range map[string]func(f *frontDesk) func(context.Context, eventlog.Append) (uint64, error){
+		"lost": func(*frontDesk) func(context.Context, eventlog.Append) (uint64, error) {
+			return func(context.Context, eventlog.Append) (uint64, error) {
+				return 0, eventlog.ErrUnavailable
 			}
 		},
-		"stored, and not known": func(f *frontDesk) func(context.Context, eventlog.Append) (eventlog.Appended, error) {
-			return func(ctx context.Context, a eventlog.Append) (eventlog.Appended, error) {
+		"stored, and not known": func(f *frontDesk) func(context.Context, eventlog.Append) (uint64, error) {
+			return func(ctx context.Context, a eventlog.Append) (uint64, error) {
 				if _, err := f.log.Log.Append(ctx, a); err != nil {
-					return eventlog.Appended{}, err
+					return 0, err
 				}
-				return eventlog.Appended{}, eventlog.ErrUncertain
+				return 0, eventlog.ErrUncertain
 			}
 		},
 	} {
@@ -297,9 +297,9 @@ func TestAClaimEndsByItself(t *testing.T) {
 	t.Parallel()
 	f := newFrontDesk(t)
 	answer := challenge(t, f.extension)
-	f.log.once(func(context.Context, eventlog.Append) (eventlog.Appended, error) {
+	f.log.once(func(context.Context, eventlog.Append) (uint64, error) {
 		f.nonces.deaf.Store(true)
-		return eventlog.Appended{}, eventlog.ErrUnavailable
+		return 0, eventlog.ErrUnavailable
 	})
 	if _, err := f.extension.Verify(t.Context(), answer); !errors.Is(err, eventlog.ErrUnavailable) {
 		t.Fatal(err)
@@ -376,11 +376,11 @@ func TestOneAtATime(t *testing.T) {
 			f := newFrontDesk(t)
 			answer := challenge(t, f.extension)
 			begun, goOn, first := make(chan struct{}), make(chan struct{}), make(chan error, 1)
-			f.log.once(func(ctx context.Context, a eventlog.Append) (eventlog.Appended, error) {
+			f.log.once(func(ctx context.Context, a eventlog.Append) (uint64, error) {
 				close(begun)
 				<-goOn
 				if test.fails != nil {
-					return eventlog.Appended{}, test.fails
+					return 0, test.fails
 				}
 				return f.log.Log.Append(ctx, a)
 			})
@@ -459,7 +459,7 @@ func TestASignInAcrossAnErasure(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.log.once(func(ctx context.Context, a eventlog.Append) (eventlog.Appended, error) {
+	f.log.once(func(ctx context.Context, a eventlog.Append) (uint64, error) {
 		if err := elsewhere.Execute(ctx, answer.PublicKey, &command.EraseOwner{}); err != nil {
 			t.Error(err)
 		}

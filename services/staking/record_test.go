@@ -78,7 +78,7 @@ func TestARecordIsOfOneMoment(t *testing.T) {
 		swap.Do(func() {
 			before := generation()
 			rebuilt.Go(func() {
-				result, err := rebuild.Run(context.Background(), rebuild.Config{Pool: pool, Log: log.Direct()})
+				result, err := rebuild.Run(context.Background(), rebuild.Config{Pool: pool, Log: log})
 				if err != nil || !result.Swapped {
 					t.Errorf("rebuild: %+v, %v", result, err)
 				}
@@ -129,7 +129,7 @@ func deposit(t *testing.T, log *eventlog.JetStream, owner events.Owner) (seq uin
 		Data: &events.StakeDeposited{Mint: "mint", Vault: "vault", Amount: "5", Signature: "signature", Slot: 7, BlockTime: events.At(time.Now())},
 	}})
 	must(t, err)
-	seq, err = eventlog.AppendAndWait(t.Context(), log, eventlog.Append{
+	seq, err = log.Append(t.Context(), eventlog.Append{
 		Family: events.FamilyChain, Owner: owner, Kind: events.KindStake, CommandID: command, Payload: payload,
 	})
 	must(t, err)

@@ -25,9 +25,6 @@ type Fixture struct {
 	// Restart stops the server and starts it again on the same data. Nil if the
 	// fixture can't do that.
 	Restart func()
-	// Timeless: records may have no time, as those of eventlog.RecentAppends have
-	// none.
-	Timeless bool
 }
 
 const suiteTimeout = 60 * time.Second
@@ -89,7 +86,7 @@ func command(o events.Owner, expected uint64) eventlog.Append {
 
 func mustAppend(t *testing.T, ctx context.Context, log eventlog.Log, a eventlog.Append) uint64 {
 	t.Helper()
-	seq, err := eventlog.AppendAndWait(ctx, log, a)
+	seq, err := log.Append(ctx, a)
 	if err != nil {
 		t.Fatalf("append: %v", err)
 	}
@@ -112,7 +109,7 @@ func expectOwnerHead(t *testing.T, ctx context.Context, log eventlog.Log, f even
 
 func expectConflict(t *testing.T, ctx context.Context, log eventlog.Log, a eventlog.Append) {
 	t.Helper()
-	if _, err := eventlog.AppendAndWait(ctx, log, a); !errors.Is(err, eventlog.ErrConflict) {
+	if _, err := log.Append(ctx, a); !errors.Is(err, eventlog.ErrConflict) {
 		t.Fatalf("got %v, want a conflict", err)
 	}
 }
@@ -200,7 +197,7 @@ func races(t *testing.T, ctx context.Context, f Fixture) {
 	var group sync.WaitGroup
 	for range writers {
 		group.Go(func() {
-			_, err := eventlog.AppendAndWait(ctx, f.Log, command(o, 0))
+			_, err := f.Log.Append(ctx, command(o, 0))
 			if err == nil {
 				won.Add(1)
 			} else if !errors.Is(err, eventlog.ErrConflict) {
@@ -293,7 +290,7 @@ func follows(t *testing.T, ctx context.Context, f Fixture) {
 	var group sync.WaitGroup
 	group.Go(func() {
 		for range after {
-			seq, err := eventlog.AppendAndWait(ctx, f.Log, command(o, last))
+			seq, err := f.Log.Append(ctx, command(o, last))
 			if err != nil {
 				t.Error(err)
 				return
@@ -307,7 +304,7 @@ func follows(t *testing.T, ctx context.Context, f Fixture) {
 		t.Fatal(err)
 	}
 	for i, r := range got {
-		if r.Seq != uint64(i+1) || r.CommandID == "" || len(r.Payload) == 0 || (r.Time.IsZero() && !f.Timeless) {
+		if r.Seq != uint64(i+1) || r.CommandID == "" || len(r.Payload) == 0 || r.Time.IsZero() {
 			t.Fatalf("record %d: %+v", i, r)
 		}
 	}
@@ -362,7 +359,7 @@ func truncated(t *testing.T, ctx context.Context, f Fixture) {
 func unavailable(t *testing.T, ctx context.Context, f Fixture) {
 	ended, cancel := context.WithCancel(ctx)
 	cancel()
-	_, err := eventlog.AppendAndWait(ended, f.Log, command(Owner(), 0))
+	_, err := f.Log.Append(ended, command(Owner(), 0))
 	if !errors.Is(err, eventlog.ErrUnavailable) && !errors.Is(err, eventlog.ErrUncertain) {
 		t.Fatalf("got %v", err)
 	}

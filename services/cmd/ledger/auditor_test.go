@@ -83,7 +83,7 @@ func write(t *testing.T, url string, memories int) events.Owner {
 		}
 		message := eventlog.Append{Family: events.FamilyLedger, Owner: owner, Kind: kind, CommandID: command, Expected: last, Payload: payload}
 		for {
-			last, err = eventlog.AppendAndWait(t.Context(), log, message)
+			last, err = log.Append(t.Context(), message)
 			if !errors.Is(err, eventlog.ErrConflict) {
 				break
 			}
@@ -121,7 +121,7 @@ func storedAt(t *testing.T, url string, seq uint64) string {
 		t.Fatal(err)
 	}
 	var at time.Time
-	if err := log.Direct().Read(t.Context(), eventlog.ReadConfig{From: seq, To: seq}, func(slice eventlog.Slice) error {
+	if err := log.Read(t.Context(), eventlog.ReadConfig{From: seq, To: seq}, func(slice eventlog.Slice) error {
 		at = slice.Records[0].Time
 		return nil
 	}); err != nil {
@@ -222,7 +222,7 @@ func TestAuditorTailsAndVerifies(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := eventlog.AppendAndWait(ctx, log, eventlog.Append{Family: events.FamilyLedger, Owner: owner, Kind: events.KindMemory, CommandID: "c", Expected: 21, Payload: payload}); err != nil {
+	if _, err := log.Append(ctx, eventlog.Append{Family: events.FamilyLedger, Owner: owner, Kind: events.KindMemory, CommandID: "c", Expected: 21, Payload: payload}); err != nil {
 		t.Fatal(err)
 	}
 	out, err := ledger(ctx, "verify", "--log-only")

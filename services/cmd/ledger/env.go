@@ -65,7 +65,6 @@ func loadBeside() (config.Config, *datadir.Run, error) {
 	}
 	if cfg.NATSURL == "" {
 		cfg.NATSURL = local.NATSURL
-		fill(&cfg.LogRead, local.LogRead)
 	}
 	if !local.Serves(cfg.NATSURL) { // the run's read models and chain are of another log
 		return cfg, &local, nil

@@ -96,7 +96,7 @@ func (t *tailing) run(ctx context.Context, out, complaints io.Writer) error {
 	if err != nil {
 		return err
 	}
-	log := opened.Direct() // an auditor has no right to more
+	log := opened
 	head, err := log.Head(ctx)
 	if err != nil {
 		return err
@@ -231,8 +231,8 @@ func patienceWith(named bool) time.Duration {
 }
 
 // goOn follows the log until the context ends, or until the server is away for too long.
-func (t *tailing) goOn(ctx context.Context, log eventlog.Direct, subject string, out io.Writer) error {
-	follow := eventlog.FollowConfig{From: t.from, Subject: subject}
+func (t *tailing) goOn(ctx context.Context, log *eventlog.JetStream, subject string, out io.Writer) error {
+	follow := eventlog.FollowConfig{From: t.from, Subject: subject, Poll: true} // an auditor has no right to more
 	err := log.Follow(ctx, follow, t.printer(out))
 	if cause := context.Cause(ctx); errors.Is(cause, errAway) {
 		return cause

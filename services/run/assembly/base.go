@@ -71,21 +71,16 @@ type Base struct {
 	Registry *prometheus.Registry
 	NATS     *nats.Conn
 	// Stream is the log as its server stores it. Services use Log: the stream itself or,
-	// in a local run, the stream with its accelerators (accelerate.go).
+	// in a local run, the stream with a group sync.
 	Stream *eventlog.JetStream
 	Log    eventlog.Log
-	// Heads looks up owners' newest messages. Nil: ask the log.
-	Heads fence.HeadSource
-	Pool  *pgxpool.Pool
+	Pool   *pgxpool.Pool
 	// Traces makes tracers. Nil: tracing is off.
 	Traces *telemetry.Exporter
 
-	// Durable returns the syncer that makes a stream's acknowledged messages durable, if
-	// the server leaves the sync to this process. rewritten means that the stream's older
-	// messages may be deleted. If Durable is nil, the server syncs before it
-	// acknowledges.
-	Durable func(stream string, rewritten bool) eventlog.Syncer
-
+	// embedded is the log's server if it runs in this process, which then has to sync what
+	// the server acknowledges. Otherwise the server syncs before it acknowledges.
+	embedded *localnats.Server
 	js       jetstream.JetStream
 	replicas *replicas
 	log      waiting // for the log's server
@@ -139,12 +134,12 @@ func NewBase(ctx context.Context, cfg config.Config, logger *slog.Logger, dial C
 	return newBase(ctx, cfg, logger, dial, nil)
 }
 
-// newBase does the work of NewBase. fast is the embedded server whose log gets the
-// accelerators, or nil.
-func newBase(ctx context.Context, cfg config.Config, logger *slog.Logger, dial Connector, fast *localnats.Server) (*Base, error) {
+// newBase does the work of NewBase. embedded is the log's server if it runs in this
+// process.
+func newBase(ctx context.Context, cfg config.Config, logger *slog.Logger, dial Connector, embedded *localnats.Server) (*Base, error) {
 	starting, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	b := &Base{Config: cfg, Logger: logger, Registry: prometheus.NewRegistry()}
+	b := &Base{Config: cfg, Logger: logger, Registry: prometheus.NewRegistry(), embedded: embedded}
 	if err := serveProfiler(cfg.PprofAddr); err != nil {
 		return nil, err
 	}
@@ -157,8 +152,8 @@ func newBase(ctx context.Context, cfg config.Config, logger *slog.Logger, dial C
 		return nil, err
 	}
 	b.Log = b.Stream
-	if fast != nil {
-		b.accelerate(fast)
+	if embedded != nil {
+		b.Log = eventlog.WithGroupSync(b.Stream, b.syncOf(eventlog.StreamName, false))
 	}
 	if err := b.openDatabase(ctx, starting); err != nil {
 		b.Close()
@@ -167,6 +162,15 @@ func newBase(ctx context.Context, cfg config.Config, logger *slog.Logger, dial C
 	b.registerCertificates()
 	b.registerReplicas()
 	return b, nil
+}
+
+// syncOf returns the function that makes what a stream acknowledged durable, nil if its
+// server does. rewritten means that the stream's older messages may be deleted.
+func (b *Base) syncOf(stream string, rewritten bool) func(context.Context) error {
+	if b.embedded == nil {
+		return nil
+	}
+	return b.embedded.GroupSync(stream, rewritten).Sync
 }
 
 // UnlessAsked returns err, the error of a start, or nil if ctx has ended: then the start
@@ -384,10 +388,8 @@ func NewAPIServer(ctx context.Context, b *Base, neighbors Neighbors) (*APIServer
 	}
 	store := keystore.Config{
 		Masters: masters, Cached: b.Config.CachedOwners, MaxAge: b.Config.KeyMaxAge, Marked: keystore.Marked(stream),
+		Sync:      b.syncOf(keystore.Stream, true),
 		Forgotten: func(owner events.Owner) { d.segments.Drop(owner); d.words.Drop(owner) },
-	}
-	if b.Durable != nil {
-		store.Syncer = b.Durable(keystore.Stream, true)
 	}
 	if d.Keys, err = keystore.Open(keys, store); err != nil {
 		return nil, err
@@ -443,9 +445,7 @@ func (d *APIServer) openNonces(ctx context.Context, masters []keystore.MasterKey
 	d.spentNonces, err = d.bucket(ctx, signin.NonceBucket, func(ctx context.Context) (jetstream.KeyValue, error) {
 		return signin.CreateNonceBucket(ctx, d.js, d.Config.NATSReplicas)
 	})
-	if d.Durable != nil {
-		d.syncSpent = d.Durable(signin.NonceStream, true).Sync
-	}
+	d.syncSpent = d.syncOf(signin.NonceStream, true)
 	return err
 }
 

@@ -17,7 +17,6 @@ import (
 // it.
 type provisioned struct {
 	eventlog.Log
-	durable            eventlog.Follower
 	consumer, variable string
 }
 
@@ -30,14 +29,14 @@ type fitting struct {
 
 // newFence returns a fence over the read models and the log.
 func (b *Base) newFence(o fence.Options) (*fence.Fence, error) {
-	o.Logger, o.Connection, o.Lag, o.Heads = b.Logger, b.Stream.Connection, b.Stream.Lag(), b.Heads
+	o.Logger, o.Connection, o.Lag = b.Logger, b.Stream.Connection, b.Stream.Lag()
 	return fence.New(b.Pool, b.Log, o)
 }
 
 // Append implements eventlog.Appender.
-func (l fitting) Append(ctx context.Context, a eventlog.Append) (eventlog.Appended, error) {
+func (l fitting) Append(ctx context.Context, a eventlog.Append) (uint64, error) {
 	if err := l.check(ctx); err != nil {
-		return eventlog.Appended{}, err
+		return 0, err
 	}
 	return l.Log.Append(ctx, a)
 }
@@ -59,17 +58,18 @@ func (l fitting) OwnerTail(ctx context.Context, f events.Family, o events.Owner,
 }
 
 // follower returns the log that a service follows: through the consumer that a variable
-// names or, if the variable is empty, through the service's own consumer.
+// names or, if the variable is empty, through one that the service makes.
 func (b *Base) follower(variable, consumer string) eventlog.Log {
 	if consumer == "" {
 		return b.Log
 	}
-	return provisioned{b.Log, b.Stream.Durable(consumer), consumer, variable}
+	return provisioned{b.Log, consumer, variable}
 }
 
 // Follow implements eventlog.Follower.
 func (p provisioned) Follow(ctx context.Context, cfg eventlog.FollowConfig, yield func(eventlog.Slice) error) error {
-	err := p.durable.Follow(ctx, cfg, yield)
+	cfg.Consumer = p.consumer
+	err := p.Log.Follow(ctx, cfg, yield)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) {
 		return fmt.Errorf("the log has no consumer %s, which %s names: run `ledger provision`: %w", p.consumer, p.variable, err)
 	}

@@ -118,7 +118,7 @@ func (l *local) startNATS(ctx context.Context) error {
 		return err
 	}
 	l.nats, err = localnats.Start(ctx, localnats.Config{
-		Dir: dir, GroupSync: l.cfg.Accelerated(), ReadStream: eventlog.StreamName, Logger: l.logger.With("server", "nats"),
+		Dir: dir, GroupSync: true, ReadStream: eventlog.StreamName, Logger: l.logger.With("server", "nats"),
 	})
 	return err
 }
@@ -194,11 +194,7 @@ func (l *local) refit(ctx context.Context, log *eventlog.JetStream) {
 }
 
 func (l *local) serve(ctx context.Context) error {
-	fast := l.nats
-	if !l.cfg.Accelerated() {
-		fast = nil
-	}
-	base, err := newBase(ctx, l.cfg, l.logger, l.connector(), fast)
+	base, err := newBase(ctx, l.cfg, l.logger, l.connector(), l.nats)
 	if err != nil {
 		return UnlessAsked(ctx, err)
 	}
@@ -274,7 +270,6 @@ func (l *local) note() error {
 	}
 	if l.nats != nil {
 		run.NATSURL, run.NATSReadURL = l.nats.URL(), l.nats.ReadURL()
-		run.LogRead = config.LogReadConsumer
 	}
 	return l.dir.WriteRun(run)
 }

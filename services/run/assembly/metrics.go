@@ -30,24 +30,17 @@ func newMeteredLog(log eventlog.Log, registerer prometheus.Registerer) meteredLo
 	return m
 }
 
-// Append implements eventlog.Appender. For an append that succeeds, the span and the time
-// end with its Wait.
-func (m meteredLog) Append(ctx context.Context, a eventlog.Append) (eventlog.Appended, error) {
+// Append implements eventlog.Appender.
+func (m meteredLog) Append(ctx context.Context, a eventlog.Append) (uint64, error) {
 	start := time.Now()
 	ctx, span := tracing.Start(ctx, "append")
-	end := func(err error) error {
-		tracing.End(span, err)
-		m.appends.WithLabelValues(outcomeOf(err)).Observe(time.Since(start).Seconds())
-		return err
+	seq, err := m.Log.Append(ctx, a)
+	if err == nil && span.IsRecording() {
+		span.SetAttributes(tracing.LastSeq.Int64(int64(seq)))
 	}
-	appended, err := m.Log.Append(ctx, a)
-	if err != nil {
-		return appended, end(err)
-	}
-	if span.IsRecording() {
-		span.SetAttributes(tracing.LastSeq.Int64(int64(appended.Seq)))
-	}
-	return eventlog.Appended{Seq: appended.Seq, Sync: func(ctx context.Context) error { return end(appended.Wait(ctx)) }}, nil
+	tracing.End(span, err)
+	m.appends.WithLabelValues(outcomeOf(err)).Observe(time.Since(start).Seconds())
+	return seq, err
 }
 
 func outcomeOf(err error) string {

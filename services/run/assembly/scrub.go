@@ -44,7 +44,7 @@ func (s *scrub) checkLog(ctx context.Context) error {
 		s.next = 1
 	}
 	part := eventlog.ReadConfig{From: s.next, To: min(max(1, s.next)+scrubbed-1, head), MaxBytes: 1 << 20}
-	return s.log.Direct().Read(ctx, part, func(slice eventlog.Slice) error {
+	return s.log.Read(ctx, part, func(slice eventlog.Slice) error {
 		s.next = slice.Last + 1
 		return nil
 	})

@@ -13,6 +13,7 @@ import (
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/eventlog"
+	"github.com/memory-ledger/ledger/infra/datadir"
 	"github.com/memory-ledger/ledger/infra/localnats"
 	"github.com/memory-ledger/ledger/projections/audit"
 	"github.com/memory-ledger/ledger/projections/rebuild"
@@ -42,14 +43,13 @@ func Rebuild(ctx context.Context, cfg config.Config, o rebuild.Config) (rebuild.
 	return rebuild.Run(ctx, o)
 }
 
-// partReader returns the log reader that the configuration selects for tools.
+// partReader returns the log as tools read it: through a consumer in a local run, by
+// direct gets where they may have no right to more.
 func partReader(cfg config.Config, log *eventlog.JetStream) audit.Log {
-	switch cfg.LogRead {
-	case config.LogReadConsumer:
+	if run, err := datadir.LoadRun(cfg.DataDir); err == nil && run.NATSURL == cfg.NATSURL {
 		return log.Bulk()
-	default:
-		return log.Direct()
 	}
+	return log
 }
 
 // Rewrap gives every data key a new wrapping under the first master key.

@@ -48,7 +48,6 @@ type Config struct {
 	NATSReplicas      int    `env:"NATS_REPLICAS" for:"provision restore services" doc:"how many servers keep each message: 1, 3 or 5; unset: as many as there are now; where the streams are not there yet, 3 on a cluster and 1 elsewhere"`
 	ProjectorConsumer string `env:"PROJECTOR_CONSUMER" for:"projector run" doc:"the durable consumer to follow the log by, where the credentials allow no other; 'ledger provision' makes 'projector'"`
 	AnchorerConsumer  string `env:"ANCHORER_CONSUMER" for:"anchorer run" doc:"the durable consumer to follow the log by, where the credentials allow no other; 'ledger provision' makes 'anchorer'"`
-	LogRead           string `env:"LOG_READ" for:"verify rebuild" doc:"how the log is read: 'direct', by direct gets, which every role may, or 'consumer', by a consumer of its own, which takes a fourth of the work and rights that the shipped roles have not; unset: direct, or what a local run says of itself"`
 
 	DatabaseURL   string `env:"DATABASE_URL" run:"private server" for:"services verify rebuild env" doc:"the PostgreSQL of the read models"`
 	DatabaseConns int32  `env:"DATABASE_CONNS" envDefault:"16" for:"services" doc:"most connections of one service"`
@@ -68,7 +67,6 @@ type Config struct {
 	DashboardRPCURL     string        `env:"DASHBOARD_RPC_URL" run:"local chain" for:"core-api run" doc:"the Solana node that the dashboard asks from its owner's browser, so without a secret in it; unset: the dashboard checks no account on the chain"`
 	AuthorityKeypair    string        `env:"AUTHORITY_KEYPAIR" run:"generated once" for:"anchorer run verify" doc:"Solana CLI keypair file of who commits"`
 	CommitmentProgramID string        `env:"COMMITMENT_PROGRAM_ID" run:"deployed locally" for:"anchorer run verify" doc:"address of the commitment program"`
-	Accelerators        string        `env:"ACCELERATORS" envDefault:"on" for:"run" doc:"'off' runs without what makes a local run's log faster: the log's server syncs each message by itself, and every read of the log asks it; for comparisons, and to find out what a fault is of"`
 	LocalChain          string        `env:"LOCAL_CHAIN" envDefault:"on" for:"run" doc:"'off' keeps a local run from starting a chain of its own"`
 	StakeMint           string        `env:"STAKE_MINT" for:"core-api anchorer run" doc:"address of the stake mint; with 'STAKING_PROGRAM_ID' it turns staking on"`
 	StakingProgramID    string        `env:"STAKING_PROGRAM_ID" for:"core-api anchorer run" doc:"address of the staking program"`
@@ -205,9 +203,6 @@ func (c *Config) setDefaults() {
 	c.ExtensionURL = strings.TrimRight(c.ExtensionURL, "/")
 }
 
-// Accelerated reports whether a local run uses the accelerators of its log.
-func (c *Config) Accelerated() bool { return c.Accelerators == "on" }
-
 // Production reports whether the environment is production, which hides the causes of
 // errors.
 func (c *Config) Production() bool { return strings.EqualFold(c.Environment, production) }
@@ -220,12 +215,10 @@ func (c *Config) validate() []error {
 		}
 	}
 	must(slices.Contains([]int{0, 1, 3, 5}, c.NATSReplicas), "NATS_REPLICAS: %d is not 1, 3 or 5", c.NATSReplicas)
-	must(slices.Contains([]string{"", LogReadDirect, LogReadConsumer}, c.LogRead), "LOG_READ: %q is neither direct nor consumer", c.LogRead)
 	must(c.PostgresBin == "" || filepath.IsAbs(c.PostgresBin), "POSTGRES_BIN: %q is not an absolute path", c.PostgresBin)
 	must(c.DatabaseConns >= 2, "DATABASE_CONNS: %d is less than 2", c.DatabaseConns)
 	must(c.AnchorMaxWait > 0, "ANCHOR_MAX_WAIT: must be positive")
 	must(c.AnchorMaxLeaves >= 1, "ANCHOR_MAX_LEAVES: must be at least 1")
-	must(c.Accelerators == "on" || c.Accelerators == "off", "ACCELERATORS: must be on or off")
 	must(c.LocalChain == "on" || c.LocalChain == "off", "LOCAL_CHAIN: must be on or off")
 	must(c.AnchorCommitment == "finalized" || c.AnchorCommitment == "confirmed", "ANCHOR_COMMITMENT: must be finalized or confirmed")
 	must(c.ExtensionSessionTTL > 0, "EXTENSION_SESSION_TTL: must be positive")

@@ -7,16 +7,6 @@ import (
 	"github.com/memory-ledger/ledger/services/run/config"
 )
 
-func TestLogReadSettings(t *testing.T) {
-	t.Parallel()
-	for value, good := range map[string]bool{"": true, "direct": true, "consumer": true, "fast": false} {
-		_, err := config.Load([]string{"LOG_READ=" + value})
-		if (err == nil) != good || err != nil && !strings.Contains(err.Error(), "LOG_READ") {
-			t.Errorf("%q: %v", value, err)
-		}
-	}
-}
-
 func TestStakingSettings(t *testing.T) {
 	t.Parallel()
 	const address = "11111111111111111111111111111111"

@@ -101,7 +101,7 @@ func (d *deployment) events(yield func(*events.Event)) {
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	err = log.Direct().Read(d.t.Context(), eventlog.ReadConfig{To: head}, func(s eventlog.Slice) error {
+	err = log.Read(d.t.Context(), eventlog.ReadConfig{To: head}, func(s eventlog.Slice) error {
 		for _, r := range s.Records {
 			batch, err := events.DecodeBatch(r.Payload)
 			if err != nil {

@@ -38,7 +38,6 @@ var needsChain = []contracttest.Answer{
 // document.
 func TestEveryDocumentedAnswer(t *testing.T) {
 	t.Parallel()
-	stacktest.Skip(t)
 	everyOperation := func(do func(api contracttest.API, op contracttest.Operation)) {
 		for _, api := range []contracttest.API{contracttest.Core, contracttest.Extension} {
 			operations, err := contracttest.Operations(api)

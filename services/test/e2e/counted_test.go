@@ -39,7 +39,6 @@ type work struct {
 	OwnerTail int64 // log requests: an owner's newest events
 	Newest    int64 // log requests: an owner's newest message
 	Appends   int64
-	Syncs     int64
 }
 
 // counted is one replica of each API beside a stack, on the same log and database. It
@@ -48,7 +47,7 @@ type counted struct {
 	Core, Extension *stacktest.Client
 	Grants          *grant.Service
 
-	queries, loads, head, ownerHead, ownerTail, newest, appends, syncs atomic.Int64
+	queries, loads, head, ownerHead, ownerTail, newest, appends atomic.Int64
 
 	ahead atomic.Int64 // nanoseconds by which the clock is ahead
 
@@ -66,14 +65,14 @@ func (c *counted) during(do func()) work {
 	return work{
 		after.Queries - before.Queries, after.Loads - before.Loads, after.Head - before.Head,
 		after.OwnerHead - before.OwnerHead, after.OwnerTail - before.OwnerTail, after.Newest - before.Newest,
-		after.Appends - before.Appends, after.Syncs - before.Syncs,
+		after.Appends - before.Appends,
 	}
 }
 
 func (c *counted) work() work {
 	return work{
 		c.queries.Load(), c.loads.Load(), c.head.Load(), c.ownerHead.Load(), c.ownerTail.Load(), c.newest.Load(),
-		c.appends.Load(), c.syncs.Load(),
+		c.appends.Load(),
 	}
 }
 
@@ -112,14 +111,9 @@ func (l countedLog) OwnerNewest(ctx context.Context, f events.Family, o events.O
 	return l.Log.OwnerNewest(ctx, f, o, kind)
 }
 
-func (l countedLog) Append(ctx context.Context, a eventlog.Append) (eventlog.Appended, error) {
+func (l countedLog) Append(ctx context.Context, a eventlog.Append) (uint64, error) {
 	l.appends.Add(1)
 	return l.Log.Append(ctx, a)
-}
-
-func (l countedLog) Sync(ctx context.Context) error {
-	l.syncs.Add(1)
-	return l.Log.Sync(ctx)
 }
 
 type countedQuerier struct {

@@ -224,7 +224,7 @@ func (s *story) append(ctx context.Context, data events.Data) error {
 	if err != nil {
 		return err
 	}
-	_, err = eventlog.AppendAndWait(ctx, s.log, eventlog.Append{
+	_, err = s.log.Append(ctx, eventlog.Append{
 		Family: events.FamilyChain, Owner: s.owner, Kind: events.KindBatch,
 		CommandID: event.CommandID, Expected: s.log.heads[events.FamilyChain], Payload: payload,
 	})

@@ -64,15 +64,15 @@ type log struct {
 	heads   map[events.Family]uint64
 }
 
-func (l *log) Append(_ context.Context, a eventlog.Append) (eventlog.Appended, error) {
+func (l *log) Append(_ context.Context, a eventlog.Append) (uint64, error) {
 	if l.heads[a.Family] != a.Expected {
-		return eventlog.Appended{}, eventlog.ErrConflict
+		return 0, eventlog.ErrConflict
 	}
 	seq := uint64(len(l.records)) + 1
 	subject := events.Subject{Family: a.Family, Owner: a.Owner, Kind: a.Kind}.String()
 	l.records = append(l.records, eventlog.Record{Seq: seq, Subject: subject, CommandID: a.CommandID, Payload: a.Payload})
 	l.heads[a.Family] = seq
-	return eventlog.Appended{Seq: seq}, nil
+	return seq, nil
 }
 
 func (l *log) Head(context.Context) (uint64, error) { return uint64(len(l.records)), nil }

@@ -41,20 +41,10 @@ type Stack struct {
 	running sync.WaitGroup
 }
 
-// Skip skips a test of a stack if ACCELERATORS=off asks for the tests without accelerators:
-// a stack never has those of a local run, so the test would be the same one again.
-func Skip(t testing.TB) {
-	t.Helper()
-	if os.Getenv("ACCELERATORS") == "off" {
-		t.Skip("a stack has no accelerators that could be turned off")
-	}
-}
-
 // Start runs a stack until the test ends. The test's program needs
 // pgtest.Main.
 func Start(t testing.TB, o Options) *Stack {
 	t.Helper()
-	Skip(t)
 	s := &Stack{t: t, Config: settings(t), NATSURL: o.NATSURL}
 	if s.NATSURL == "" {
 		s.NATSURL = natstest.Start(t).URL()

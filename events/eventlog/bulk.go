@@ -1,30 +1,19 @@
 package eventlog
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 )
 
 const (
-	defaultMaxRecords = 1000
-	defaultMaxBytes   = 8 << 20
 	// prefetchBytes and prefetchRecords bound how much a reader holds in memory besides
 	// the current slice.
 	prefetchBytes   = 16 << 20
 	prefetchRecords = 2000
-	// consumerHeartbeat bounds how long a reader takes to notice that its consumer is
-	// gone: two heartbeats.
-	consumerHeartbeat = time.Second
-	consumerExpiry    = 5 * time.Second
-	// consumerForget is the time after which the server drops the consumer of a dead
-	// reader.
-	consumerForget = 30 * time.Second
 	// bulkRecords is how many messages make a consumer worthwhile. Fewer need only one
 	// direct get.
 	bulkRecords = 1000
@@ -34,49 +23,13 @@ const (
 	pinAttempts = 64
 )
 
-// Follow implements Follower.
-func (l *JetStream) Follow(ctx context.Context, cfg FollowConfig, yield func(Slice) error) error {
-	from, _, err := l.begin(ctx, cfg)
-	if err != nil {
-		return err
-	}
-	c := consumption{log: l, subject: cfg.Subject, gatherer: newGatherer(cfg, from, math.MaxUint64)}
-	return ended(ctx, c.run(ctx, yield))
-}
-
-// begin returns where a follow begins, and the log's head.
-func (l *JetStream) begin(ctx context.Context, cfg FollowConfig) (from, head uint64, err error) {
-	from = max(1, cfg.From)
-	if head, err = HeadHolding(ctx, l.Head, from-1, l.Lag()); err != nil {
-		return 0, 0, fmt.Errorf("follow: %w", err)
-	}
-	if from > head+1 {
-		return 0, 0, fmt.Errorf("follow from %d, log ends at %d: %w", from, head, ErrTruncated)
-	}
-	return from, head, nil
-}
-
-// ended returns the result of a follow: nil if ctx has ended, else err.
-func ended(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return nil
-	}
-	return err
-}
-
 // Bulk is the log for clients that replay all of it and are allowed to make consumers. A
 // consumer costs the server a fourth of what direct gets cost: the server sends a message
-// as it is stored, with its place in the reply subject. A client that is not allowed to
-// make consumers reads by [Direct].
+// as it is stored, with its place in the reply subject.
 type Bulk struct {
 	*JetStream
 	node string // the node to read from; empty: any
 }
-
-var (
-	_ Log        = Bulk{}
-	_ PartReader = Bulk{}
-)
 
 // Bulk returns the log as a replay reads it.
 func (l *JetStream) Bulk() Bulk { return Bulk{JetStream: l} }
@@ -91,7 +44,7 @@ func (l *JetStream) Replica(node string) Bulk { return Bulk{JetStream: l, node: 
 // are prefetched. A short or filtered part is read by direct gets.
 func (b Bulk) Read(ctx context.Context, cfg ReadConfig, yield func(Slice) error) error {
 	if b.node == "" && (cfg.Subject != "" || cfg.To < max(1, cfg.From)+bulkRecords) {
-		return b.Direct().Read(ctx, cfg, yield)
+		return b.JetStream.Read(ctx, cfg, yield)
 	}
 	if cfg.MaxBytes <= 0 {
 		cfg.MaxBytes = batchBytes
@@ -114,9 +67,8 @@ func (b Bulk) Permitted(ctx context.Context) error {
 // consumption reads through one consumer after another.
 type consumption struct {
 	gatherer
-	log     *JetStream
-	node    string // whose replica is read; empty: any
-	subject string // filter; empty: all
+	log  *JetStream
+	node string // whose replica is read; empty: any
 }
 
 // run yields slices until everything is read. If a consumer fails, the next one begins
@@ -136,8 +88,8 @@ func (c *consumption) run(ctx context.Context, yield func(Slice) error) error {
 
 // consume yields the messages of one consumer until everything is read or an error occurs.
 // again reports that another consumer can continue: the server or the consumer is gone, or
-// a message was lost in transit. After a crash the server drops the consumer by itself
-// (consumerForget).
+// a message was lost in transit. After a crash the server drops the consumer by itself,
+// after half a minute.
 func (c *consumption) consume(ctx context.Context, yield func(Slice) error) (again bool, err error) {
 	consumer, err := c.pinned(ctx)
 	if err != nil {
@@ -145,7 +97,7 @@ func (c *consumption) consume(ctx context.Context, yield func(Slice) error) (aga
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	incoming, consuming, err := prefetch(ctx, consumer, func(err error) { cancel(fmt.Errorf("%w: %w", ErrUnavailable, err)) })
+	incoming, consuming, err := prefetch(ctx, consumer, func(_ jetstream.ConsumeContext, err error) { cancel(fmt.Errorf("%w: %w", ErrUnavailable, err)) })
 	if err != nil {
 		return true, err
 	}
@@ -181,7 +133,7 @@ func (c *consumption) consume(ctx context.Context, yield func(Slice) error) (aga
 // node is set.
 func (c *consumption) pinned(ctx context.Context) (jetstream.Consumer, error) {
 	for range pinAttempts {
-		consumer, err := c.create(ctx)
+		consumer, err := c.log.create(ctx, c.next)
 		if err != nil || c.node == "" {
 			return consumer, err
 		}
@@ -193,12 +145,13 @@ func (c *consumption) pinned(ctx context.Context) (jetstream.Consumer, error) {
 	return nil, fmt.Errorf("%w: no consumer came to be on node %s", ErrUnavailable, c.node)
 }
 
-func (c *consumption) create(ctx context.Context) (jetstream.Consumer, error) {
+// create makes a consumer that delivers the messages from a sequence on.
+func (l *JetStream) create(ctx context.Context, from uint64) (jetstream.Consumer, error) {
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
-	consumer, err := c.log.js.CreateConsumer(ctx, StreamName, jetstream.ConsumerConfig{
-		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: c.next, FilterSubject: c.subject,
-		AckPolicy: jetstream.AckNonePolicy, MemoryStorage: true, Replicas: 1, InactiveThreshold: consumerForget,
+	consumer, err := l.js.CreateConsumer(ctx, StreamName, jetstream.ConsumerConfig{
+		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: from,
+		AckPolicy: jetstream.AckNonePolicy, MemoryStorage: true, Replicas: 1, InactiveThreshold: 30 * time.Second,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("%w: make a consumer: %w", ErrUnavailable, err)
@@ -207,7 +160,7 @@ func (c *consumption) create(ctx context.Context) (jetstream.Consumer, error) {
 }
 
 // drop deletes a consumer on the server. If that fails, the server drops it later by
-// itself (consumerForget).
+// itself.
 func (l *JetStream) drop(ctx context.Context, consumer jetstream.Consumer) {
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
@@ -216,7 +169,7 @@ func (l *JetStream) drop(ctx context.Context, consumer jetstream.Consumer) {
 
 // prefetch starts the delivery of a consumer's messages, within bounds, until ctx ends and
 // the caller calls Stop. It calls failed with each error of the consumer.
-func prefetch(ctx context.Context, consumer jetstream.Consumer, failed func(error)) (<-chan jetstream.Msg, jetstream.ConsumeContext, error) {
+func prefetch(ctx context.Context, consumer jetstream.Consumer, failed func(jetstream.ConsumeContext, error)) (<-chan jetstream.Msg, jetstream.ConsumeContext, error) {
 	incoming := make(chan jetstream.Msg, prefetchRecords)
 	consuming, err := consumer.Consume(func(msg jetstream.Msg) {
 		select {
@@ -225,80 +178,11 @@ func prefetch(ctx context.Context, consumer jetstream.Consumer, failed func(erro
 		}
 	},
 		jetstream.PullMaxMessagesWithBytesLimit(prefetchRecords, prefetchBytes),
-		jetstream.PullHeartbeat(consumerHeartbeat), jetstream.PullExpiry(consumerExpiry),
-		jetstream.ConsumeErrHandler(func(_ jetstream.ConsumeContext, err error) { failed(err) }),
+		jetstream.PullHeartbeat(time.Second), jetstream.PullExpiry(5*time.Second),
+		jetstream.ConsumeErrHandler(failed),
 	)
 	if err != nil {
 		return nil, nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	return incoming, consuming, nil
-}
-
-// bounds returns the limits of a slice.
-func (c *FollowConfig) bounds() (maxRecords, maxBytes int) {
-	return cmp.Or(max(0, c.MaxRecords), defaultMaxRecords), cmp.Or(max(0, c.MaxBytes), defaultMaxBytes)
-}
-
-// gatherer builds slices from messages that arrive one after another.
-type gatherer struct {
-	maxRecords, maxBytes int
-	contiguous           bool   // no sequence may be missing
-	next, to             uint64 // sequences in the log
-	place                uint64 // consumer sequence of the next message; 0: any
-}
-
-func newGatherer(cfg FollowConfig, from, to uint64) gatherer {
-	g := gatherer{contiguous: cfg.Subject == "", next: from, to: to}
-	g.maxRecords, g.maxBytes = cfg.bounds()
-	return g
-}
-
-func (g *gatherer) done() bool { return g.next > g.to }
-
-// errLost: the server sent a message that did not arrive.
-var errLost = errors.New("a message got lost on its way")
-
-// gather takes the first message and all messages that have already arrived, within
-// bounds. It never waits: a slice is as long as the reader is behind. The slice ends before
-// a message that does not continue it; gather returns that message as rest, with the
-// reason.
-func (g *gatherer) gather(msg jetstream.Msg, incoming <-chan jetstream.Msg) (slice Slice, rest jetstream.Msg, err error) {
-	slice = Slice{First: g.next, Records: make([]Record, 0, min(g.maxRecords, len(incoming)+1))}
-	for size := 0; ; {
-		record, err := g.record(msg)
-		if err != nil {
-			return slice, msg, err
-		}
-		slice.Records = append(slice.Records, record)
-		slice.Last, g.next = record.Seq, record.Seq+1
-		size += len(record.Payload)
-		if len(slice.Records) >= g.maxRecords || size >= g.maxBytes || g.done() {
-			return slice, nil, nil
-		}
-		select {
-		case msg = <-incoming:
-		default:
-			return slice, nil, nil
-		}
-	}
-}
-
-func (g *gatherer) record(msg jetstream.Msg) (Record, error) {
-	meta, err := msg.Metadata()
-	if err != nil {
-		return Record{}, fmt.Errorf("message without metadata: %w", err)
-	}
-	if g.place > 0 {
-		if meta.Sequence.Consumer != g.place {
-			return Record{}, errLost
-		}
-		g.place++
-	}
-	if seq := meta.Sequence.Stream; seq < g.next || g.contiguous && seq != g.next {
-		return Record{}, gap(g.next, seq)
-	}
-	return Record{
-		Seq: meta.Sequence.Stream, Subject: msg.Subject(), Time: meta.Timestamp,
-		CommandID: msg.Headers().Get(jetstream.MsgIDHeader), Payload: msg.Data(),
-	}, nil
 }
