@@ -236,7 +236,7 @@ func TestWaitingHasADeadlineAndABound(t *testing.T) {
 	t.Parallel()
 	log := &stuck{Log: openLog(t), begun: make(chan struct{}, 1), release: make(chan struct{})}
 	x, owner := newExecutor(t, log), logtest.Owner()
-	const rounds, waiting, refused = 2, 1023, 10
+	const rounds, waiting, refused = 2, 255, 10
 	for range rounds {
 		first := make(chan error, 1)
 		go func() { first <- x.Execute(t.Context(), owner, write(1)) }()
@@ -279,10 +279,10 @@ func TestWaitingHasADeadlineAndABound(t *testing.T) {
 // others are refused at once. Those that ran or waited are stored, and free their slots.
 func TestOwnersShareTheMachine(t *testing.T) {
 	t.Parallel()
-	const rounds, running, waiting, refused = 2, 3, 5, 7
+	const rounds, running, waiting, refused = 2, 2, 14, 7
 	log := &stuck{Log: openLog(t), begun: make(chan struct{}, running+waiting), release: make(chan struct{})}
 	x, err := command.NewExecutor(command.Config{
-		Log: log, Loader: emptyModel{}, Source: "/core", NewID: newID, MaxRunning: running, MaxWaiting: waiting,
+		Log: log, Loader: emptyModel{}, Source: "/core", NewID: newID, MaxRunning: running,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -19,6 +19,21 @@ import (
 	"github.com/memory-ledger/ledger/projections/schema"
 )
 
+// Loader loads the state of owners that are not in memory from the read model.
+type Loader interface {
+	// Load returns the owner's state at some position of the projection. It may be
+	// arbitrarily old; later events are read from the log.
+	Load(ctx context.Context, owner events.Owner) (*State, error)
+	// FindWritten looks up the answer to an earlier write by its Idempotency-Key. leaves is
+	// how many of the owner's leaves, from the first on, it has searched.
+	FindWritten(ctx context.Context, owner events.Owner, key events.Hash) (w Written, found bool, leaves uint64, err error)
+	// UsedKeys returns the Idempotency-Keys that FindWritten would find, in any order. If
+	// there are more than limit, it returns any limit+1 of them.
+	UsedKeys(ctx context.Context, owner events.Owner, limit int) ([]events.Hash, error)
+	// Leaves returns how many leaves of the owner FindWritten searches.
+	Leaves(ctx context.Context, owner events.Owner) (uint64, error)
+}
+
 // ReadModel is the Loader on the projections.
 type ReadModel struct {
 	Pool *pgxpool.Pool

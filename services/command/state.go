@@ -79,9 +79,8 @@ type State struct {
 	// since the state was loaded or trimmed. Older answers are in the read model, which was
 	// at least as new then.
 	idempotent map[events.Hash]Written
-	trimAt     int       // number of answers at which they are trimmed next
-	leftTo     uint64    // answers up to this leaf are left to the read model
-	usedKeys   *usedKeys // the keys of all writes; nil if keys are not looked up
+	trimAt     int    // number of answers at which they are trimmed next
+	leftTo     uint64 // answers up to this leaf are left to the read model
 }
 
 // NewState returns the state of an owner without events.
@@ -134,9 +133,6 @@ func (s *State) apply(seq uint64, e *events.Event) {
 		if data.IdempotencyKeyHash != nil {
 			s.idempotent[*data.IdempotencyKeyHash] = Written{
 				MemoryID: data.MemoryID, LeafIndex: data.LeafIndex, LeafHash: data.LeafHash, CreatedAt: e.Time, Seq: seq,
-			}
-			if s.usedKeys != nil {
-				s.usedKeys.add(*data.IdempotencyKeyHash)
 			}
 		}
 	case *events.MemoryRetracted:

@@ -83,23 +83,22 @@ type Config struct {
 	AgentURL string `env:"LEDGER_URL" for:"mcp" doc:"base URL of the core API; unset: that of the local run"`
 	AgentKey string `env:"LEDGER_API_KEY" for:"mcp" doc:"the API key that the agent's memories are read and written with"`
 
-	DataDir            string        `env:"LEDGER_DATA_DIR" envDefault:".data" for:"run tools restore sign-in mcp" doc:"folder of a local run"`
-	LogLevel           string        `env:"LOG_LEVEL" envDefault:"info" for:"services provision" doc:"'debug', 'info', 'warn' or 'error'"`
-	TraceEndpoint      string        `env:"OTEL_EXPORTER_OTLP_ENDPOINT" for:"services" doc:"turns tracing on: base URL of a collector that takes OTLP over HTTP; the exporter's other 'OTEL_' variables work as OpenTelemetry specifies them"`
-	ServiceName        string        `env:"OTEL_SERVICE_NAME" for:"services" doc:"what spans say they come from; unset: memory-ledger and the name of the service"`
-	CachedOwners       int           `env:"CACHED_OWNERS" envDefault:"100000" for:"apis" doc:"most owners whose states and keys are kept in memory"`
-	KeyMaxAge          time.Duration `env:"KEY_MAX_AGE" envDefault:"1m" for:"apis" doc:"how long a data key is used before it is read again"`
-	BodyCacheBytes     int64         `env:"BODY_CACHE_BYTES" envDefault:"268435456" for:"apis" doc:"most bytes of opened texts, and of their words, in memory"`
-	MaxCommands        int           `env:"MAX_COMMANDS" envDefault:"64" for:"apis" doc:"most writes, of any kind, that one process decides and appends at the same time"`
-	MaxWaitingCommands int           `env:"MAX_WAITING_COMMANDS" envDefault:"512" for:"apis" doc:"most writes that wait for that; one more is answered 503"`
-	MaxConnections     int           `env:"MAX_CONNECTIONS" envDefault:"2048" for:"apis" doc:"most open connections of one API: further ones wait, and the one that has been idle for the longest is closed for them; lowered to what the limit on open files leaves"`
-	MaxStreams         int           `env:"MAX_STREAMS" envDefault:"1024" for:"core-api run" doc:"most open event streams of one core API: one more is answered 503; at most half of its connections"`
-	QuotaWrites        int           `env:"QUOTA_WRITES" envDefault:"0" for:"apis" doc:"most memories that one owner writes in a minute on one replica, by sessions and keys, a batch's counted each; one more is answered 429; 0: no limit"`
-	QuotaMints         int           `env:"QUOTA_MINTS" envDefault:"0" for:"apis" doc:"the same for agent cases and memory drops that are handed out"`
-	QuotaKeys          int           `env:"QUOTA_KEYS" envDefault:"0" for:"core-api run" doc:"the same for API keys that are made"`
-	QuotaBytesPerDay   int64         `env:"QUOTA_BYTES_PER_DAY" envDefault:"0" for:"apis" doc:"most bytes of sealed content and metadata that one owner writes on a UTC day, through all replicas, drops included; one more is answered 429; 0: no limit"`
-	NewOwners          string        `env:"NEW_OWNERS" envDefault:"on" for:"apis" doc:"'off' takes no new owners: the first sign-in of a wallet is answered 403, and owners who have signed in before go on"`
-	QuotaSearches      int           `env:"QUOTA_SEARCHES" envDefault:"0" for:"core-api run" doc:"the same for searches, and for what agents recall"`
+	DataDir          string        `env:"LEDGER_DATA_DIR" envDefault:".data" for:"run tools restore sign-in mcp" doc:"folder of a local run"`
+	LogLevel         string        `env:"LOG_LEVEL" envDefault:"info" for:"services provision" doc:"'debug', 'info', 'warn' or 'error'"`
+	TraceEndpoint    string        `env:"OTEL_EXPORTER_OTLP_ENDPOINT" for:"services" doc:"turns tracing on: base URL of a collector that takes OTLP over HTTP; the exporter's other 'OTEL_' variables work as OpenTelemetry specifies them"`
+	ServiceName      string        `env:"OTEL_SERVICE_NAME" for:"services" doc:"what spans say they come from; unset: memory-ledger and the name of the service"`
+	CachedOwners     int           `env:"CACHED_OWNERS" envDefault:"100000" for:"apis" doc:"most owners whose states and keys are kept in memory"`
+	KeyMaxAge        time.Duration `env:"KEY_MAX_AGE" envDefault:"1m" for:"apis" doc:"how long a data key is used before it is read again"`
+	BodyCacheBytes   int64         `env:"BODY_CACHE_BYTES" envDefault:"268435456" for:"apis" doc:"most bytes of opened texts, and of their words, in memory"`
+	MaxCommands      int           `env:"MAX_COMMANDS" envDefault:"64" for:"apis" doc:"most writes, of any kind, that one process appends at the same time; it takes eight times as many, half of them of one owner, and answers one more 503"`
+	MaxConnections   int           `env:"MAX_CONNECTIONS" envDefault:"2048" for:"apis" doc:"most open connections of one API: further ones wait, and the one that has been idle for the longest is closed for them; lowered to what the limit on open files leaves"`
+	MaxStreams       int           `env:"MAX_STREAMS" envDefault:"1024" for:"core-api run" doc:"most open event streams of one core API: one more is answered 503; at most half of its connections"`
+	QuotaWrites      int           `env:"QUOTA_WRITES" envDefault:"0" for:"apis" doc:"most memories that one owner writes in a minute on one replica, by sessions and keys, a batch's counted each; one more is answered 429; 0: no limit"`
+	QuotaMints       int           `env:"QUOTA_MINTS" envDefault:"0" for:"apis" doc:"the same for agent cases and memory drops that are handed out"`
+	QuotaKeys        int           `env:"QUOTA_KEYS" envDefault:"0" for:"core-api run" doc:"the same for API keys that are made"`
+	QuotaBytesPerDay int64         `env:"QUOTA_BYTES_PER_DAY" envDefault:"0" for:"apis" doc:"most bytes of sealed content and metadata that one owner writes on a UTC day, through all replicas, drops included; one more is answered 429; 0: no limit"`
+	NewOwners        string        `env:"NEW_OWNERS" envDefault:"on" for:"apis" doc:"'off' takes no new owners: the first sign-in of a wallet is answered 403, and owners who have signed in before go on"`
+	QuotaSearches    int           `env:"QUOTA_SEARCHES" envDefault:"0" for:"core-api run" doc:"the same for searches, and for what agents recall"`
 }
 
 // Need is something that a service requires.
@@ -229,7 +228,7 @@ func (c *Config) validate() []error {
 	must(c.StakeMaturity >= 0, "STAKE_MATURITY: must not be negative")
 	must(c.CachedOwners >= 1, "CACHED_OWNERS: must be at least 1")
 	must(c.KeyMaxAge > 0, "KEY_MAX_AGE: must be positive")
-	must(c.MaxCommands >= 1 && c.MaxWaitingCommands >= 0, "MAX_COMMANDS must be at least 1, MAX_WAITING_COMMANDS at least 0")
+	must(c.MaxCommands >= 1, "MAX_COMMANDS: must be at least 1")
 	must(c.MaxConnections >= 1, "MAX_CONNECTIONS: must be at least 1")
 	must(c.MaxStreams >= 0, "MAX_STREAMS: must not be negative")
 	must(min(c.QuotaWrites, c.QuotaMints, c.QuotaKeys, c.QuotaSearches) >= 0 && c.QuotaBytesPerDay >= 0, "QUOTA_WRITES, QUOTA_MINTS, QUOTA_KEYS, QUOTA_SEARCHES, QUOTA_BYTES_PER_DAY: must not be negative")

@@ -38,12 +38,12 @@ func TestManyListsOfOneOwner(t *testing.T) {
 }
 
 // TestTooManyWrites sends forty owners' writes at once to a service that may do two
-// things at a time, with four more waiting. Each answer is a 201, or a 503 that says when
+// things at a time and take sixteen. Each answer is a 201, or a 503 that says when
 // to retry. Acknowledged writes are stored, and refused writes are not. A reader is
 // served all the while.
 func TestTooManyWrites(t *testing.T) {
 	t.Parallel()
-	s := stacktest.Start(t, stacktest.Options{Configure: func(c *config.Config) { c.MaxCommands, c.MaxWaitingCommands = 2, 4 }})
+	s := stacktest.Start(t, stacktest.Options{Configure: func(c *config.Config) { c.MaxCommands = 2 }})
 	core := s.Core[0]
 	const owners, each = 40, 15
 	sessions := make([]stacktest.Header, owners)

@@ -2,11 +2,61 @@ package command
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/eventlog"
 )
+
+// catchUp brings the entry's state up to the owner's newest event.
+func (x *Executor) catchUp(ctx context.Context, owner events.Owner, e *entry) error {
+	if e.state == nil || len(e.state.idempotent) > mostAnswers {
+		state, err := x.cfg.Loader.Load(ctx, owner)
+		if err != nil {
+			return fmt.Errorf("load owner: %w", err)
+		}
+		// If the read model knows nothing of the owner, the state comes from the log alone.
+		unproven := state.Seq > 0 || state.Version != 0 || state.Leaves > 0
+		state.leftTo = state.Leaves
+		e.state, e.unproven, e.keysRead = state, unproven, 0
+	}
+	// If the state includes the owner's newest message, there is no tail to read. So an owner
+	// who was away costs the log server one look-up in an old block. An apparent contradiction
+	// is checked again after the tail: the leader may be behind a replica for a moment.
+	if err := x.prove(ctx, e); e.fresh || err != nil && !errors.Is(err, eventlog.ErrContradiction) {
+		return err
+	}
+	err := x.cfg.Log.OwnerTail(ctx, events.FamilyLedger, owner, e.state.Seq, func(r eventlog.Record) error {
+		batch, err := events.DecodeBatch(r.Payload)
+		if err != nil {
+			return fmt.Errorf("sequence %d: %w", r.Seq, err)
+		}
+		x.apply(e, r.Seq, batch)
+		return nil
+	})
+	if err != nil {
+		err = fmt.Errorf("read owner's tail: %w", err)
+	} else {
+		err = x.prove(ctx, e)
+	}
+	if err != nil {
+		e.state = nil // load again: the read model may be newer than this state, or rebuilding
+		return err
+	}
+	e.fresh = true
+	return nil
+}
+
+// prove compares a state that came from the read model with the log.
+func (x *Executor) prove(ctx context.Context, e *entry) error {
+	if !e.unproven {
+		return nil
+	}
+	compared, err := x.confirm(ctx, e.state)
+	e.unproven, e.fresh = !compared, compared
+	return err
+}
 
 // confirm compares a loaded state, after it was brought up to the log's end, with the
 // owner's newest messages. A decision on a wrong version or a wrong number of leaves would
