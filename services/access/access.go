@@ -94,8 +94,7 @@ func (i identity) expired(now time.Time) bool {
 type lookups struct {
 	prefix string
 	kind   command.CredentialKind
-	// live holds only credentials that were alive at their last look-up. So dead and
-	// unknown credentials take the same path.
+	// live holds the credentials that were alive at their last look-up.
 	live  *lru.Cache[events.Hash, identity]
 	hits  *cachestats.Counter
 	fence *fence.Fence

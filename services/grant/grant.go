@@ -195,9 +195,6 @@ func (s *Service) End(ctx context.Context, owner events.Owner, by command.Creden
 // Open finds the grant of a token. It returns ErrDead for a token that opens nothing, but
 // only after the projection has caught up with the whole log. Whether the grant is still
 // alive when it is used is up to the decision that uses it.
-//
-// Every dead token takes this path, and no live token takes a shorter one: nothing is
-// remembered about tokens, which are used at most ten times.
 func (s *Service) Open(ctx context.Context, token string, kind events.GrantKind) (Opened, error) {
 	g, err := s.find(ctx, token, kind)
 	if err != nil {
@@ -217,8 +214,6 @@ func opened(g grants.Grant) Opened {
 // Idempotency-Key, nil without one. A dead drop still opens for a key that it was used
 // with: a retry gets the first answer again, even if the first attempt used the last
 // write.
-//
-// With a key, every dead token costs one more look-up, including unknown tokens.
 func (s *Service) OpenDrop(ctx context.Context, token string, key *events.Hash) (Opened, error) {
 	if key == nil {
 		return s.Open(ctx, token, events.GrantDrop)
@@ -244,8 +239,7 @@ func (s *Service) OpenDrop(ctx context.Context, token string, key *events.Hash) 
 }
 
 // find waits for the whole log and returns the grant of a token, live or dead. For an
-// unknown token it returns the zero grant, which is dead. For a text without a token's
-// form it returns ErrDead at once.
+// unknown token it returns ErrDead.
 func (s *Service) find(ctx context.Context, token string, kind events.GrantKind) (grants.Grant, error) {
 	if !signin.HasTokenForm(token, TermsOf(kind).TokenPrefix) {
 		return grants.Grant{}, ErrDead
@@ -254,11 +248,11 @@ func (s *Service) find(ctx context.Context, token string, kind events.GrantKind)
 		return grants.Grant{}, err
 	}
 	g, found, err := grants.ByTokenHash(ctx, s.Query, signin.HashToken(token))
-	if err != nil {
+	switch {
+	case err != nil:
 		return grants.Grant{}, fmt.Errorf("look up token: %w", err)
-	}
-	if !found || g.Kind != kind {
-		return grants.Grant{}, nil
+	case !found || g.Kind != kind:
+		return grants.Grant{}, ErrDead
 	}
 	return g, nil
 }

@@ -69,7 +69,7 @@ func TestKeysAreListedUsedAndRevoked(t *testing.T) {
 	if err != nil || !found || dead.RevokedAt == nil || *dead.RevokedAt != end.Events[0].Time {
 		t.Errorf("revoked: %+v, %v, %v", dead, found, err)
 	}
-	for _, by := range []byte{1, 0xff} { // the query reads the nearest row, which has another hash
+	for _, by := range []byte{1, 0xff} {
 		near := two.KeyHash
 		near[len(near)-1] += by
 		if got, found, err := apikeys.ByHash(t.Context(), pool, near); found || err != nil {

@@ -42,7 +42,7 @@ func TestGrantsAreSpentRevokedAndExpire(t *testing.T) {
 	if !want.Live(over.Add(-1)) || want.Live(over) {
 		t.Errorf("before its end it is alive: %t, at its end: %t", want.Live(over.Add(-1)), want.Live(over))
 	}
-	for _, by := range []byte{1, 0xff} { // the query reads the nearest row, which has another hash
+	for _, by := range []byte{1, 0xff} {
 		near := live.TokenHash
 		near[len(near)-1] += by
 		if got, found, err := grants.ByTokenHash(t.Context(), pool, near); err != nil || found || got != (grants.Grant{}) {

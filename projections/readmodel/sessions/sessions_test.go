@@ -45,7 +45,7 @@ func TestSessionsLiveAndEnd(t *testing.T) {
 	if _, found, err := sessions.ByTokenHash(t.Context(), pool, fixture.Hash("nobody's")); found || err != nil {
 		t.Errorf("a token nobody got: %v, %v", found, err)
 	}
-	for _, by := range []byte{1, 0xff} { // the query reads the nearest row, which has another hash
+	for _, by := range []byte{1, 0xff} {
 		near := *live.TokenHash
 		near[len(near)-1] += by
 		if got, found, err := sessions.ByTokenHash(t.Context(), pool, near); found || err != nil {

@@ -93,7 +93,7 @@ func TestKeyScopes(t *testing.T) {
 }
 
 // TestKeysThatExpire: the requested values are shown, and impossible ones are refused.
-// TestDeadCredentialsCostTheSame shows that an expired key is dead.
+// TestDeadCredentialsAreRefusedAlike shows that an expired key is dead.
 func TestKeysThatExpire(t *testing.T) {
 	t.Parallel()
 	core := stacktest.Start(t, stacktest.Options{}).Core[0]
