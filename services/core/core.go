@@ -55,7 +55,7 @@ func (a *API) Run(ctx context.Context) { a.uses.run(ctx) }
 
 // Mount adds the routes to an app.
 func (a *API) Mount(app *httpapi.App) {
-	a.uses = newKeyUses(a.recordUse, a.Now)
+	a.uses = newKeyUses(a.recordUse)
 	app.AllowOrigins(httpapi.CORS{
 		Allows:  func(origin string) bool { return slices.Contains(a.AllowedOrigins, origin) },
 		Methods: "DELETE, GET, POST", Exposed: "Link, Next-Cursor, Retry-After, WWW-Authenticate, X-Request-Id",
