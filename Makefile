@@ -111,7 +111,6 @@ fuzz: ## each fuzz target for a short time
 	$(FUZZ) '^FuzzFind$$' ./services/search
 	$(FUZZ) '^FuzzParseQuery$$' ./services/recall
 	$(FUZZ) '^FuzzTerms$$' ./services/recall
-	$(FUZZ) '^FuzzParse$$' ./projections/readmodel/bodypages
 
 .PHONY: fmt-check
 fmt-check:

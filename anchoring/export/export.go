@@ -36,8 +36,10 @@ type Line struct {
 	CreatedAt events.Timestamp `json:"createdAt"`
 	Via       *events.Via      `json:"via"`
 	LeafHash  events.Hash      `json:"leafHash"`
-	// Entry is null if the memory was retracted or erased. Its hash stays.
+	// Entry is null if the memory was retracted, erased or damaged. Its hash stays.
 	Entry *receipt.Entry `json:"entry"`
+	// Damaged: what the service stores of the memory does not match its leaf.
+	Damaged bool `json:"damaged,omitzero"`
 }
 
 // End is the last line.
@@ -65,6 +67,7 @@ type rawLine struct {
 	Via       jsontext.Value    `json:"via"`
 	LeafHash  *events.Hash      `json:"leafHash"`
 	Entry     jsontext.Value    `json:"entry"`
+	Damaged   bool              `json:"damaged"`
 }
 
 type rawHeader struct {

@@ -151,7 +151,7 @@ func TestWhatIsGoodIsFoundGood(t *testing.T) {
 		if owner != "" {
 			owners = 1
 		}
-		if summary.Leaves != uint64(storyLeaves*owners) || summary.Rows["memories"] != storyLeaves*owners || summary.Rows["tiles"] != owners || summary.Rows["body_pages"] != owners ||
+		if summary.Leaves != uint64(storyLeaves*owners) || summary.Rows["memories"] != storyLeaves*owners || summary.Rows["tiles"] != owners ||
 			summary.BatchRoots != uint64(2*owners) || summary.Rows["grants"] != 3*owners || len(summary.NotChecked) != 2 {
 			t.Errorf("%+v", summary)
 		}
@@ -176,7 +176,7 @@ func (l *readers) Read(ctx context.Context, cfg eventlog.ReadConfig, yield func(
 }
 
 // TestOneReadNamesWhoIsDamaged: one read of the log is enough to name the owner of a
-// damaged row, among several owners with more than one tile and page. It also names an
+// damaged row, among several owners with more than one tile. It also names an
 // owner that the log lacks.
 func TestOneReadNamesWhoIsDamaged(t *testing.T) {
 	t.Parallel()
@@ -205,11 +205,11 @@ func TestOneReadNamesWhoIsDamaged(t *testing.T) {
 	look("nothing")
 	of := fmt.Sprintf(` WHERE owner = '%s'`, hurt)
 	for change, who := range map[string]events.Owner{
-		`DELETE FROM body_pages` + of:                                                                  hurt,
-		`DELETE FROM body_pages` + of + ` AND page = 1`:                                                hurt,
-		`UPDATE body_pages SET bodies = bodies || '\x00'` + of + ` AND page = 1`:                       hurt,
-		fmt.Sprintf(`INSERT INTO body_pages SELECT '%s', page, bodies FROM body_pages`, stranger) + of: stranger,
+		`DELETE FROM tiles` + of:                         hurt,
+		`DELETE FROM tiles` + of + ` AND tile_index = 1`: hurt,
+		`UPDATE tiles SET hashes = set_byte(hashes, 1, get_byte(hashes, 1) # 1)` + of + ` AND tile_index = 1`:   hurt,
+		fmt.Sprintf(`INSERT INTO tiles SELECT '%s', level, tile_index, hashes, root FROM tiles`, stranger) + of: stranger,
 	} {
-		damaged(t, pool, "body_pages", change, func() { look(change, who) })
+		damaged(t, pool, "tiles", change, func() { look(change, who) })
 	}
 }

@@ -32,8 +32,7 @@ type fold struct {
 	movements   map[string]*movement
 	ids         uniques
 	memories    *memoryRows        // nil without a database
-	tiles       map[string]wantRow // full tiles, and full pages of bodies
-	pages       map[string]wantRow
+	tiles       map[string]wantRow // full tiles
 	// back lists roots that are too far back; see lookBack.
 	back   map[events.Owner][]claim
 	last   uint64    // sequence of the newest message
@@ -44,7 +43,7 @@ func newFold(a *auditor) *fold {
 	return &fold{
 		auditor: a, owners: map[events.Owner]*owner{}, sessions: map[string]*session{}, retractions: map[string]*retraction{}, erasures: map[string]*erasure{}, keys: map[string]*apiKey{},
 		grants: map[string]*grant{}, batches: map[string]*batch{}, attempts: map[string]*attempt{},
-		movements: map[string]*movement{}, tiles: map[string]wantRow{}, pages: map[string]wantRow{},
+		movements: map[string]*movement{}, tiles: map[string]wantRow{},
 		back: map[events.Owner][]claim{},
 	}
 }
@@ -64,7 +63,6 @@ type owner struct {
 	base   *tree.Frontier
 	recent []events.Hash
 	tiles  []*tile // by level; empty without a database
-	page   *page
 	active map[events.GrantKind]*grant
 
 	committed []*batch // largest confirmed batch; several only if that size was confirmed again
@@ -215,7 +213,6 @@ func (f *fold) memory(ctx context.Context, c *current, data *events.MemoryWritte
 		return nil
 	}
 	row := memoryOf(c.event, data, c.seq)
-	f.addToPage(o, row[memoryID], data.Sealed)
 	f.addToTiles(o, 0, data.LeafHash)
 	o.append(data.LeafHash)
 	return f.memories.compare(row)

@@ -253,23 +253,18 @@ func (f *fold) tables() []*table {
 				if key[1] != "0" {
 					return nil
 				}
-				return leafAt(key[2], leavesOfTile)
+				return leafAt(key[2])
 			}},
-		{name: "body_pages", key: []string{"owner", "page"}, columns: []string{"bodies"}, want: f.pages,
-			// The header, and the hashes of the ids, lengths and bodies; see addToPage.
-			exprs: map[string]string{"bodies": "substr(bodies, 1, 16) || sha256(substr(bodies, 17, 4096)) || sha256(substr(bodies, 4113, 1024)) || sha256(substr(bodies, 5137))"},
-			wrong: map[string]string{"bodies": "the bodies are not those of the log"}, tooMany: "the log has no such full page",
-			leaf: func(key []string) *uint64 { return leafAt(key[1], leavesOfPage) }},
 	}
 }
 
-// leafAt returns the first leaf of a tile or a page, or nil if number is not valid.
-func leafAt(number string, leaves uint64) *uint64 {
+// leafAt returns the first leaf of a tile, or nil if number is not valid.
+func leafAt(number string) *uint64 {
 	n, err := strconv.ParseUint(number, 10, 32)
 	if err != nil {
 		return nil
 	}
-	return at(n * leaves)
+	return at(n * leavesOfTile)
 }
 
 // differs describes a column's expected value and its actual value.

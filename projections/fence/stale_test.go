@@ -82,8 +82,7 @@ func readMemory(t *testing.T, a *fixture.Actor, log *fixture.Log, f *fence.Fence
 	if err := f.WaitOwner(t.Context(), a.Owner); err != nil {
 		t.Error(err)
 	}
-	own := []memories.Wanted{{Owner: a.Owner, ID: written.MemoryID}}
-	if found, err := memories.ByIDs(t.Context(), pool, own); err != nil || found[0] == nil {
+	if _, found, err := memories.ByID(t.Context(), pool, a.Owner, written.MemoryID); err != nil || !found {
 		t.Errorf("own write at %d is not there: %v", seq, err)
 	}
 }

@@ -31,11 +31,10 @@ func TestAMemoryIsReadBack(t *testing.T) {
 	if err != nil || !found || owner.UserID != user || owner.LeafCount != 1 || owner.Version != 2 || owner.LastSeq != seq {
 		t.Errorf("owner %+v, %v, %v", owner, found, err)
 	}
-	all, err := memories.ByIDs(t.Context(), pool, []memories.Wanted{{Owner: a.Owner, ID: written.MemoryID}})
-	if err != nil || all[0] == nil {
-		t.Fatal(all, err)
+	m, found, err := memories.ByID(t.Context(), pool, a.Owner, written.MemoryID)
+	if err != nil || !found {
+		t.Fatal(found, err)
 	}
-	m := all[0]
 	if m.Metadata.String() != `{"a":"\u0000"}` || m.LeafHash != written.LeafHash || string(m.Sealed) != string(written.Sealed) || m.BatchID != nil || m.Anchored {
 		t.Errorf("memory %+v", m)
 	}

@@ -16,7 +16,7 @@ var folds = map[events.Type][]string{
 	events.TypeOwnerRegistered: {},
 	events.TypeSessionIssued:   {"sessions"},
 	events.TypeSessionRevoked:  {"sessions"},
-	events.TypeMemoryWritten:   {"memories"}, // also bodypages and tree, if a page or tile is full
+	events.TypeMemoryWritten:   {"memories"}, // also tree, if a tile is full
 	events.TypeMemoryRetracted: {"retractions"},
 	events.TypeOwnerErased:     {"erasures"},
 	events.TypeGrantMinted:     {"grants"},
@@ -33,8 +33,8 @@ var folds = map[events.Type][]string{
 	events.TypeStakeWithdrawn:  {"stakes"},
 }
 
-// unlisted models read the database, or write only when a page or tile is full.
-var unlisted = []string{"bodypages", "owners", "tree"}
+// unlisted models read the database, or write only when a tile is full.
+var unlisted = []string{"owners", "tree"}
 
 // TestEveryTypeIsFoldedOrIgnored: every type of the catalogue must be declared above, and
 // the read models must write rows as declared.

@@ -45,8 +45,7 @@
 // If a projection is named, the rebuild makes and exchanges only its tables, under a short
 // exclusive lock. The checkpoint stays, but gets another generation. The projection reads
 // the tables of other projections from the live schema: the tree reads leaf hashes from
-// the memories, and the pages read memory bodies. If those tables are damaged, rebuild
-// everything.
+// the memories. If those are damaged, rebuild everything.
 //
 // # Interruptions
 //

@@ -101,7 +101,6 @@ func TestARoleWithoutRightsFindsTheSchema(t *testing.T) {
 	}
 	exec(`GRANT SELECT ON ledger.goose_db_version TO reader`)
 	exec(`DELETE FROM ledger.goose_db_version WHERE version_id >= 3`)
-	exec(`DROP TABLE ledger.body_pages`)
 	if err := schema.Migrate(t.Context(), reader.String(), schema.Live); err == nil || !strings.Contains(err.Error(), "has to start first") {
 		t.Errorf("with an old one: %v", err)
 	}

@@ -58,7 +58,7 @@ func (a *API) Mount(app *httpapi.App) {
 	a.uses = newKeyUses(a.recordUse)
 	app.AllowOrigins(httpapi.CORS{
 		Allows:  func(origin string) bool { return slices.Contains(a.AllowedOrigins, origin) },
-		Methods: "DELETE, GET, POST", Exposed: "Link, Next-Cursor, Retry-After, WWW-Authenticate, X-Request-Id",
+		Methods: "DELETE, GET, POST", Exposed: "Damaged, Link, Next-Cursor, Retry-After, WWW-Authenticate, X-Request-Id",
 		Sent: "Last-Event-ID, Mcp-Method, Mcp-Name, Mcp-Protocol-Version",
 	})
 	app.Health("memory-ledger-core")
@@ -285,54 +285,49 @@ func (a *API) retractMemory(c *fiber.Ctx) error {
 // maxPage bounds the memories or events that a request for a page may ask for.
 const maxPage = 1000
 
-// listMemories streams all memories. With limit or cursor, it returns one page. A cursor
-// is the index of the next leaf. It stays valid, because a log only grows.
+// listMemories streams all memories. With limit or cursor, it returns one page.
 func (a *API) listMemories(c *fiber.Ctx, reader memory.Reader) error {
+	selection := memory.Selection{Order: memory.Oldest, Damaged: true}
 	order, ordered, err := httpapi.Query(c, "order")
 	switch {
 	case err != nil:
 		return err
 	case order == string(memory.Newest):
-		return a.listNewest(c, reader)
+		selection.Order = memory.Newest
 	case ordered && order != string(memory.Oldest):
 		return httpapi.BadRequest(`order must be "oldest" or "newest"`)
 	}
-	limit, from, paged, err := pageOf(c)
-	if err != nil {
-		return err
-	}
-	cursor, err := a.Memories.Range(httpapi.Context(c), reader, from, limit)
-	if err != nil {
-		return err
-	}
-	if paged {
-		if next := from + uint64(limit); next < cursor.Size() {
-			query := url.Values{"limit": {strconv.Itoa(limit)}, "cursor": {strconv.FormatUint(next, 10)}}
-			c.Set(fiber.HeaderLink, "<"+a.BaseURL+"/memories?"+query.Encode()+`>; rel="next"`)
-		}
-	}
-	return httpapi.StreamMemories(c, cursor, "", "")
-}
-
-func pageOf(c *fiber.Ctx) (limit int, from uint64, paged bool, err error) {
 	limit, limited, err := limitOf(c, maxPage)
 	if err != nil {
-		return 0, 0, false, err
+		return err
 	}
-	begin, continued, err := httpapi.Query(c, "cursor")
+	cursor, continued, err := httpapi.Query(c, "cursor")
 	if err != nil {
-		return 0, 0, false, err
+		return err
 	}
-	if !limited && !continued {
-		return 0, 0, false, nil
-	}
-	if continued {
+	switch {
+	case !limited && !continued:
+	case selection.Order == memory.Newest:
+		selection.Limit, selection.Cursor = limit, cursor
+	default: // pages of leaves, some of which may be retracted
 		var ok bool
-		if from, ok = httpapi.Number(begin); !ok {
-			return 0, 0, false, httpapi.BadRequest("cursor is not one that this API gave out")
+		if selection.From, ok = httpapi.Number(cursor); continued && !ok {
+			return memory.ErrCursor
 		}
+		selection.To = selection.From + uint64(limit)
 	}
-	return limit, from, true, nil
+	return a.answer(c, reader, selection, func(picked *memory.Picked) {
+		next := url.Values{"limit": {strconv.Itoa(limit)}, "cursor": {picked.NextCursor}}
+		switch {
+		case selection.Order == memory.Newest && picked.NextCursor != "":
+			next.Set("order", order)
+		case selection.To > 0 && selection.To < picked.Size():
+			next.Set("cursor", strconv.FormatUint(selection.To, 10))
+		default:
+			return
+		}
+		c.Set(fiber.HeaderLink, "<"+a.BaseURL+"/memories?"+next.Encode()+`>; rel="next"`)
+	})
 }
 
 func (a *API) proveMemory(c *fiber.Ctx, reader memory.Reader) error {

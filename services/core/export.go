@@ -12,7 +12,7 @@ import (
 // exportLog answers with the owner's whole log, as lines that can be verified without
 // the service.
 func (a *API) exportLog(c *fiber.Ctx, reader memory.Reader) error {
-	all, err := a.Memories.Export(httpapi.Context(c), reader)
+	all, err := a.Memories.Export(httpapi.Context(c), reader, httpapi.Gone(c))
 	if err != nil {
 		return err
 	}
@@ -24,6 +24,5 @@ func (a *API) exportLog(c *fiber.Ctx, reader memory.Reader) error {
 	if err != nil {
 		return err
 	}
-	all.Abandoned = httpapi.Gone(c)
 	return httpapi.StreamLines(c, all, all.AppendLine, string(first), string(last))
 }

@@ -2,7 +2,6 @@ package core
 
 import (
 	"errors"
-	"net/url"
 	"strconv"
 	"time"
 
@@ -85,14 +84,8 @@ func (b *filterBody) UnmarshalJSONFrom(decoder *jsontext.Decoder) error {
 	return json.UnmarshalDecode(decoder, (*members)(b))
 }
 
-// whole reports whether the body asks for all memories that contain the query, and sets
-// no other member.
-func (b *searchBody) whole() bool {
-	return b.Mode == "" && b.Order == "" && b.Limit == nil && b.Cursor == "" && !b.Filter.given
-}
-
-// searchMemories answers with the memories that a search finds. If the body sets no
-// member except query, it streams all matches of a substring search as they are found.
+// searchMemories answers with the memories that a search finds. Without a limit and a
+// cursor, it streams all matches of a substring search as they are found.
 func (a *API) searchMemories(c *fiber.Ctx, reader memory.Reader) error {
 	var body searchBody
 	if err := httpapi.DecodeOptional(c, &body); err != nil {
@@ -105,21 +98,27 @@ func (a *API) searchMemories(c *fiber.Ctx, reader memory.Reader) error {
 	if err := a.Quotas.Take(quota.Searches, reader.Owner, 1); err != nil { // refused input is not counted
 		return err
 	}
-	if body.whole() {
-		cursor, err := a.Memories.Search(httpapi.Context(c), reader, body.Query)
-		if err != nil {
-			return err
+	return a.answer(c, reader, selection, func(picked *memory.Picked) {
+		if picked.NextCursor != "" {
+			c.Set("Next-Cursor", picked.NextCursor)
 		}
-		return httpapi.StreamMemories(c, cursor, "", "")
-	}
+	})
+}
+
+// answer answers with the memories of a selection, and names the next page. The header
+// Damaged counts the memories that are left out as damaged, as far as they are known when
+// the answer begins.
+func (a *API) answer(c *fiber.Ctx, reader memory.Reader, selection memory.Selection, name func(*memory.Picked)) error {
 	picked, err := a.Memories.Select(httpapi.Context(c), reader, selection, httpapi.Gone(c))
 	if err != nil {
 		return err
 	}
-	if picked.NextCursor != "" {
-		c.Set("Next-Cursor", picked.NextCursor)
+	name(picked)
+	err = httpapi.StreamArray(c, picked, (*memory.View).AppendJSON, "", "")
+	if err == nil && picked.LeftOut() > 0 {
+		c.Set("Damaged", strconv.Itoa(picked.LeftOut()))
 	}
-	return httpapi.StreamArray(c, picked, (*memory.View).AppendJSON, "", "")
+	return err
 }
 
 func (b searchBody) selection() (s memory.Selection, err error) {
@@ -201,27 +200,4 @@ func bound(name string, text *string, read func(string) (time.Time, bool)) (time
 		return time.Time{}, httpapi.BadRequest("filter." + name + " must be a date, or a date and time as RFC 3339 has it")
 	}
 	return at, nil
-}
-
-// listNewest answers with a page of memories, or with all, newest first.
-func (a *API) listNewest(c *fiber.Ctx, reader memory.Reader) (err error) {
-	selection := memory.Selection{Order: memory.Newest}
-	if selection.Limit, _, err = limitOf(c, 0); err != nil {
-		return err
-	}
-	if selection.Cursor, _, err = httpapi.Query(c, "cursor"); err != nil {
-		return err
-	}
-	if selection.Cursor != "" && selection.Limit == 0 {
-		selection.Limit = maxPage
-	}
-	picked, err := a.Memories.Select(httpapi.Context(c), reader, selection, httpapi.Gone(c))
-	if err != nil {
-		return err
-	}
-	if picked.NextCursor != "" {
-		query := url.Values{"limit": {strconv.Itoa(selection.Limit)}, "cursor": {picked.NextCursor}, "order": {string(memory.Newest)}}
-		c.Set(fiber.HeaderLink, "<"+a.BaseURL+"/memories?"+query.Encode()+`>; rel="next"`)
-	}
-	return httpapi.StreamArray(c, picked, (*memory.View).AppendJSON, "", "")
 }

@@ -96,11 +96,12 @@ func (a *API) listMemories(c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
-	cursor, err := a.Memories.Range(httpapi.Context(c), memory.Reader{Owner: caller.Owner, Head: caller.Head}, 0, 0)
+	all, err := a.Memories.Select(httpapi.Context(c), memory.Reader{Owner: caller.Owner, Head: caller.Head},
+		memory.Selection{Order: memory.Oldest, Damaged: true}, httpapi.Gone(c))
 	if err != nil {
 		return err
 	}
-	return httpapi.StreamMemories(c, cursor, `{"memories":`, `}`)
+	return httpapi.StreamArray(c, all, (*memory.View).AppendJSON, `{"memories":`, `}`)
 }
 
 const maxContent = 10000 // code points

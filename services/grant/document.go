@@ -44,10 +44,11 @@ type document struct {
 	pause  func()       // runs before a failed piece is read again
 }
 
-// pieces is a [memory.Cursor].
+// pieces is a [memory.Picked].
 type pieces interface {
 	More() bool
 	Next(ctx context.Context, yield func(*memory.View) error) error
+	LeftOut() int
 }
 
 // newDocument begins the document of a cursor.
@@ -69,6 +70,8 @@ func (d *document) next(ctx context.Context) error {
 	})
 	if err != nil {
 		d.buffer.Truncate(made)
+	} else if n := d.cursor.LeftOut(); n > 0 && !d.cursor.More() {
+		fmt.Fprintf(&d.buffer, "\n- Damaged: %d, left out: their stored copies do not match the log\n", n)
 	}
 	return err
 }
@@ -186,15 +189,10 @@ func (s *Service) render(ctx context.Context, owner events.Owner, gone func() bo
 	return io.NopCloser(newDocument(owner, at, again.Kept(), again, mark)), -1, nil
 }
 
-// leaves returns a cursor over the owner's first limit leaves, or all leaves if limit is
+// leaves selects the memories of the owner's first size leaves, or of all leaves if size is
 // 0.
-func (s *Service) leaves(ctx context.Context, owner events.Owner, limit uint64, gone func() bool) (*memory.Cursor, error) {
-	cursor, err := s.Memories.Range(ctx, memory.Reader{Owner: owner}, 0, int(limit))
-	if err != nil {
-		return nil, err
-	}
-	cursor.Abandoned = gone
-	return cursor, nil
+func (s *Service) leaves(ctx context.Context, owner events.Owner, size uint64, gone func() bool) (*memory.Picked, error) {
+	return s.Memories.Select(ctx, memory.Reader{Owner: owner}, memory.Selection{Order: memory.Oldest, To: size}, gone)
 }
 
 func (d *document) writeHead(owner events.Owner, at events.Timestamp, leaves uint64) {

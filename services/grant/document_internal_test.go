@@ -39,6 +39,8 @@ type shown struct {
 
 func (s *shown) More() bool { return len(s.views) > 0 }
 
+func (s *shown) LeftOut() int { return 0 }
+
 func (s *shown) Next(_ context.Context, yield func(*memory.View) error) error {
 	if err := yield(&s.views[0]); err != nil {
 		return err
@@ -149,6 +151,8 @@ func TestAPieceThatFailsIsReadAgain(t *testing.T) {
 type atHand struct{ views []memory.View }
 
 func (a *atHand) More() bool { return len(a.views) > 0 }
+
+func (a *atHand) LeftOut() int { return 0 }
 
 func (a *atHand) Next(_ context.Context, yield func(*memory.View) error) error {
 	for len(a.views) > 0 {

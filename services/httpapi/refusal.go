@@ -109,6 +109,7 @@ var table = []row{
 	{memory.ErrBusy, http.StatusServiceUnavailable, messageBusy},
 	{feed.ErrCursor, http.StatusBadRequest, ""},
 	{feed.ErrTooMany, http.StatusServiceUnavailable, messageBusy},
+	{memory.ErrDamaged, http.StatusServiceUnavailable, memory.ErrDamaged.Error()},
 	{memory.ErrAbandoned, statusGone, ""},
 	{eventlog.ErrContradiction, http.StatusServiceUnavailable, messageBusy},
 	{fence.ErrBehind, http.StatusServiceUnavailable, messageBusy},

@@ -20,13 +20,6 @@ type Elements[E any] interface {
 	Next(ctx context.Context, yield func(E) error) error
 }
 
-// StreamMemories answers with a JSON array of the cursor's memories, between prefix and
-// suffix, as StreamArray does.
-func StreamMemories(c *fiber.Ctx, cursor *memory.Cursor, prefix, suffix string) error {
-	cursor.Abandoned = Gone(c)
-	return StreamArray(c, cursor, (*memory.View).AppendJSON, prefix, suffix)
-}
-
 // StreamArray answers with a JSON array of elements, between prefix and suffix. It reads
 // the first chunk before it sends the status, so that a failure can still be an error
 // answer. A later failure breaks the connection, so that the client does not take half a

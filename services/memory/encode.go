@@ -36,11 +36,20 @@ func (v *View) AppendJSON(b []byte) ([]byte, error) {
 	if v.Via == nil {
 		b = append(b, `","via":null`...)
 	} else {
-		b = append(append(append(b, `","via":{"kind":"`...), v.Via.Kind...), `","id":"`...)
-		b = append(append(b, v.Via.ID...), `"}`...)
+		// Escaped, because they are no part of the leaf: altered bytes must not break a list.
+		if b, err = canonical.AppendString(append(b, `","via":{"kind":`...), string(v.Via.Kind)); err != nil {
+			return nil, err
+		}
+		if b, err = canonical.AppendString(append(b, `,"id":`...), v.Via.ID); err != nil {
+			return nil, err
+		}
+		b = append(b, '}')
 	}
 	if v.Score != nil {
 		b = append(append(b, `,"score":`...), jsontext.Float(*v.Score).String()...)
+	}
+	if v.Damaged {
+		b = append(b, `,"damaged":true`...)
 	}
 	return append(b, '}'), nil
 }

@@ -1,7 +1,7 @@
 package memory
 
 import (
-	"crypto/sha256"
+	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -12,18 +12,19 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/events/canonical"
 	"github.com/memory-ledger/ledger/events/eventlog/logtest"
+	"github.com/memory-ledger/ledger/events/leaf"
 	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
+	"github.com/memory-ledger/ledger/projections/fence"
 	"github.com/memory-ledger/ledger/projections/projector"
 	"github.com/memory-ledger/ledger/projections/readmodel/batches"
-	"github.com/memory-ledger/ledger/projections/readmodel/bodypages"
 	"github.com/memory-ledger/ledger/projections/readmodel/memories"
 	"github.com/memory-ledger/ledger/projections/readmodel/owners"
 	"github.com/memory-ledger/ledger/projections/schema"
 	"github.com/memory-ledger/ledger/projections/tree"
 	"github.com/memory-ledger/ledger/services/keystore"
 	"github.com/memory-ledger/ledger/services/keystore/keystoretest"
-	"github.com/memory-ledger/ledger/services/search"
 )
 
 // history is a set of read models made by the projections, and the events they were made
@@ -77,8 +78,15 @@ func (h *history) write(t testing.TB, w *writer, texts ...string) {
 		id := uuid.Must(uuid.NewV7())
 		v := View{
 			ID: id.String(), Content: text, Metadata: jsontext.Value(fmt.Sprintf(`{"n":%d}`, n)),
-			LeafHash: sha256.Sum256(id[:]), LeafIndex: uint64(n), salt: events.SaltOwner,
+			LeafIndex: uint64(n), salt: events.SaltOwner,
 			CreatedAt: events.At(time.UnixMilli(1_800_000_000_000 + int64(h.seq) + int64(len(records)) + 1)),
+		}
+		secret, err := w.key.LeafSecret(v.salt, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if v.LeafHash, err = leaf.Commit(secret, leaf.Memory{Content: text, Metadata: canonical.Trusted(v.Metadata), Owner: w.owner}); err != nil {
+			t.Fatal(err)
 		}
 		sealed, err := w.key.Seal(v.ID, text)
 		if err != nil {
@@ -98,14 +106,23 @@ func (h *history) write(t testing.TB, w *writer, texts ...string) {
 func (h *history) cut(t testing.TB, w *writer) string {
 	t.Helper()
 	id := uuid.Must(uuid.NewV7()).String()
-	h.chain(t, w, &events.BatchCut{BatchID: id, Size: uint64(len(w.written)), Root: events.Hash{byte(len(w.written)), 'r'}})
+	h.chain(t, w, &events.BatchCut{BatchID: id, Size: uint64(len(w.written)), Root: w.root(len(w.written))})
 	return id
+}
+
+// root returns the root of the first leaves.
+func (w *writer) root(size int) events.Hash {
+	hashes := make([]events.Hash, size)
+	for i := range hashes {
+		hashes[i] = w.written[i].LeafHash
+	}
+	return tree.RootOf(hashes)
 }
 
 // confirm applies the confirmation of a batch of that size.
 func (h *history) confirm(t testing.TB, w *writer, id string, size int) {
 	t.Helper()
-	h.chain(t, w, &events.BatchConfirmed{BatchID: id, Size: uint64(size), Root: events.Hash{byte(size), 'r'}, Signature: "of " + id, Slot: 1})
+	h.chain(t, w, &events.BatchConfirmed{BatchID: id, Size: uint64(size), Root: w.root(size), Signature: "of " + id, Slot: 1})
 }
 
 func (h *history) chain(t testing.TB, w *writer, data events.Data) {
@@ -126,7 +143,7 @@ func (h *history) apply(t testing.TB, records ...projector.Record) {
 	}
 	slice.Last = h.seq
 	steps := projector.NewWriter(h.pool)
-	for _, p := range []projector.Projection{owners.Projection{}, memories.Projection{}, bodypages.Projection{}, batches.Projection, tree.Projection{}} {
+	for _, p := range []projector.Projection{owners.Projection{}, memories.Projection{}, batches.Projection, tree.Projection{}} {
 		if err := p.Apply(t.Context(), steps, slice); err != nil {
 			t.Fatal(err)
 		}
@@ -149,28 +166,31 @@ func (h *history) apply(t testing.TB, records ...projector.Record) {
 	}
 }
 
-// service returns a service on the history with a cache of that many bytes; 0 means none.
+// service returns a service on the history with a cache of that many bytes.
 func (h *history) service(cache int64) *Service {
-	cfg := Config{Keys: h.keys, Pool: h.pool}
-	if cache > 0 {
-		cfg.Segments = search.NewBodySegments(cache)
+	return New(Config{Keys: h.keys, Pool: h.pool, Texts: NewTextCache(cache)})
+}
+
+// at returns a head of the first read models that a process sees.
+func at(seq uint64) fence.Head { return fence.Head{Seq: seq} }
+
+// collect returns the memories of a selection.
+func collect(ctx context.Context, p *Picked) (views []View, err error) {
+	for p.More() && err == nil {
+		err = p.Next(ctx, func(v *View) error {
+			views = append(views, *v)
+			return nil
+		})
 	}
-	return New(cfg)
+	return views, err
 }
 
 // searchAll returns the results of a search, and how many leaves it searched.
 func searchAll(t testing.TB, s *Service, owner events.Owner, query string) (found []View, size uint64, err error) {
-	c, err := s.Search(t.Context(), Reader{Owner: owner}, query)
+	p, err := s.Select(t.Context(), Reader{Owner: owner}, Selection{Query: query, Order: Oldest}, nil)
 	if err != nil {
 		return nil, 0, err
 	}
-	for c.More() {
-		if err := c.Next(t.Context(), func(v *View) error {
-			found = append(found, *v)
-			return nil
-		}); err != nil {
-			return nil, 0, err
-		}
-	}
-	return found, c.end, nil
+	found, err = collect(t.Context(), p)
+	return found, p.Size(), err
 }

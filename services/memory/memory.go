@@ -8,6 +8,8 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"log/slog"
+	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
@@ -24,8 +26,6 @@ import (
 	"github.com/memory-ledger/ledger/services/command"
 	"github.com/memory-ledger/ledger/services/keystore"
 	"github.com/memory-ledger/ledger/services/quota"
-	"github.com/memory-ledger/ledger/services/recall"
-	"github.com/memory-ledger/ledger/services/search"
 )
 
 // Limits of a memory.
@@ -70,23 +70,17 @@ type Config struct {
 	// BytesPerDay bounds the bytes of sealed content and metadata that an owner writes on a
 	// UTC day; 0: no limit.
 	BytesPerDay int64
-	// All services of a process share the following fields. Without a cache (nil), every
-	// read queries the database; without a scheduler, New makes one.
+	Logger      *slog.Logger // nil: logs nothing
+	// All services of a process share the following fields. New makes those that are nil.
 
-	Segments *search.BodySegments // texts that searches have read
-	Words    *recall.Blocks       // word indexes that rankings have built
-	Rows     *RowCache            // rows read by id or in short lists
-	Heads    *HeadCache           // extents of logs
-	// Long and Short schedule long and short work.
-	Long, Short *FairScheduler
+	Texts           *TextCache     // what was read lately
+	Slots           *FairScheduler // takes turns between owners
+	DamagedMemories *atomic.Uint64 // counts damaged memories that were read
 }
 
 // Service writes and reads memories.
 type Service struct {
 	Config
-	engine *search.Engine
-	recall *recall.Engine
-	finder *finder
 }
 
 // New returns a Service.
@@ -94,18 +88,19 @@ func New(cfg Config) *Service {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	if cfg.Long == nil {
-		cfg.Long = NewFairScheduler()
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	if cfg.Short == nil {
-		cfg.Short = NewShortScheduler()
+	if cfg.Texts == nil {
+		cfg.Texts = NewTextCache(0)
 	}
-	s := &Service{Config: cfg, engine: search.New(cfg.Pool, cfg.Segments)}
-	s.recall = recall.New(texts{s.engine, s}, cfg.Words)
-	s.finder = newFinder(func(ctx context.Context, wanted []memories.Wanted) ([]*memories.Memory, error) {
-		return memories.ByIDs(ctx, cfg.Pool, wanted)
-	})
-	return s
+	if cfg.Slots == nil {
+		cfg.Slots = NewFairScheduler()
+	}
+	if cfg.DamagedMemories == nil {
+		cfg.DamagedMemories = new(atomic.Uint64)
+	}
+	return &Service{cfg}
 }
 
 // Draft is a memory to be written.
@@ -242,25 +237,11 @@ type View struct {
 	BatchID   *string          `json:"batchId"`
 	Anchored  bool             `json:"anchored"`
 	CreatedAt events.Timestamp `json:"createdAt"`
-	Via       *events.Via      `json:"via"` // null if the event does not say
+	Via       *events.Via      `json:"via"`              // null if the event does not say
+	Score     *float64         `json:"score,omitzero"`   // of a ranked answer; higher is better
+	Damaged   bool             `json:"damaged,omitzero"` // the stored copy does not match the leaf
 	salt      events.Salt
-	retracted bool     // and therefore without content
-	Score     *float64 `json:"score,omitzero"` // of a ranked answer; higher is better
-}
-
-func view(key *keystore.OwnerKey, m *memories.Memory) (View, error) {
-	content, err := key.Open(m.ID, m.Sealed)
-	if err != nil {
-		return View{}, err
-	}
-	return viewOf(content, m), nil
-}
-
-func viewOf(content string, m *memories.Memory) View {
-	return View{
-		ID: m.ID, Content: content, Metadata: jsontext.Value(m.Metadata.String()), LeafHash: m.LeafHash,
-		LeafIndex: m.LeafIndex, BatchID: m.BatchID, Anchored: m.Anchored, CreatedAt: m.CreatedAt, Via: m.Via, salt: m.Salt,
-	}
+	retracted bool // and therefore without content
 }
 
 // Reader is an owner who reads. Head is what the fence returned for the request: data that
@@ -270,20 +251,30 @@ type Reader struct {
 	Head  fence.Head
 }
 
-// Get returns one of the reader's memories.
+// Get returns one of the reader's memories. ErrDamaged: it is damaged.
 func (s *Service) Get(ctx context.Context, r Reader, id string) (View, error) {
 	m, err := s.find(ctx, r, id)
 	if err != nil {
 		return View{}, err
 	}
+	_, v, err := s.openFound(ctx, r, m)
+	return v, err
+}
+
+// openFound opens a row. ErrRetracted, ErrDamaged: it has no text to show.
+func (s *Service) openFound(ctx context.Context, r Reader, m *memories.Memory) (*keystore.OwnerKey, View, error) {
 	if m.Retracted {
-		return View{}, ErrRetracted
+		return nil, View{}, ErrRetracted
 	}
 	key, err := s.Keys.Find(ctx, r.Owner)
 	if err != nil {
-		return View{}, err
+		return nil, View{}, err
 	}
-	return view(key, m)
+	v, err := openRow(key, key.Opener(), m)
+	if err != nil {
+		s.tellDamaged(r, 1)
+	}
+	return key, v, err
 }
 
 // Retract retracts a memory of the owner: it leaves all lists, searches, and cases, while
@@ -298,17 +289,17 @@ func (s *Service) Retract(ctx context.Context, r Reader, credential command.Cred
 
 // find returns a row, from the cache if it holds a valid one.
 func (s *Service) find(ctx context.Context, r Reader, id string) (*memories.Memory, error) {
-	if m, kept := s.Rows.get(r, id); kept {
+	if m := s.Texts.row(r, id); m != nil {
 		return m, nil
 	}
-	m, err := s.finder.find(ctx, memories.Wanted{Owner: r.Owner, ID: id})
+	m, found, err := memories.ByID(ctx, s.Pool, r.Owner, id)
 	if err != nil {
 		return nil, err
 	}
-	if m == nil {
+	if !found {
 		return nil, ErrNotFound
 	}
-	s.Rows.put(r, m)
+	s.Texts.putRows(r, m)
 	return m, nil
 }
 

@@ -6,7 +6,6 @@ import (
 
 	"github.com/memory-ledger/ledger/anchoring/chainview"
 	"github.com/memory-ledger/ledger/events"
-	"github.com/memory-ledger/ledger/projections/fence"
 	"github.com/memory-ledger/ledger/projections/readmodel/batches"
 	"github.com/memory-ledger/ledger/projections/readmodel/memories"
 	"github.com/memory-ledger/ledger/projections/tree"
@@ -45,7 +44,7 @@ func (s *Service) Prove(ctx context.Context, r Reader, id string) (Proof, error)
 
 // include proves a memory. It also returns the signature of the transaction that committed
 // the root, nil if there is none yet, and the extent of the log.
-func (s *Service) include(ctx context.Context, r Reader, m *memories.Memory) (e extent, p tree.Proof, signature *string, err error) {
+func (s *Service) include(ctx context.Context, r Reader, m *memories.Memory) (e *extent, p tree.Proof, signature *string, err error) {
 	if e, err = s.extentWith(ctx, r, m); err != nil {
 		return e, p, nil, err
 	}
@@ -58,6 +57,11 @@ func (s *Service) include(ctx context.Context, r Reader, m *memories.Memory) (e 
 			}
 		}
 		size, signature = batch.Size, &batch.Signature
+		defer func() {
+			if err == nil && p.Root != batch.Root {
+				err = fmt.Errorf("%w: the tree of %d leaves does not have the root of its batch", ErrDamaged, size)
+			}
+		}()
 	}
 	if p, err = tree.Inclusion(ctx, s.Pool, r.Owner, m.LeafIndex, size); err != nil {
 		return e, p, nil, fmt.Errorf("prove leaf %d in %d: %w", m.LeafIndex, size, err)
@@ -103,14 +107,11 @@ type LogHead struct {
 	AnchoredRoot *events.Hash `json:"anchoredRoot"`
 	TxSignature  *string      `json:"txSignature"`
 	// WaitingSince is when the oldest leaf was written that is not anchored; nil if there
-	// is none. Delayed means that it has waited for longer than batches usually take.
+	// is none. Delayed means that it has waited for longer than batches usually take: a
+	// batch is cut after AnchorMaxWait, and has two more to be committed.
 	WaitingSince *events.Timestamp `json:"waitingSince"`
 	Delayed      bool              `json:"delayed"`
 }
-
-// delayedAfter is how many times AnchorMaxWait a leaf waits before its batch counts as
-// delayed: the batch is cut after one, and has two to be committed.
-const delayedAfter = 3
 
 // Head returns the size and root of the owner's log, now and as anchored.
 func (s *Service) Head(ctx context.Context, r Reader) (LogHead, error) {
@@ -118,38 +119,24 @@ func (s *Service) Head(ctx context.Context, r Reader) (LogHead, error) {
 	if err != nil {
 		return LogHead{}, err
 	}
-	if e.root == nil {
-		if e, err = s.withRoot(ctx, r, e); err != nil {
+	root, err := tree.Root(ctx, s.Pool, r.Owner, e.leaves)
+	if err != nil {
+		return LogHead{}, fmt.Errorf("root of %d leaves: %w", e.leaves, err)
+	}
+	head := LogHead{Owner: r.Owner, TreeSize: e.leaves, Root: root}
+	if e.anchored() < e.leaves {
+		at, found, err := memories.WrittenAt(ctx, s.Pool, r.Owner, e.anchored())
+		if err != nil {
 			return LogHead{}, err
 		}
+		if found {
+			head.WaitingSince, head.Delayed = &at, s.Now().Sub(at.Time()) > 3*s.AnchorMaxWait
+		}
 	}
-	head := LogHead{Owner: r.Owner, TreeSize: e.leaves, Root: *e.root, WaitingSince: e.waiting}
-	head.Delayed = e.waiting != nil && s.Now().Sub(e.waiting.Time()) > delayedAfter*s.AnchorMaxWait
 	if e.newest != nil {
 		head.AnchoredSize, head.AnchoredRoot, head.TxSignature = e.newest.Size, &e.newest.Root, &e.newest.Signature
 	}
 	return head, nil
-}
-
-// withRoot adds to an extent what only Head needs.
-func (s *Service) withRoot(ctx context.Context, r Reader, e extent) (extent, error) {
-	root, err := tree.Root(ctx, s.Pool, r.Owner, e.leaves)
-	if err != nil {
-		return e, fmt.Errorf("root of %d leaves: %w", e.leaves, err)
-	}
-	e.root = &root
-	if e.anchored() < e.leaves {
-		at, found, err := memories.WrittenAt(ctx, s.Pool, r.Owner, e.anchored())
-		if err == nil && !found {
-			err = fmt.Errorf("%w: leaf %d of %d is gone", fence.ErrBehind, e.anchored(), e.leaves)
-		}
-		if err != nil {
-			return e, err
-		}
-		e.waiting = &at
-	}
-	s.Heads.put(r, e)
-	return e, nil
 }
 
 // Consistency is the answer of GET /log/consistency.

@@ -4,13 +4,11 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/go-json-experiment/json/jsontext"
-
 	"github.com/memory-ledger/ledger/anchoring/receipt"
 	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/events/canonical"
 	"github.com/memory-ledger/ledger/events/leaf"
 	"github.com/memory-ledger/ledger/projections/readmodel/batches"
-	"github.com/memory-ledger/ledger/projections/readmodel/memories"
 	"github.com/memory-ledger/ledger/projections/tree"
 	"github.com/memory-ledger/ledger/services/keystore"
 )
@@ -23,15 +21,12 @@ func (s *Service) Receipt(ctx context.Context, reader Reader, id string) (*recei
 	if err != nil {
 		return nil, err
 	}
-	if m.Retracted { // a receipt would contain the text
-		return nil, ErrRetracted
-	}
-	key, err := s.Keys.Find(ctx, reader.Owner)
+	key, v, err := s.openFound(ctx, reader, m)
 	if err != nil {
 		return nil, err
 	}
 	r := &receipt.Receipt{Version: receipt.Version, Leaf: m.LeafHash, LeafIndex: m.LeafIndex, Consistency: []events.Hash{}}
-	if r.Entry, err = entryOf(key, m); err != nil {
+	if r.Entry, err = entryOf(key, reader.Owner, &v); err != nil {
 		return nil, err
 	}
 	e, inclusion, signature, err := s.include(ctx, reader, m)
@@ -46,24 +41,17 @@ func (s *Service) Receipt(ctx context.Context, reader Reader, id string) (*recei
 	return r, s.anchor(ctx, reader.Owner, r, e.newest)
 }
 
-// entryOf opens a memory and recomputes its salt, which derives from the owner's key, the
-// memory itself and, for a writer who may not read, the credential.
-func entryOf(key *keystore.OwnerKey, m *memories.Memory) (receipt.Entry, error) {
-	content, err := key.Open(m.ID, m.Sealed)
-	if err != nil {
-		return receipt.Entry{}, err
-	}
-	secret, err := key.LeafSecret(m.Salt, m.Via)
+// entryOf returns the entry of an opened memory, with the salt that it was hashed with.
+func entryOf(key *keystore.OwnerKey, owner events.Owner, v *View) (receipt.Entry, error) {
+	secret, err := key.LeafSecret(v.salt, v.Via)
 	if err != nil {
 		return receipt.Entry{}, fmt.Errorf("salt memory: %w", err)
 	}
-	salted, err := leaf.New(secret, leaf.Memory{Content: content, Metadata: m.Metadata, Owner: m.Owner})
+	salted, err := leaf.New(secret, leaf.Memory{Content: v.Content, Metadata: canonical.Trusted(v.Metadata), Owner: owner})
 	if err != nil {
 		return receipt.Entry{}, fmt.Errorf("salt memory: %w", err)
 	}
-	return receipt.Entry{
-		Content: content, Metadata: jsontext.Value(m.Metadata.String()), Owner: m.Owner, Salt: salted.Salt, V: leaf.Version,
-	}, nil
+	return receipt.Entry{Content: v.Content, Metadata: v.Metadata, Owner: owner, Salt: salted.Salt, V: leaf.Version}, nil
 }
 
 // anchor adds the newest confirmed batch, which covers at least the leaves of the memory's

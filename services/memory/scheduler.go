@@ -20,8 +20,7 @@ const (
 	waitingOfAll   = 2048
 )
 
-// FairScheduler grants time slots for pieces of long lists and searches. It has one slot
-// fewer than there are processors, which leaves one for short requests. Waiting owners are
+// FairScheduler grants time slots for pieces of lists and searches. Waiting owners are
 // served in rotation: an owner with a huge log, or with a hundred searches, gets no more
 // slots than one with a small log.
 type FairScheduler struct {
@@ -32,16 +31,9 @@ type FairScheduler struct {
 	turns   []events.Owner                   // who wait, the next one first
 }
 
-// NewFairScheduler returns the scheduler for long work on this machine.
-func NewFairScheduler() *FairScheduler { return newScheduler(max(1, runtime.NumCPU()-1)) }
-
-// shortSlots is how many short pieces run at a time. They mostly wait for the database, not
-// for a processor.
-const shortSlots = 2
-
-// NewShortScheduler returns the scheduler for short work. Without it, short work would wait
-// for a long piece of every owner; see [Cursor.Next].
-func NewShortScheduler() *FairScheduler { return newScheduler(shortSlots) }
+// NewFairScheduler returns a scheduler with a slot for each processor, and at least two: a
+// piece may wait for the database.
+func NewFairScheduler() *FairScheduler { return newScheduler(max(2, runtime.NumCPU())) }
 
 func newScheduler(slots int) *FairScheduler {
 	return &FairScheduler{free: slots, lines: map[events.Owner][]chan struct{}{}}

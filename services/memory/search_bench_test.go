@@ -20,7 +20,7 @@ var searched = []struct {
 
 const short = "memory number %d: the cat sleeps on the warm chair while rain falls on the roof at noon"
 
-// BenchmarkSearch searches 100,000 memories: cold, warm, and cold without body segments.
+// BenchmarkSearch searches 100,000 memories: cold and warm.
 func BenchmarkSearch(b *testing.B) {
 	for _, c := range searched {
 		h := newHistory(b)
@@ -32,7 +32,7 @@ func BenchmarkSearch(b *testing.B) {
 			}
 			h.write(b, w, texts...)
 		}
-		if _, err := h.pool.Exec(b.Context(), `ANALYZE memories; ANALYZE body_pages`); err != nil {
+		if _, err := h.pool.Exec(b.Context(), `ANALYZE memories`); err != nil {
 			b.Fatal(err)
 		}
 		once := func(b *testing.B, s *Service) {
@@ -50,14 +50,6 @@ func BenchmarkSearch(b *testing.B) {
 			once(b, s)
 			for b.Loop() {
 				once(b, s)
-			}
-		})
-		if _, err := h.pool.Exec(b.Context(), `TRUNCATE body_pages`); err != nil {
-			b.Fatal(err)
-		}
-		b.Run(c.name+"/without pages", func(b *testing.B) {
-			for b.Loop() {
-				once(b, h.service(1<<30))
 			}
 		})
 	}

@@ -6,16 +6,13 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"math"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"github.com/memory-ledger/ledger/events/leaf"
-	"github.com/memory-ledger/ledger/projections/readmodel/bodypages"
 	"github.com/memory-ledger/ledger/projections/readmodel/memories"
 	"github.com/memory-ledger/ledger/services/keystore"
 	"github.com/memory-ledger/ledger/services/recall"
@@ -38,25 +35,43 @@ const (
 // RankedLimit is the size of a ranked page if the selection has no limit.
 const RankedLimit = 50
 
-// Selection says which memories to select, in which order, and how many.
+// Selection says which memories to select, in which order, and how many. Lists, searches,
+// recall, agent cases and exports are all selections.
 type Selection struct {
-	Query  string
-	Ranked bool // rank by words, instead of searching for the query as a substring
+	Query  string // a substring, or with Ranked, words; empty: all memories
+	Ranked bool
 	Order  Order
 	Limit  int    // of the page; 0: all, or RankedLimit of a ranked selection
 	Cursor string // NextCursor of the page before; empty for the first page
 	Filter memories.Filter
+	// From and To bound the leaves, To exclusive; 0: no bound.
+	From, To uint64
+
+	// Damaged also yields damaged memories, without text and metadata. Otherwise they are
+	// left out, and counted.
+	Damaged bool
+	// Every also yields retracted memories, without text.
+	Every bool
 }
 
-// Picked iterates over the memories of a selection.
+// Picked iterates over the memories of a selection. It is not safe for concurrent use.
 type Picked struct {
-	service *Service
-	reader  Reader
-	key     *keystore.OwnerKey
-	hits    []recall.Hit // not yielded yet
-	rest    *picking     // finds the hits after these, if the selection has no limit
-	ranked  bool
-	rows    int // how many rows to read next
+	service   *Service
+	reader    Reader
+	key       *keystore.OwnerKey // nil if the log is empty
+	selection Selection
+	query     *search.Query // nil: all memories, or a ranking
+	log       uint64        // its size
+	size      uint64        // the first leaf that is not selected
+	without   without
+	passing   *leaf.Set // the leaves that pass the filter; nil: all pass
+	at        pageStart
+	from, to  uint64       // leaves that were not looked at
+	begun     bool         // had a time slot
+	hits      []recall.Hit // in the order of the selection, not yielded yet
+	rows      int          // how many rows to read next
+	leftOut   int
+	damaged   []uint64 // found where a query looks
 
 	// NextCursor is the cursor of the next page, empty if there is none.
 	NextCursor string
@@ -65,45 +80,49 @@ type Picked struct {
 }
 
 // Select selects memories. The whole page is determined when it returns; the memories
-// themselves are read as the caller asks for them. Without a limit, the first hits are
-// determined, and the others as the caller comes to them. gone, if not nil, reports that
-// the client has left.
+// themselves are read as the caller asks for them. Without a limit, the hits are determined
+// as the caller comes to them. gone, if not nil, reports that the client has left.
 //
-// Errors: ErrCursor, ErrBusy, ErrAbandoned, and errors of damaged data.
+// Errors: ErrCursor, ErrBusy, ErrAbandoned.
 func (s *Service) Select(ctx context.Context, r Reader, sel Selection, gone func() bool) (*Picked, error) {
 	extent, err := s.extent(ctx, r)
 	if err != nil {
 		return nil, err
 	}
-	at, err := parsePlace(sel)
-	if err != nil {
+	p := &Picked{service: s, reader: r, selection: sel, log: extent.leaves, size: extent.leaves, without: extent.without, Abandoned: gone}
+	if p.at, err = parsePlace(sel); err != nil {
 		return nil, err
 	}
-	p := &picking{service: s, reader: r, selection: sel, at: at, size: extent.leaves, without: extent.without, gone: gone}
-	picked := &Picked{service: s, reader: r, ranked: sel.Ranked, Abandoned: gone}
-	if p.size == 0 {
-		return picked, nil
+	if sel.To > 0 {
+		p.size = min(p.size, sel.To)
+	}
+	if p.size <= sel.From {
+		return p, nil
 	}
 	if p.key, err = s.Keys.Find(ctx, r.Owner); err != nil {
 		return nil, err
 	}
-	picked.key = p.key
 	if err := p.filter(ctx); err != nil {
 		return nil, err
 	}
 	if sel.Ranked {
-		err = p.rank(ctx)
-	} else {
-		err = p.look(ctx)
+		if err := p.rank(ctx); err != nil {
+			return nil, err
+		}
+		p.cut(cmp.Or(sel.Limit, RankedLimit))
+		return p, nil
 	}
-	if err != nil {
-		return nil, err
+	p.begin()
+	if sel.Limit == 0 {
+		return p, nil
 	}
-	picked.hits, picked.NextCursor = p.page()
-	if p.unlimited() && picked.NextCursor != "" {
-		picked.rest, picked.NextCursor = p, ""
+	for p.from < p.to && len(p.hits) <= sel.Limit {
+		if err := p.look(ctx); err != nil {
+			return nil, err
+		}
 	}
-	return picked, nil
+	p.cut(sel.Limit)
+	return p, nil
 }
 
 // pageStart is where a page begins. A ranking ignores leaves from size on, which the first
@@ -124,8 +143,7 @@ func (p pageStart) cursor(sel Selection) string {
 	}
 	var bits [8]byte
 	binary.BigEndian.PutUint64(bits[:], math.Float64bits(p.score))
-	text += "." + strconv.FormatUint(p.size, 10) + "." + hex.EncodeToString(bits[:])
-	return text
+	return text + "." + strconv.FormatUint(p.size, 10) + "." + hex.EncodeToString(bits[:])
 }
 
 func parsePlace(sel Selection) (p pageStart, err error) {
@@ -155,38 +173,22 @@ func parsePlace(sel Selection) (p pageStart, err error) {
 	return p, nil
 }
 
-// picking is a selection in progress.
-type picking struct {
-	service   *Service
-	reader    Reader
-	key       *keystore.OwnerKey
-	selection Selection
-	at        pageStart
-	size      uint64
-	passing   *leaf.Set // the leaves that pass the filter; nil: all pass
-	without   without
-	begun     bool
-	gone      func() bool
-
-	hits []recall.Hit // in the order of the selection; one more than the page has, if there are more
-}
-
 // slot does a piece of work in a time slot of the owner's.
-func (p *picking) slot(ctx context.Context, work func() error) error {
-	release, err := p.service.Long.Take(ctx, p.reader.Owner, p.begun)
+func (p *Picked) slot(ctx context.Context, work func() error) error {
+	release, err := p.service.Slots.Take(ctx, p.reader.Owner, p.begun)
 	if err != nil {
 		return err
 	}
 	defer release()
 	p.begun = true
-	if p.gone != nil && p.gone() {
+	if p.Abandoned != nil && p.Abandoned() {
 		return ErrAbandoned
 	}
 	return work()
 }
 
 // filter finds the leaves that pass the filter.
-func (p *picking) filter(ctx context.Context) error {
+func (p *Picked) filter(ctx context.Context) error {
 	if p.selection.Filter.All() {
 		return nil
 	}
@@ -200,12 +202,12 @@ func (p *picking) filter(ctx context.Context) error {
 	})
 }
 
-func (p *picking) passes(leaf uint64) bool {
-	return !p.without.text(leaf) && (p.passing == nil || p.passing.Has(leaf))
+func (p *Picked) passes(leaf uint64) bool {
+	return (p.selection.Every || !p.without.text(leaf)) && (p.passing == nil || p.passing.Has(leaf))
 }
 
-// rank ranks all leaves and sorts those that pass the filter and follow the cursor.
-func (p *picking) rank(ctx context.Context) error {
+// rank ranks all leaves and keeps the best that pass the filter and follow the cursor.
+func (p *Picked) rank(ctx context.Context) error {
 	if p.at.begun {
 		if p.at.size > p.size {
 			return ErrCursor // made up: a log only grows
@@ -213,32 +215,28 @@ func (p *picking) rank(ctx context.Context) error {
 		p.size = p.at.size
 	}
 	p.at.size = p.size
-	all, query := search.Range{Owner: p.reader.Owner, Key: p.key, Erased: p.without.erased, From: p.without.erased, To: p.size}, recall.ParseQuery(p.selection.Query)
-	ranking := p.service.recall.Rank(all, query)
-	for done := false; !done; {
-		err := p.slot(ctx, func() error {
-			if err := ranking.Step(ctx); err != nil {
-				return err
-			}
-			if done = ranking.Done(); done {
-				p.hits = p.ordered(ranking.Hits())
-			}
-			return nil
+	ranking, words := recall.ParseQuery(p.selection.Query).Rank(), new(recall.Dictionary)
+	for next := uint64(0); next < p.size; {
+		err := p.slot(ctx, func() (err error) {
+			next, err = p.texts(ctx, next, min(p.size, next+pieceLeaves), func(o *kept, c *chunk) {
+				c = p.indexed(o, c, words)
+				p.note(c, 0, p.size)
+				ranking.Add(c.words)
+			})
+			return err
 		})
 		if err != nil {
 			return err
 		}
 	}
-	return nil
-}
-
-// ordered returns the best hits after the cursor, best first.
-func (p *picking) ordered(hits []recall.Hit) []recall.Hit {
-	last := recall.Hit{Leaf: p.at.leaf, Score: p.at.score}
-	hits = slices.DeleteFunc(hits, func(h recall.Hit) bool {
-		return p.at.begun && p.compare(h, last) <= 0 || !p.passes(h.Leaf)
+	return p.slot(ctx, func() error {
+		last := recall.Hit{Leaf: p.at.leaf, Score: p.at.score}
+		hits := slices.DeleteFunc(ranking.Hits(p.size), func(h recall.Hit) bool {
+			return p.at.begun && p.compare(h, last) <= 0 || !p.passes(h.Leaf) || slices.Contains(p.damaged, h.Leaf)
+		})
+		p.hits = best(hits, cmp.Or(p.selection.Limit, RankedLimit)+1, p.compare)
+		return nil
 	})
-	return best(hits, p.limit()+1, p.compare)
 }
 
 // best returns the first n hits in an order, sorted.
@@ -259,226 +257,115 @@ func best(hits []recall.Hit, n int, compare func(a, b recall.Hit) int) []recall.
 }
 
 // compare is the order of the selection.
-func (p *picking) compare(a, b recall.Hit) int {
+func (p *Picked) compare(a, b recall.Hit) int {
 	switch p.selection.Order {
-	case Oldest:
-		return cmp.Compare(a.Leaf, b.Leaf)
 	case Newest:
 		return cmp.Compare(b.Leaf, a.Leaf)
-	default:
+	case Relevance:
 		return cmp.Or(cmp.Compare(b.Score, a.Score), cmp.Compare(b.Leaf, a.Leaf))
-	}
-}
-
-// limit returns how many hits to look for: the page's maximum size, or unlimitedHits.
-func (p *picking) limit() int {
-	switch {
-	case p.selection.Limit > 0:
-		return p.selection.Limit
-	case p.selection.Ranked:
-		return RankedLimit
 	default:
-		return unlimitedHits
+		return cmp.Compare(a.Leaf, b.Leaf)
 	}
 }
 
-// unlimitedHits bounds the hits that a selection without a limit holds while its client
-// reads, however slowly and however long the log is. If every leaf matches, the first two
-// pieces of a search find them and one more.
-const unlimitedHits = firstLeaves + maxLeaves/4 - 1
-
-// unlimited reports whether the selection is of all memories that match.
-func (p *picking) unlimited() bool { return p.selection.Limit == 0 && !p.selection.Ranked }
-
-// page returns the hits of the page, and the cursor of the next.
-func (p *picking) page() (hits []recall.Hit, next string) {
-	if len(p.hits) <= p.limit() {
-		return p.hits, ""
+// cut ends the page after so many hits.
+func (p *Picked) cut(limit int) {
+	p.from = p.to
+	if len(p.hits) > limit {
+		p.hits = p.hits[:limit]
+		last := p.hits[limit-1]
+		p.NextCursor = pageStart{leaf: last.Leaf, score: last.Score, size: p.at.size}.cursor(p.selection)
+		if !p.selection.Ranked { // those after the last hit belong to the next page
+			p.damaged = slices.DeleteFunc(p.damaged, func(leaf uint64) bool { return p.compare(recall.Hit{Leaf: leaf}, last) > 0 })
+		}
 	}
-	hits = p.hits[:p.limit()]
-	last := hits[len(hits)-1]
-	return hits, pageStart{leaf: last.Leaf, score: last.Score, size: p.at.size}.cursor(p.selection)
+	p.leaveOut()
 }
 
-// look searches for the query as a substring, from the cursor on, until the page is full.
-func (p *picking) look(ctx context.Context) error {
-	from, to := uint64(0), p.size
-	newest := p.selection.Order == Newest
-	if p.at.begun && newest {
-		to = min(to, p.at.leaf)
-	} else if p.at.begun {
-		from = min(p.at.leaf+1, to) // the client may have made up its cursor
+// leaveOut counts the damaged texts that were found.
+func (p *Picked) leaveOut() {
+	p.service.tellDamaged(p.reader, len(p.damaged))
+	p.leftOut, p.damaged = p.leftOut+len(p.damaged), nil
+}
+
+// begin sets what a selection that is not ranked looks at.
+func (p *Picked) begin() {
+	p.from, p.to = p.selection.From, p.size
+	switch {
+	case p.at.begun && p.selection.Order == Newest:
+		p.to = min(p.to, max(p.from, p.at.leaf))
+	case p.at.begun:
+		p.from = min(max(p.from, p.at.leaf+1), p.to) // the client may have made up its cursor
 	}
 	if utf8.RuneCountInString(p.selection.Query) > MaxContentBytes {
-		return nil // no text is that long
+		p.from = p.to // no text is that long
+	} else if p.selection.Query != "" {
+		p.query = search.NewQuery(p.selection.Query)
 	}
-	if p.selection.Query == "" {
-		p.all(from, to, newest)
-		return nil
-	}
-	query := search.NewQuery(p.selection.Query)
-	for stretch := uint64(firstLeaves); from < to && len(p.hits) <= p.limit(); stretch = maxLeaves / 4 {
-		piece := search.Range{Owner: p.reader.Owner, Key: p.key, Erased: p.without.erased, From: from, To: min(to, from+stretch)}
-		if newest {
-			piece.From, piece.To = from, to
-			if to-from > stretch {
-				piece.From = (to - stretch) / bodypages.Leaves * bodypages.Leaves
-			}
-		}
-		found, reached, err := p.piece(ctx, piece, query)
-		if err != nil {
-			return err
-		}
-		if newest {
-			to = piece.From
-			slices.Reverse(found)
-		} else {
-			from = reached
-		}
-		for _, leaf := range found {
-			if p.passes(leaf) && len(p.hits) <= p.limit() {
-				p.hits = append(p.hits, recall.Hit{Leaf: leaf})
-			}
-		}
-	}
-	return nil
 }
 
-// piece returns the matches in a range. It may begin in the middle of a page.
-func (p *picking) piece(ctx context.Context, piece search.Range, query *search.Query) (leaves []uint64, reached uint64, err error) {
-	begin := piece.From
-	piece.From = begin / bodypages.Leaves * bodypages.Leaves
-	for piece.From < piece.To {
-		err := p.slot(ctx, func() error {
-			found, err := p.service.engine.Find(ctx, piece, query)
-			if err != nil {
-				return err
+// look finds the next hits. It may find none, even if later leaves have some.
+func (p *Picked) look(ctx context.Context) error {
+	newest := p.selection.Order == Newest
+	if p.query == nil {
+		for enough := cmp.Or(p.selection.Limit+1, 1); p.from < p.to && len(p.hits) < max(enough, chunkRows); {
+			leaf := p.from
+			if newest {
+				p.to--
+				leaf = p.to
+			} else {
+				p.from++
 			}
-			leaves = append(leaves, found.Leaves...)
-			piece.From = found.Reached
-			return nil
+			p.hit(leaf)
+		}
+		return nil
+	}
+	from, to := p.from, min(p.to, p.from/chunkLeaves*chunkLeaves+pieceLeaves)
+	if newest {
+		if to = p.to; to-from > pieceLeaves {
+			from = (to-1)/chunkLeaves*chunkLeaves + chunkLeaves - pieceLeaves
+		}
+	}
+	next, first := from, len(p.hits)
+	for next < to {
+		err := p.slot(ctx, func() (err error) {
+			next, err = p.texts(ctx, next, to, func(_ *kept, c *chunk) {
+				p.note(c, from, to)
+				c.texts.Find(p.query, func(text int) {
+					if leaf := c.first() + uint64(text); leaf >= from && leaf < to {
+						p.hit(leaf)
+					}
+				})
+			})
+			return err
 		})
 		if err != nil {
-			return nil, 0, err
+			return err
+		}
+		if !newest {
+			break // these hits may do
 		}
 	}
-	return slices.DeleteFunc(leaves, func(leaf uint64) bool { return leaf < begin }), piece.To, nil
-}
-
-// all selects the leaves of a range that pass the filter.
-func (p *picking) all(from, to uint64, newest bool) {
-	for i := range to - from {
-		leaf := from + i
-		if newest {
-			leaf = to - 1 - i
-		}
-		if len(p.hits) > p.limit() {
-			return
-		}
-		if p.passes(leaf) {
-			p.hits = append(p.hits, recall.Hit{Leaf: leaf})
-		}
-	}
-}
-
-// More reports whether there is anything left to read.
-func (p *Picked) More() bool { return len(p.hits) > 0 }
-
-// Next reads the next memories and calls yield for each, in a time slot of the owner's, so
-// yield must not block.
-func (p *Picked) Next(ctx context.Context, yield func(*View) error) error {
-	last := p.hits[len(p.hits)-1].Leaf
-	if err := p.next(ctx, yield); err != nil || len(p.hits) > 0 || p.rest == nil {
-		return err
-	}
-	p.rest.at, p.rest.hits = pageStart{begun: true, leaf: last}, nil
-	if err := p.rest.look(ctx); err != nil {
-		return err
-	}
-	var more string
-	if p.hits, more = p.rest.page(); more == "" {
-		p.rest = nil
+	if newest {
+		slices.Reverse(p.hits[first:])
+		p.to = from
+	} else {
+		p.from = next
 	}
 	return nil
 }
 
-func (p *Picked) next(ctx context.Context, yield func(*View) error) error {
-	release, err := p.service.Long.Take(ctx, p.reader.Owner, true)
-	if err != nil {
-		return err
+func (p *Picked) hit(leaf uint64) {
+	if p.passes(leaf) {
+		p.hits = append(p.hits, recall.Hit{Leaf: leaf})
 	}
-	defer release()
-	if p.Abandoned != nil && p.Abandoned() {
-		return ErrAbandoned
-	}
-	now := p.hits[:min(len(p.hits), max(1, p.rows), chunkRows)]
-	if p.rows == 0 {
-		now = p.hits[:min(len(p.hits), shortRows)]
-	}
-	rows, bytes, err := p.read(ctx, now)
-	if err != nil {
-		return err
-	}
-	opener := p.key.Opener()
-	for i, m := range rows {
-		if m.Retracted { // retracted since it was selected
-			p.hits = p.hits[1:]
-			continue
-		}
-		content, err := opener.Open([]byte(m.ID), m.Sealed)
-		if err != nil {
-			return err
-		}
-		v := viewOf(string(content), m)
-		if p.ranked {
-			v.Score = &now[i].Score
-		}
-		err = yield(&v)
-		if err != nil && !errors.Is(err, ErrEnough) {
-			return err
-		}
-		p.hits = p.hits[1:]
-		if err != nil {
-			break
-		}
-	}
-	p.rows = max(1, pieceBytes/max(1, bytes/len(rows)))
-	return nil
 }
 
-// read returns the rows of some hits, in the order of the hits.
-func (p *Picked) read(ctx context.Context, hits []recall.Hit) (rows []*memories.Memory, bytes int, err error) {
-	leaves := make([]uint64, len(hits))
-	for i, h := range hits {
-		leaves[i] = h.Leaf
-	}
-	slices.Sort(leaves)
-	found := make(map[uint64]*memories.Memory, len(hits))
-	err = memories.At(ctx, p.service.Pool, p.reader.Owner, leaves, func(m *memories.Memory) error {
-		found[m.LeafIndex] = m
-		bytes += widthOf(m)
-		return nil
-	})
-	if err != nil {
-		return nil, 0, err
-	}
-	for _, h := range hits {
-		m := found[h.Leaf]
-		if m == nil {
-			return nil, 0, fmt.Errorf("read memories: leaf %d is not in the read model", h.Leaf)
+// note remembers the damaged texts of a chunk, within some leaves.
+func (p *Picked) note(c *chunk, from, to uint64) {
+	for _, leaf := range c.damaged {
+		if leaf >= from && leaf < to && p.passes(leaf) {
+			p.damaged = append(p.damaged, leaf)
 		}
-		rows = append(rows, m)
 	}
-	return rows, bytes, nil
-}
-
-// texts is the source of texts for rankings.
-type texts struct {
-	*search.Engine
-	service *Service
-}
-
-// Times implements recall.Texts.
-func (t texts) Times(ctx context.Context, r search.Range) ([]time.Time, error) {
-	return memories.Times(ctx, t.service.Pool, r.Owner, r.From, r.To)
 }

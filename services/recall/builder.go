@@ -3,6 +3,7 @@ package recall
 import (
 	"cmp"
 	"encoding/binary"
+	"iter"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -11,26 +12,27 @@ import (
 // maxPlaces bounds the indexed words of a text.
 const maxPlaces = 1<<16 - 1
 
-// builder makes a block, text by text. The language of a text without a function word is
+// builder makes an index, text by text. The language of a text without a function word is
 // known only after all texts were added, so the builder keeps their words until then.
 type builder struct {
-	*dictionary
-	block *block
+	*Dictionary
+	block *Words
 	texts []uint32   // word ids of all texts
 	ends  []int      // where each text ends in texts
 	in    []language // of each text; 0 while it is unknown
 	votes vote
 }
 
-// dictionary remembers words and their terms, from one block of an owner to the next.
-type dictionary struct {
+// Dictionary remembers words and their terms, from one index of an owner to the next. The
+// zero Dictionary is empty. It is not safe for concurrent use.
+type Dictionary struct {
 	ids     map[string]uint32 // of words, as written
 	words   []word            // by id
 	termIDs map[string]uint32
 	terms   []string // by id
 }
 
-// maxWords bounds how many words a block may start with. A larger dictionary is emptied.
+// maxWords bounds how many words an index may start with. A larger dictionary is emptied.
 const maxWords = 100_000
 
 // word is a word as written.
@@ -49,11 +51,23 @@ type termsIn struct {
 
 const noTerm = ^uint32(0)
 
-func newBuilder(first uint64, d *dictionary) *builder {
-	if d.ids == nil || len(d.words) > maxWords {
-		*d = dictionary{ids: map[string]uint32{}, termIDs: map[string]uint32{}}
+// Index makes the index of texts, which belong to the leaves from first on. created has
+// the times of writing, in Unix seconds.
+func (d *Dictionary) Index(first uint64, texts iter.Seq[[]byte], created []uint32) *Words {
+	x := newBuilder(first, d)
+	i := 0
+	for text := range texts {
+		x.add(text, created[i])
+		i++
 	}
-	return &builder{block: &block{first: first}, dictionary: d}
+	return x.finish()
+}
+
+func newBuilder(first uint64, d *Dictionary) *builder {
+	if d.ids == nil || len(d.words) > maxWords {
+		*d = Dictionary{ids: map[string]uint32{}, termIDs: map[string]uint32{}}
+	}
+	return &builder{block: &Words{first: first}, Dictionary: d}
 }
 
 // add adds the next leaf.
@@ -89,7 +103,7 @@ func (x *builder) add(text []byte, created uint32) {
 	x.block.created = append(x.block.created, created)
 }
 
-func (d *dictionary) id(raw []byte) uint32 {
+func (d *Dictionary) id(raw []byte) uint32 {
 	raw = beginning(raw, maxWordBytes)
 	if id, ok := d.ids[string(raw)]; ok {
 		return id
@@ -103,8 +117,8 @@ func (d *dictionary) id(raw []byte) uint32 {
 	return id
 }
 
-// finish returns the block.
-func (x *builder) finish() *block {
+// finish returns the index.
+func (x *builder) finish() *Words {
 	most := cmp.Or(x.votes.winner(), inEnglish)
 	counts := make([]uint32, len(x.terms))
 	x.each(most, func(_ int, _ uint16, id uint32) {
@@ -121,7 +135,7 @@ func (x *builder) finish() *block {
 	}
 	ends := make([]uint32, len(counts))
 	total := uint32(0)
-	var order []uint32 // the terms of the block
+	var order []uint32 // the terms of the index
 	for id, n := range counts {
 		ends[id] = total
 		total += n
@@ -186,7 +200,7 @@ func (x *builder) each(most language, yield func(leaf int, place uint16, id uint
 }
 
 // termsOf returns the terms of a word in a language.
-func (d *dictionary) termsOf(id uint32, l language) termsIn {
+func (d *Dictionary) termsOf(id uint32, l language) termsIn {
 	w := &d.words[id]
 	for _, t := range w.terms {
 		if t.language == l {
@@ -199,7 +213,7 @@ func (d *dictionary) termsOf(id uint32, l language) termsIn {
 	return t
 }
 
-func (d *dictionary) termID(term string) uint32 {
+func (d *Dictionary) termID(term string) uint32 {
 	if term == "" {
 		return noTerm
 	}

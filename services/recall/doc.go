@@ -5,10 +5,9 @@
 // the language that its function words indicate. Scripts without spaces become pairs of
 // characters. A query's words are looked up among the terms. Memories that have some of
 // them are ranked by BM25 (Robertson and Zaragoza, "The Probabilistic Relevance
-// Framework", 2009). Two bounded parts are added, see [Engine.Rank]: memories written
+// Framework", 2009). Two bounded parts are added, see [Query.Rank]: memories written
 // beside a match, and newer memories, rank a little higher.
 //
-// Texts are sealed, so an owner's index is made in memory, from the texts that a search
-// opens anyway, and no part of it is ever written. The plain path makes the index of each
-// run of leaves, searches it and drops it. Blocks is a cache in front of this path.
+// Texts are sealed, so the index of an owner's words is made in memory, from opened texts,
+// and no part of it is ever written. Each [Words] indexes a run of leaves.
 package recall

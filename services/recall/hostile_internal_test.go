@@ -9,7 +9,7 @@ import (
 // TestNoQueryTakesLong: a time slot is not interrupted while a query is parsed and matched.
 func TestNoQueryTakesLong(t *testing.T) {
 	t.Parallel()
-	x := newBuilder(0, &dictionary{})
+	x := newBuilder(0, &Dictionary{})
 	x.add([]byte(strings.Repeat("x ", maxPlaces)), 1)
 	b := x.finish()
 	phrase := strings.Repeat("x ", 4)

@@ -68,10 +68,10 @@ func TestQuality(t *testing.T) {
 				t.Fatalf("%d questions", len(l.questions))
 			}
 			var ours, bleves, substring quality
-			e := New(&library{texts: l.memories, apart: 5 * time.Minute}, NewBlocks(1<<30))
+			index := newLibrary(5*time.Minute, l.memories...)
 			other := bleveOf(t, l)
 			for _, q := range l.questions {
-				ours.count(leavesOf(ranked(t, e, len(l.memories), q.text)), q.answer)
+				ours.count(leavesOf(index.ranked(len(l.memories), q.text)), q.answer)
 				bleves.count(askBleve(t, other, q.text), q.answer)
 				substring.count(containing(l.memories, q.text), q.answer)
 			}

@@ -14,13 +14,12 @@ const (
 	// maxPhrased bounds the words of all phrases: each is looked up in every text. The
 	// longest phrase fits.
 	maxPhrased = maxConcepts + 1
-	// maxExpanded bounds the terms that a prefix matches, in each block.
+	// maxExpanded bounds the terms that a prefix matches, in each index.
 	maxExpanded = 1024
 )
 
 // Query is a question in words. It is safe for concurrent use.
 type Query struct {
-	text string
 	// any are concepts of which a memory has at least one. Function words are among them
 	// only if the query has no other words.
 	any []concept
@@ -43,7 +42,7 @@ type phrase []concept
 // such a meaning is a word, or nothing.
 func ParseQuery(text string) *Query {
 	text = beginning(text, maxQueryBytes)
-	q := &Query{text: text, empty: strings.TrimSpace(text) == ""}
+	q := &Query{empty: strings.TrimSpace(text) == ""}
 	var functional []concept
 	phrased := 0
 	for rest := text; rest != ""; {
@@ -146,8 +145,8 @@ func wordsOf(piece string) []concept {
 	return words
 }
 
-// termsIn returns the terms of a block that the concept matches.
-func (c concept) termsIn(b *block) []int {
+// termsIn returns the terms of an index that the concept matches.
+func (c concept) termsIn(b *Words) []int {
 	var found []int
 	seen := map[string]bool{}
 	exact := func(term string) {

@@ -1,57 +1,48 @@
 package recall
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/memory-ledger/ledger/events"
-	"github.com/memory-ledger/ledger/services/search"
 )
 
-// library has texts in memory.
-type library struct {
-	texts []string
-	read  int           // leaves whose texts were read
-	apart time.Duration // time between two texts; 0: a day
-}
+// library is the index of texts, by as many leaves as one Words has.
+type library struct{ words []*Words }
 
-func (s *library) Texts(_ context.Context, r search.Range, yield func(uint64, []byte) error) (uint64, error) {
-	for i := r.From; i < r.To; i++ {
-		s.read++
-		if err := yield(i, []byte(s.texts[i])); err != nil {
-			return 0, err
+const leavesOfWords = 256
+
+// newLibrary indexes texts that were written some time apart.
+func newLibrary(apart time.Duration, texts ...string) *library {
+	var l library
+	var d Dictionary
+	for first := 0; first < len(texts); first += leavesOfWords {
+		run := texts[first:min(len(texts), first+leavesOfWords)]
+		created := make([]uint32, len(run))
+		for i := range created {
+			created[i] = uint32(time.Unix(1_700_000_000, 0).Add(time.Duration(first+i) * apart).Unix())
 		}
+		l.words = append(l.words, d.Index(uint64(first), func(yield func([]byte) bool) {
+			for _, text := range run {
+				if !yield([]byte(text)) {
+					return
+				}
+			}
+		}, created))
 	}
-	return r.To, nil
+	return &l
 }
 
-func (s *library) Times(_ context.Context, r search.Range) ([]time.Time, error) {
-	apart := s.apart
-	if apart == 0 {
-		apart = 24 * time.Hour
-	}
-	times := make([]time.Time, r.To-r.From)
-	for i := range times {
-		times[i] = time.Unix(1_700_000_000, 0).Add(time.Duration(r.From+uint64(i)) * apart)
-	}
-	return times, nil
-}
+const day = 24 * time.Hour
 
-const owner events.Owner = "9qVEsM5xVLiHf8FdiLeisn9Wfy5iYau3pQgTVxxXDPQu"
-
-func ranked(t testing.TB, e *Engine, size int, query string) []Hit {
-	t.Helper()
-	r := e.Rank(search.Range{Owner: owner, To: uint64(size)}, ParseQuery(query))
-	for !r.Done() {
-		if err := r.Step(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+// ranked returns the hits among the first leaves, best first.
+func (l *library) ranked(size int, query string) []Hit {
+	r := ParseQuery(query).Rank()
+	for _, w := range l.words {
+		r.Add(w)
 	}
-	hits := r.Hits()
+	hits := r.Hits(uint64(size))
 	slices.SortFunc(hits, func(a, b Hit) int {
 		switch {
 		case a.Score > b.Score:
@@ -123,8 +114,7 @@ func TestQueries(t *testing.T) {
 		"a.* (b|c) [d]{2} ^$":         nil, // a.b in the text is one word
 		strings.Repeat("oatmeal ", 9): {0, 1},
 	} {
-		e := New(&library{texts: texts}, nil)
-		got := leavesOf(ranked(t, e, len(texts), query))
+		got := leavesOf(newLibrary(day, texts...).ranked(len(texts), query))
 		if query == "-cookies -the" || query == "京" {
 			slices.Sort(got)
 		}
@@ -137,9 +127,9 @@ func TestQueries(t *testing.T) {
 // TestNothingAskedIsAll: an empty query matches all memories, newest first.
 func TestNothingAskedIsAll(t *testing.T) {
 	t.Parallel()
-	e := New(&library{texts: []string{"one", "two", "three"}}, nil)
+	l := newLibrary(day, "one", "two", "three")
 	for _, query := range []string{"", " \n"} {
-		if got := leavesOf(ranked(t, e, 3, query)); !slices.Equal(got, []uint64{2, 1, 0}) {
+		if got := leavesOf(l.ranked(3, query)); !slices.Equal(got, []uint64{2, 1, 0}) {
 			t.Errorf("%q finds %v", query, got)
 		}
 	}
@@ -154,11 +144,11 @@ func TestBesideAndRecency(t *testing.T) {
 		texts[i] = fmt.Sprint("filler ", i)
 	}
 	texts[5], texts[20], texts[21], texts[39] = "violin", "violin", "the lesson with a violin", "violin"
-	beside := ranked(t, New(&library{texts: texts, apart: time.Minute}, nil), len(texts), "violin lesson")
+	beside := newLibrary(time.Minute, texts...).ranked(len(texts), "violin lesson")
 	if got := leavesOf(beside); !slices.Equal(got, []uint64{21, 20, 39, 5}) {
 		t.Errorf("within minutes: %v", beside)
 	}
-	apart := ranked(t, New(&library{texts: texts}, nil), len(texts), "violin")
+	apart := newLibrary(day, texts...).ranked(len(texts), "violin")
 	apart = slices.DeleteFunc(apart, func(h Hit) bool { return h.Leaf == 21 }) // a longer text
 	if got := leavesOf(apart); !slices.Equal(got, []uint64{39, 20, 5}) {
 		t.Errorf("a day apart: %v", apart)
@@ -168,75 +158,19 @@ func TestBesideAndRecency(t *testing.T) {
 	}
 }
 
-// TestKeptBlocksFollowTheLog: a growing log with kept blocks is ranked as a log without
-// any, and kept leaves are not read again.
-func TestKeptBlocksFollowTheLog(t *testing.T) {
+// TestAnOlderSizeRanksAsBefore: leaves that were written since the first page of an answer
+// change nothing in the order of its later pages.
+func TestAnOlderSizeRanksAsBefore(t *testing.T) {
 	t.Parallel()
 	var texts []string
-	for i := range 9000 {
+	for i := range 1500 {
 		texts = append(texts, fmt.Sprintf("memory number %d of the %d shelf", i, i%97))
 	}
-	s := &library{texts: texts, apart: time.Second}
-	kept := NewBlocks(1 << 30)
-	e := New(s, kept)
-	for size := 1; size <= len(texts); size += 1 + size/7 {
-		got := ranked(t, e, size, "42 shelf")
-		want := ranked(t, New(&library{texts: texts, apart: time.Second}, nil), size, "42 shelf")
-		if !slices.Equal(got, want) {
-			t.Fatalf("at %d leaves what is kept gives %d hits, and not the %d of all anew", size, len(got), len(want))
+	whole := newLibrary(time.Second, texts...)
+	for _, size := range []int{1, 255, 256, 257, 1000, 1500} {
+		if got, want := whole.ranked(size, "42 shelf"), newLibrary(time.Second, texts[:size]...).ranked(size, "42 shelf"); !slices.Equal(got, want) {
+			t.Errorf("of %d leaves: %d hits, want %d, or in another order", size, len(got), len(want))
 		}
-		s.read = 0
-		if ranked(t, e, size, "7"); s.read != 0 {
-			t.Fatalf("at %d leaves %d were read again", size, s.read)
-		}
-	}
-	// When the log grows by one leaf, only the last page is read again.
-	for size := len(texts) - 300; size <= len(texts); size++ {
-		s.read = 0
-		if ranked(t, e, size, "7"); s.read > 4096 {
-			t.Fatalf("one more leaf has %d read", s.read)
-		}
-	}
-	// An older size is ranked as before, from blocks that reach further.
-	if got, want := ranked(t, e, 4000, "42"), ranked(t, New(s, nil), 4000, "42"); !slices.Equal(got, want) {
-		t.Errorf("of an older log: %v, want %v", got, want)
-	}
-}
-
-// TestBudgetOfBlocks: the cache stays within its budget. A block is not kept if its owner
-// was dropped while it was made.
-func TestBudgetOfBlocks(t *testing.T) {
-	t.Parallel()
-	var texts []string
-	for i := range 2000 {
-		texts = append(texts, fmt.Sprintf("words w%d x%d y%d", i, i*7, i*13))
-	}
-	whole := NewBlocks(1 << 30)
-	ranked(t, New(&library{texts: texts}, whole), len(texts), "w7")
-	need := whole.Bytes()
-	if need == 0 {
-		t.Fatal("nothing is kept")
-	}
-	small := NewBlocks(need / 2)
-	e := New(&library{texts: texts}, small)
-	if got := leavesOf(ranked(t, e, len(texts), "w7")); !slices.Equal(got, []uint64{7}) {
-		t.Errorf("beyond the budget %v is found", got)
-	}
-	if small.Bytes() > need/2 {
-		t.Errorf("%d bytes are kept of %d", small.Bytes(), need/2)
-	}
-	r := New(&library{texts: texts}, whole).Rank(search.Range{Owner: owner, To: 256}, ParseQuery("w7"))
-	whole.Drop(owner)
-	if whole.Bytes() != 0 {
-		t.Errorf("%d bytes are left of an owner who was dropped", whole.Bytes())
-	}
-	for !r.Done() {
-		if err := r.Step(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if whole.Bytes() != 0 {
-		t.Error("an index that was begun before its owner was dropped is kept")
 	}
 }
 
@@ -251,7 +185,7 @@ func FuzzParseQuery(f *testing.F) {
 		if len(q.any) > maxConcepts || len(q.must) > maxPhrases || len(q.not) > maxPhrases {
 			t.Errorf("%d concepts, %d phrases, %d barred", len(q.any), len(q.must), len(q.not))
 		}
-		ranked(t, New(&library{texts: texts}, nil), len(texts), query)
+		newLibrary(day, texts...).ranked(len(texts), query)
 	})
 }
 
@@ -261,7 +195,7 @@ func FuzzTerms(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		d := newBuilder(0, &dictionary{})
+		d := newBuilder(0, &Dictionary{})
 		d.add([]byte(text), 0)
 		for _, w := range d.words {
 			for l := range languages {

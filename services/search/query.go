@@ -30,9 +30,6 @@ func NewQuery(text string) *Query {
 	return q
 }
 
-// In reports whether a text contains the query.
-func (q *Query) In(text string) bool { return q.index(appendFolded(nil, []byte(text))) >= 0 }
-
 // index returns a place within the first match in folded texts, or -1 if there is none.
 func (q *Query) index(texts []byte) int {
 	if q.borders == nil {

@@ -29,13 +29,19 @@ func contains(text, query string) bool {
 	return false
 }
 
-// segmentOf joins texts into a segment.
-func segmentOf(first uint64, texts ...string) segment {
-	s := segment{first: first}
+// textsOf puts texts side by side.
+func textsOf(texts ...string) (all Texts) {
 	for _, text := range texts {
-		s.texts = append(appendFolded(s.texts, []byte(text)), separator)
+		all = all.Append([]byte(text))
 	}
-	return s
+	return all
+}
+
+// in reports whether a text contains a query.
+func in(text string, q *Query) bool {
+	found := false
+	textsOf(text).Find(q, func(int) { found = true })
+	return found
 }
 
 func TestMatch(t *testing.T) {
@@ -48,7 +54,7 @@ func TestMatch(t *testing.T) {
 		{"aab", "AB", true}, {"ÄÖÜ", "äö", true}, {"straße", "STRASSE", false}, {"ΣΊΣΥΦΟΣ", "σίσυφος", true}, {"Kelvin \u212a", "kelvin k", true},
 		{"i", "İ", false}, {"ǆ", "Ǆ", true}, {"ǅ", "ǆ", true}, {"a\x00B", "\x00b", true}, {"日本語", "本", true}, {"ſ", "S", true},
 	} {
-		if got := NewQuery(c.query).In(c.text); got != c.want {
+		if got := in(c.text, NewQuery(c.query)); got != c.want {
 			t.Errorf("%q in %q: %v", c.query, c.text, got)
 		}
 	}
@@ -68,13 +74,13 @@ func FuzzMatch(f *testing.F) {
 			return // bodies are always valid, and an empty query is never searched for
 		}
 		want := contains(text, query)
-		if got := NewQuery(query).In(text); got != want {
+		if got := in(text, NewQuery(query)); got != want {
 			t.Fatalf("%q in %q: got %v, want %v", query, text, got, want)
 		}
 		// The algorithm for long queries finds the same when both texts are made long.
 		long := strings.Repeat("x", maxIndexed)
 		q, within := NewQuery(long+query), "y"+strings.ToUpper(long)+text
-		if got, want := q.In(within), contains(within, long+query); q.borders == nil || got != want {
+		if got, want := in(within, q), contains(within, long+query); q.borders == nil || got != want {
 			t.Fatalf("%q in %q, long: got %v, want %v", query, text, got, want)
 		}
 	})
@@ -99,14 +105,15 @@ func FuzzFind(f *testing.F) {
 func checkFind(t *testing.T, texts []string, query string) (found int) {
 	t.Helper()
 	q := NewQuery(query)
-	var want []uint64
+	var want, got []int
 	for i, text := range texts {
-		if q.In(text) {
-			want = append(want, 7+uint64(i))
+		if in(text, q) {
+			want = append(want, i)
 		}
 	}
-	s := segmentOf(7, texts...)
-	if got := s.find(q, nil); !slices.Equal(got, want) || s.leaves() != len(texts) {
+	all := textsOf(texts...)
+	all.Find(q, func(i int) { got = append(got, i) })
+	if n := len(slices.Collect(all.All())); !slices.Equal(got, want) || n != len(texts) {
 		t.Fatalf("%q in %q: in %d together, in %d one by one", query, texts, got, want)
 	}
 	return len(want)
@@ -133,7 +140,7 @@ func TestFind(t *testing.T) {
 		}
 		q := NewQuery(query)
 		for _, text := range texts {
-			if want := contains(text, query); q.In(text) != want {
+			if want := contains(text, query); in(text, q) != want {
 				t.Fatalf("%q in %q: %v", query, text, !want)
 			}
 		}
@@ -174,14 +181,15 @@ func TestNoTextTakesLong(t *testing.T) {
 		{strings.Repeat("Ꭰ", maxText/3), strings.Repeat("Ꭰ", 20_000) + "x", false},
 		{strings.Repeat("𐐀", maxText/4), strings.Repeat("𐐀", 20_000) + "x", false},
 	} {
-		if got := NewQuery(c.query).In(c.text); got != c.want {
+		if got := in(c.text, NewQuery(c.query)); got != c.want {
 			t.Errorf("%.20q... of %d: %v", c.query, len(c.query), got)
 		}
 	}
-	all := segmentOf(0, zeros, "1", half, half+"1")
-	for query, want := range map[string][]uint64{half + "1": {3}, "1" + half: nil} {
-		if got := all.find(NewQuery(query), nil); !slices.Equal(got, want) {
-			t.Errorf("%.5q...: in texts %d", query, got)
+	for query, want := range map[string]int{half + "1": 1, "1" + half: 0} {
+		found := 0
+		textsOf(zeros, "1", half, half+"1").Find(NewQuery(query), func(int) { found++ })
+		if found != want {
+			t.Errorf("%.5q...: in %d texts", query, found)
 		}
 	}
 	if took := time.Since(begun); took > 5*time.Second {
@@ -216,7 +224,7 @@ func BenchmarkIndex(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			b.SetBytes(int64(len(text)))
 			for b.Loop() {
-				q.In(text)
+				in(text, q)
 			}
 		})
 	}

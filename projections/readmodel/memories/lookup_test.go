@@ -28,9 +28,6 @@ func TestPlansOfAnEmptyTableLastWhileItGrows(t *testing.T) {
 		}
 		messages = append(messages, message)
 	}
-	wanted := func(n int) memories.Wanted {
-		return memories.Wanted{Owner: a.Owner, ID: messages[n].Events[0].Data.(*events.MemoryWritten).MemoryID}
-	}
 	for name, ask := range map[string]func(context.Context, *pgxpool.Pool) (int, error){
 		"At": func(ctx context.Context, pool *pgxpool.Pool) (int, error) {
 			found, err := at(ctx, pool, a.Owner, 1, 3, 8)
@@ -46,14 +43,10 @@ func TestPlansOfAnEmptyTableLastWhileItGrows(t *testing.T) {
 			}
 			return n, nil
 		},
-		"ByIDs": func(ctx context.Context, pool *pgxpool.Pool) (int, error) {
-			found, err := memories.ByIDs(ctx, pool, []memories.Wanted{wanted(1), wanted(3), wanted(8)})
-			return len(found), err
-		},
-		"ByIDs, one": func(ctx context.Context, pool *pgxpool.Pool) (n int, err error) {
+		"ByID": func(ctx context.Context, pool *pgxpool.Pool) (n int, err error) {
 			for _, i := range []int{1, 3, 8} {
-				found, err := memories.ByIDs(ctx, pool, []memories.Wanted{wanted(i)})
-				if err != nil || found[0] == nil {
+				id := messages[i].Events[0].Data.(*events.MemoryWritten).MemoryID
+				if _, found, err := memories.ByID(ctx, pool, a.Owner, id); err != nil || !found {
 					return n, err
 				}
 				n++

@@ -13,7 +13,6 @@ import (
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/canonical"
-	"github.com/memory-ledger/ledger/projections/internal/column"
 	"github.com/memory-ledger/ledger/projections/schema"
 )
 
@@ -155,11 +154,4 @@ func MembersOf(metadata canonical.Object) (members []Member, err error) {
 		members = append(members, m)
 	}
 	return members, nil
-}
-
-// Times returns the times of writing of the owner's leaves from (inclusive) to
-// (exclusive).
-func Times(ctx context.Context, q schema.Querier, owner events.Owner, from, to uint64) ([]time.Time, error) {
-	return column.All(ctx, q, "times of memories", column.Value[time.Time], `SELECT created_at FROM memories
-		WHERE owner = $1 AND leaf_index >= $2 AND leaf_index < $3 ORDER BY leaf_index`, string(owner), from, to)
 }

@@ -50,52 +50,18 @@ const covering = `
 	(SELECT b.id FROM batches b WHERE b.owner = m.owner AND b.state IN ('cut', 'submitted') AND b.size > m.leaf_index
 	 ORDER BY b.size, b.id LIMIT 1) AS open`
 
-// Wanted names a memory of an owner.
-type Wanted struct {
-	Owner events.Owner
-	ID    string
-}
-
-// ByIDs returns memories by their ids, in one query. The result has one entry for each
-// entry of wanted, in the same order, and nil for a memory that is not found. ByIDs does
-// not find the id of another owner's memory, or a text that is not an id. If wanted
-// names a memory twice, each entry gets its own copy.
-func ByIDs(ctx context.Context, q schema.Querier, wanted []Wanted) ([]*Memory, error) {
-	found := make([]*Memory, len(wanted))
-	ids := make([]pgtype.UUID, len(wanted)) // NULL for a text that is not an id: it equals no row
-	for i, w := range wanted {
-		ids[i].Bytes, ids[i].Valid = column.ParseUUID(w.ID)
+// ByID returns a memory of the owner. It does not find the id of another owner's memory, or
+// a text that is not an id.
+func ByID(ctx context.Context, q schema.Querier, owner events.Owner, id string) (*Memory, bool, error) {
+	key, ok := column.ParseUUID(id)
+	if !ok {
+		return nil, false, nil
 	}
-	if len(wanted) == 1 {
-		// PostgreSQL plans a query with an array again each time, because it assumes ten
-		// elements if it does not know the length. For one id that takes four times as
-		// long.
-		m, ok, err := oneCovered(q.QueryRow(ctx, `SELECT `+columns+`,`+covering+` FROM memories m WHERE m.id = $1`, ids[0]))
-		if ok && m.Owner == wanted[0].Owner {
-			found[0] = m
-		}
-		return found, err
+	m, ok, err := oneCovered(q.QueryRow(ctx, `SELECT `+columns+`,`+covering+` FROM memories m WHERE m.id = $1`, key))
+	if !ok || m.Owner != owner {
+		return nil, false, err
 	}
-	rows, err := q.Query(ctx, `SELECT `+columns+`,`+covering+`, wanted.place
-		FROM unnest($1::uuid[]) WITH ORDINALITY AS wanted(id, place) JOIN memories m ON m.id = wanted.id`, ids)
-	if err != nil {
-		return nil, fmt.Errorf("find memories: %w", err)
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var place int
-		m, err := scanCovered(rows, &place)
-		if err != nil {
-			return nil, fmt.Errorf("find memories: %w", err)
-		}
-		if m.Owner == wanted[place-1].Owner {
-			found[place-1] = m
-		}
-	}
-	if err := rows.Err(); err != nil {
-		return nil, fmt.Errorf("find memories: %w", err)
-	}
-	return found, nil
+	return m, true, nil
 }
 
 // WrittenAt returns when a leaf of the owner was written.
@@ -149,13 +115,13 @@ func IdempotencyKeys(ctx context.Context, q schema.Querier, owner events.Owner, 
 		WHERE owner = $1 AND idempotency_key_hash IS NOT NULL ORDER BY idempotency_key_hash LIMIT $2`, string(owner), limit)
 }
 
-// scanCovered reads a row of columns, covering and more.
-func scanCovered(row pgx.Row, more ...any) (*Memory, error) {
+// scanCovered reads a row of columns and covering.
+func scanCovered(row pgx.Row) (*Memory, error) {
 	var (
 		m               Memory
 		confirmed, open *column.UUID
 	)
-	if err := scan(row, &m, append([]any{&confirmed, &open}, more...)...); err != nil {
+	if err := scan(row, &m, &confirmed, &open); err != nil {
 		return nil, err
 	}
 	switch {
@@ -169,19 +135,34 @@ func scanCovered(row pgx.Row, more ...any) (*Memory, error) {
 	return &m, nil
 }
 
+// scan reads a row of columns. Bytes that were altered in the database must not fail the
+// answer that other rows are part of: a hash of another length becomes a wrong hash, and a
+// time that no event has becomes the zero time.
 func scan(row pgx.Row, m *Memory, more ...any) error {
 	var (
-		id       column.UUID
-		metadata []byte
-		created  time.Time
-		via      *string
+		id             column.UUID
+		hash, metadata []byte
+		created        pgtype.Timestamptz
+		seq            int64
+		via            *string
 	)
-	targets := append([]any{&id, (*string)(&m.Owner), &m.LeafIndex, column.Hash(&m.LeafHash),
-		&metadata, &m.Sealed, &created, &m.Seq, &via, (*string)(&m.Salt), &m.Retracted}, more...)
+	targets := append([]any{&id, (*string)(&m.Owner), &m.LeafIndex, &hash,
+		&metadata, &m.Sealed, &created, &seq, &via, (*string)(&m.Salt), &m.Retracted}, more...)
 	if err := row.Scan(targets...); err != nil {
 		return err
 	}
-	m.Via = column.Via(via)
-	m.ID, m.Metadata, m.CreatedAt = column.UUIDText(id), canonical.Trusted(metadata), events.At(created)
+	if len(hash) == events.HashSize {
+		m.LeafHash = events.Hash(hash)
+	}
+	m.CreatedAt = createdAt(created)
+	m.Via, m.Seq = column.Via(via), uint64(seq)
+	m.ID, m.Metadata = column.UUIDText(id), canonical.Trusted(metadata)
 	return nil
+}
+
+func createdAt(at pgtype.Timestamptz) events.Timestamp {
+	if year := at.Time.UTC().Year(); year < 0 || year > 9999 {
+		return events.Timestamp{}
+	}
+	return events.At(at.Time)
 }

@@ -69,11 +69,11 @@ func TestOddMetadataComesBackAsItWas(t *testing.T) {
 // byID asks for one memory.
 func byID(t *testing.T, pool *pgxpool.Pool, owner events.Owner, id string) (memories.Memory, bool, error) {
 	t.Helper()
-	found, err := memories.ByIDs(t.Context(), pool, []memories.Wanted{{Owner: owner, ID: id}})
-	if err != nil || found[0] == nil {
+	found, ok, err := memories.ByID(t.Context(), pool, owner, id)
+	if err != nil || !ok {
 		return memories.Memory{}, false, err
 	}
-	return *found[0], true, nil
+	return *found, true, nil
 }
 
 func TestAMemoryIsItsOwnersAlone(t *testing.T) {
@@ -96,26 +96,6 @@ func TestAMemoryIsItsOwnersAlone(t *testing.T) {
 	}
 	check(byID(t, pool, a.Owner, mine.MemoryID))
 	check(memories.ByIdempotencyKey(t.Context(), pool, a.Owner, hash))
-	wanted := []memories.Wanted{{other.Owner, mine.MemoryID}, {a.Owner, mine.MemoryID}, {a.Owner, "x"}, {other.Owner, theirs.MemoryID},
-		{a.Owner, fixture.UUID()}, {a.Owner, mine.MemoryID}}
-	all, err := memories.ByIDs(t.Context(), pool, wanted)
-	if err != nil || len(all) != len(wanted) {
-		t.Fatal(all, err)
-	}
-	for i, m := range all {
-		switch i {
-		case 1, 5:
-			check(*m, m != nil, nil)
-		case 3:
-			if m == nil || m.ID != theirs.MemoryID || m.Owner != other.Owner {
-				t.Errorf("%d: %+v", i, m)
-			}
-		default:
-			if m != nil {
-				t.Errorf("%+v is %+v", wanted[i], m)
-			}
-		}
-	}
 	for _, id := range []string{theirs.MemoryID, fixture.UUID(), "", "x", strings.ToUpper(mine.MemoryID), "{" + mine.MemoryID + "}",
 		strings.ReplaceAll(mine.MemoryID, "-", ""), mine.MemoryID + " ", strings.Repeat("0", 200_000), "\x00"} {
 		if _, found, err := byID(t, pool, a.Owner, id); found || err != nil {

@@ -205,13 +205,4 @@ CREATE TABLE tiles (
     PRIMARY KEY (owner, level, tile_index)
 );
 ALTER TABLE tiles ALTER COLUMN hashes SET STORAGE EXTERNAL;
-
--- Bodies of 256 leaves side by side, for searches. Package bodypages writes them.
-CREATE TABLE body_pages (
-    owner  text COLLATE "C" NOT NULL,
-    page   bigint NOT NULL, -- leaves page*256 to page*256+255
-    bodies bytea NOT NULL CONSTRAINT body_pages_whole CHECK (substr(bodies, 5, 4) = '\x00000100'),
-    PRIMARY KEY (owner, page)
-);
-ALTER TABLE body_pages ALTER COLUMN bodies SET STORAGE EXTERNAL;
 -- +goose StatementEnd

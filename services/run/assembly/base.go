@@ -34,10 +34,8 @@ import (
 	"github.com/memory-ledger/ledger/services/keystore"
 	"github.com/memory-ledger/ledger/services/memory"
 	"github.com/memory-ledger/ledger/services/quota"
-	"github.com/memory-ledger/ledger/services/recall"
 	"github.com/memory-ledger/ledger/services/run/config"
 	"github.com/memory-ledger/ledger/services/run/telemetry"
-	"github.com/memory-ledger/ledger/services/search"
 	"github.com/memory-ledger/ledger/services/signin"
 )
 
@@ -344,22 +342,18 @@ type APIServer struct {
 	spentNonces jetstream.KeyValue
 	syncSpent   func(context.Context) error
 
-	segments    *search.BodySegments
-	words       *recall.Blocks
-	rows        *memory.RowCache
-	heads       *memory.HeadCache
-	long, short *memory.FairScheduler
-	quotas      *quota.Quotas
+	texts   *memory.TextCache
+	slots   *memory.FairScheduler
+	damaged atomic.Uint64 // memories that were found damaged
+	quotas  *quota.Quotas
 }
 
 // NewAPIServer opens the buckets and prepares the command side.
 func NewAPIServer(ctx context.Context, b *Base, neighbors Neighbors) (*APIServer, error) {
 	b.Stream.AskNodes()
-	quarter := b.Config.BodyCacheBytes / 4
 	d := &APIServer{
 		Base: b, neighbors: neighbors, connected: make(chan struct{}),
-		segments: search.NewBodySegments(2 * quarter), words: recall.NewBlocks(quarter), rows: memory.NewRowCache(quarter),
-		heads: memory.NewHeadCache(), long: memory.NewFairScheduler(), short: memory.NewShortScheduler(),
+		texts: memory.NewTextCache(b.Config.BodyCacheBytes), slots: memory.NewFairScheduler(),
 		Chain: chainview.New(chainFreshness, time.Now, b.Logger),
 		quotas: quota.New(quota.Limits{
 			quota.Writes: b.Config.QuotaWrites, quota.Mints: b.Config.QuotaMints, quota.Keys: b.Config.QuotaKeys, quota.Searches: b.Config.QuotaSearches,
@@ -389,7 +383,7 @@ func NewAPIServer(ctx context.Context, b *Base, neighbors Neighbors) (*APIServer
 	store := keystore.Config{
 		Masters: masters, Cached: b.Config.CachedOwners, MaxAge: b.Config.KeyMaxAge, Marked: keystore.Marked(stream),
 		Sync:      b.syncOf(keystore.Stream, true),
-		Forgotten: func(owner events.Owner) { d.segments.Drop(owner); d.words.Drop(owner) },
+		Forgotten: d.texts.Drop,
 	}
 	if d.Keys, err = keystore.Open(keys, store); err != nil {
 		return nil, err
@@ -399,7 +393,7 @@ func NewAPIServer(ctx context.Context, b *Base, neighbors Neighbors) (*APIServer
 		return nil, err
 	}
 	if d.Fence, err = b.newFence(fence.Options{
-		Registerer: b.Registry, OnWait: neighbors.OnWait, OnExchange: func() { d.Commands.Forget(); d.segments.Forget(); d.words.Forget() },
+		Registerer: b.Registry, OnWait: neighbors.OnWait, OnExchange: func() { d.Commands.Forget(); d.texts.Drop("") },
 	}); err != nil {
 		return nil, err
 	}
@@ -415,13 +409,9 @@ func NewAPIServer(ctx context.Context, b *Base, neighbors Neighbors) (*APIServer
 	registerCache(b.Registry, "keys", d.Keys.Cached)
 	registerHits(b.Registry, "states", d.Commands.Hits)
 	registerHits(b.Registry, "keys", &d.Keys.Hits)
-	registerHits(b.Registry, "bodies", &d.segments.Hits)
-	registerBytes(b.Registry, "bodies", d.segments.Bytes)
-	registerHits(b.Registry, "words", &d.words.Hits)
-	registerBytes(b.Registry, "words", d.words.Bytes)
-	registerHits(b.Registry, "recent", &d.rows.Hits)
-	registerBytes(b.Registry, "recent", d.rows.Bytes)
-	registerHits(b.Registry, "extents", &d.heads.Hits)
+	registerHits(b.Registry, "texts", &d.texts.Hits)
+	registerBytes(b.Registry, "texts", d.texts.Bytes)
+	registerDamaged(b.Registry, &d.damaged)
 	registerHits(b.Registry, "chain", d.Chain)
 	if err := d.connectChain(); err != nil {
 		return nil, err
@@ -497,7 +487,7 @@ func (d *APIServer) memories(commands *command.Executor, destroy func(context.Co
 	return memory.New(memory.Config{
 		Commands: commands, Keys: d.Keys, Pool: d.Pool, NewID: NewID, Chain: d.Chain, Quotas: d.quotas, DestroyKey: destroy,
 		Now: time.Now, AnchorMaxWait: d.Config.AnchorMaxWait, BytesPerDay: d.Config.QuotaBytesPerDay,
-		Segments: d.segments, Words: d.words, Rows: d.rows, Heads: d.heads, Long: d.long, Short: d.short,
+		Texts: d.texts, Slots: d.slots, Logger: d.Logger, DamagedMemories: &d.damaged,
 	})
 }
 

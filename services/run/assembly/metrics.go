@@ -3,6 +3,7 @@ package assembly
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -106,6 +107,14 @@ func registerStreams(registerer prometheus.Registerer, open func() int) {
 	registerer.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "ledger_event_streams", Help: "Event streams that are open.",
 	}, func() float64 { return float64(open()) }))
+}
+
+// registerDamaged counts damaged memories.
+func registerDamaged(registerer prometheus.Registerer, damaged *atomic.Uint64) {
+	registerer.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Name: "ledger_damaged_memories_total",
+		Help: "Memories that were read and did not match their leaves. Run ledger rebuild --force.",
+	}, func() float64 { return float64(damaged.Load()) }))
 }
 
 // registerCache shows how full a cache of owners is.

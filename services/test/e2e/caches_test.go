@@ -66,12 +66,8 @@ func TestCachesAreCounted(t *testing.T) {
 		again  func()
 	}{
 		{core, []string{"core_tokens", "states", "keys"}, func() { core.Expect(201, "POST", "/memories", memory, session) }},
-		{core, []string{"recent"}, func() { core.Expect(200, "GET", "/memories/"+id, nil, session) }},
-		{core, []string{"extents"}, func() { core.Expect(200, "GET", "/log", nil, session) }},
+		{core, []string{"texts"}, func() { core.Expect(200, "GET", "/memories/"+id, nil, session) }},
 		{core, []string{"core_credentials"}, func() { core.Expect(200, "GET", "/memories", nil, key) }},
-		{core, []string{"bodies"}, func() {
-			core.Expect(200, "POST", "/memories/search", map[string]any{"query": "x"}, session)
-		}},
 		{extension, []string{"extension_credentials"}, func() { extension.Expect(200, "GET", "/auth/me", nil, other) }},
 	} {
 		before := map[string][2]int{}

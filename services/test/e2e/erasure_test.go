@@ -15,7 +15,6 @@ import (
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/projections/audit"
-	"github.com/memory-ledger/ledger/projections/readmodel/bodypages"
 	"github.com/memory-ledger/ledger/services/keystore"
 	"github.com/memory-ledger/ledger/services/run/assembly"
 	"github.com/memory-ledger/ledger/services/test/stacktest"
@@ -48,7 +47,7 @@ func TestErasure(t *testing.T) {
 	drop := tokenOf(extension.Expect(201, "POST", "/memory-drops", `{"maxWrites":5}`, visitor))
 	openCase := tokenOf(extension.Expect(201, "POST", "/agent-cases", `{"maxReads":5}`, visitor))
 	var id string
-	const before = bodypages.Leaves + 3
+	const before = 256 + 3
 	for n := range before {
 		id = core.Expect(201, "POST", "/memories", map[string]any{"content": fmt.Sprintf("Secret thing %d", n)}, session).Text("id")
 	}

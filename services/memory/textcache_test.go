@@ -12,13 +12,11 @@ import (
 	"github.com/memory-ledger/ledger/projections/fence"
 	"github.com/memory-ledger/ledger/projections/readmodel/batches"
 	"github.com/memory-ledger/ledger/projections/readmodel/memories"
-	"github.com/memory-ledger/ledger/services/search"
 )
 
-// at returns a head of the first read models that a process sees.
-func at(seq uint64) fence.Head { return fence.Head{Seq: seq} }
-
-func TestExtentsAreRightOrSilent(t *testing.T) {
+// TestWhatChangesIsKeptAtOneHead: rows and extents are returned to readers of the same
+// head, owner and read models only.
+func TestWhatChangesIsKeptAtOneHead(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		put, get Reader
@@ -32,57 +30,74 @@ func TestExtentsAreRightOrSilent(t *testing.T) {
 		"other read models": {Reader{"a", at(7)}, Reader{"a", fence.Head{Seq: 7, Tables: 1}}, false},
 		"somebody else's":   {Reader{"a", at(7)}, Reader{"b", at(7)}, false},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			x := NewHeadCache()
-			x.put(c.put, extent{leaves: 3})
-			if e, ok := x.get(c.get); ok != c.want || ok && e.leaves != 3 {
-				t.Errorf("got %v %+v", ok, e)
-			}
-		})
-	}
-	var none *HeadCache
-	none.put(Reader{"a", at(1)}, extent{})
-	if _, ok := none.get(Reader{"a", at(1)}); ok {
-		t.Error("no cache held something")
+		x := NewTextCache(1 << 20)
+		x.putExtent(c.put, &extent{leaves: 3})
+		x.putRows(c.put, &memories.Memory{ID: "m", Owner: "a"})
+		e, m, run := x.extentOf(c.get), x.row(c.get, "m"), x.rowsAt(c.get, []uint64{0})
+		if (e != nil) != c.want || (m != nil) != c.want || (run != nil) != c.want {
+			t.Errorf("%s: extent %v, row %v, list %v", name, e, m, run)
+		}
 	}
 }
 
-// TestALogNeverGetsShorter: of two readers at one head, the one that saw less may store its
-// extent last.
+// TestALogNeverGetsShorter: of two readers at one head, the one that saw less may put its
+// extent or row last.
 func TestALogNeverGetsShorter(t *testing.T) {
 	t.Parallel()
 	batch := func(size uint64) *batches.Batch { return &batches.Batch{Size: size} }
-	old := extent{leaves: 5, newest: batch(4)}
 	for name, c := range map[string]struct {
 		head fence.Head
-		late extent
-		want extent
+		late *extent
+		kept bool
 	}{
-		"fewer leaves":        {at(7), extent{leaves: 4, newest: batch(4)}, old},
-		"less is anchored":    {at(7), extent{leaves: 6, newest: batch(3)}, old},
-		"nothing is anchored": {at(7), extent{leaves: 5}, old},
-		"of an earlier head":  {at(6), extent{leaves: 9, newest: batch(9)}, old},
-		"more leaves":         {at(7), extent{leaves: 6, newest: batch(4)}, extent{leaves: 6, newest: batch(4)}},
-		"of other tables":     {fence.Head{Seq: 6, Tables: 1}, extent{leaves: 4}, extent{leaves: 4}},
-		"of a later head":     {at(8), extent{leaves: 4}, extent{leaves: 4}}, // the read models have changed by then
+		"fewer leaves":        {at(7), &extent{leaves: 4, newest: batch(4)}, false},
+		"less is anchored":    {at(7), &extent{leaves: 6, newest: batch(3)}, false},
+		"nothing is anchored": {at(7), &extent{leaves: 5}, false},
+		"of an earlier head":  {at(6), &extent{leaves: 9, newest: batch(9)}, false},
+		"more leaves":         {at(7), &extent{leaves: 6, newest: batch(4)}, true},
 	} {
-		x := NewHeadCache()
-		x.put(Reader{"a", at(7)}, old)
-		x.put(Reader{"a", c.head}, c.late)
-		newest := c.head
-		if newest.Before(at(7)) {
-			newest = at(7)
+		x, r := NewTextCache(1<<20), Reader{"a", at(7)}
+		x.putExtent(r, &extent{leaves: 5, newest: batch(4)})
+		x.putExtent(Reader{"a", c.head}, c.late)
+		if got := x.extentOf(r); got == nil || (got == c.late) != c.kept {
+			t.Errorf("%s: %+v", name, got)
 		}
-		if e, ok := x.get(Reader{"a", newest}); !ok || !reflect.DeepEqual(e, c.want) {
-			t.Errorf("%s: %v %+v", name, ok, e)
-		}
+	}
+	x, r := NewTextCache(1<<20), Reader{"a", at(7)}
+	x.putRows(r, &memories.Memory{ID: "m", Owner: "a", Anchored: true}, &memories.Memory{ID: "n", Owner: "a", LeafIndex: 1, Retracted: true})
+	x.putRows(r, &memories.Memory{ID: "m", Owner: "a"}, &memories.Memory{ID: "n", Owner: "a", LeafIndex: 1})
+	if !x.row(r, "m").Anchored || !x.row(r, "n").Retracted {
+		t.Error("a row lost an event")
 	}
 }
 
-// cached is a service with every cache.
-func (h *history) cached() *Service {
-	return New(Config{Keys: h.keys, Pool: h.pool, Segments: search.NewBodySegments(1 << 30), Rows: NewRowCache(1 << 30), Heads: NewHeadCache()})
+// TestTheCacheKeepsToItsBudget with rows, texts and words, and drops owners who were
+// longest away. A read that began before its owner was dropped keeps nothing.
+func TestTheCacheKeepsToItsBudget(t *testing.T) {
+	t.Parallel()
+	const budget = 100_000
+	x := NewTextCache(budget)
+	for i := range 1000 {
+		r := Reader{events.Owner(fmt.Sprint(i % 7)), at(1)}
+		x.putRows(r, &memories.Memory{ID: fmt.Sprint(i), Owner: r.Owner, LeafIndex: uint64(i), Sealed: make([]byte, 500)})
+		o, _ := x.chunks(r.Owner, uint64(i), uint64(i+1))
+		x.put(r.Owner, o, &chunk{number: uint64(i), texts: make([]byte, 300), created: make([]uint32, 1)})
+		if used := x.Bytes(); used > budget {
+			t.Fatalf("%d bytes are kept", used)
+		}
+	}
+	o, _ := x.chunks("0", 0, 1)
+	x.Drop("0")
+	x.put("0", o, &chunk{texts: make([]byte, 10), created: make([]uint32, 1)})
+	if _, found := x.chunks("0", 0, 1); found[0] != nil {
+		t.Error("a text is kept whose owner was dropped")
+	}
+	for i := range 7 {
+		x.Drop(events.Owner(fmt.Sprint(i)))
+	}
+	if x.Bytes() != 0 {
+		t.Errorf("%d bytes are charged for nothing", x.Bytes())
+	}
 }
 
 // asking is one kind of request.
@@ -104,19 +119,19 @@ func askings(w *writer, chance *rand.Rand) []asking {
 	return []asking{
 		{fmt.Sprintf("get %d", at), func(ctx context.Context, s *Service, r Reader) (any, error) { return s.Get(ctx, r, id) }},
 		{fmt.Sprintf("list %d from %d", limit, at), func(ctx context.Context, s *Service, r Reader) (any, error) {
-			c, err := s.Range(ctx, r, uint64(at), limit)
+			p, err := s.Select(ctx, r, Selection{Order: Oldest, From: uint64(at), To: uint64(at + limit)}, nil)
 			if err != nil {
 				return nil, err
 			}
-			views, err := collect(ctx, c)
-			return page{views, c.Size()}, err
+			views, err := collect(ctx, p)
+			return page{views, p.Size()}, err
 		}},
 		{"search", func(ctx context.Context, s *Service, r Reader) (any, error) {
-			c, err := s.Search(ctx, r, "NO SUCH")
+			p, err := s.Select(ctx, r, Selection{Query: "NO SUCH", Order: Oldest}, nil)
 			if err != nil {
 				return nil, err
 			}
-			return collect(ctx, c)
+			return collect(ctx, p)
 		}},
 		{"log", func(ctx context.Context, s *Service, r Reader) (any, error) { return s.Head(ctx, r) }},
 		{fmt.Sprintf("proof of %d", at), func(ctx context.Context, s *Service, r Reader) (any, error) { return s.Prove(ctx, r, id) }},
@@ -127,16 +142,6 @@ func askings(w *writer, chance *rand.Rand) []asking {
 	}
 }
 
-func collect(ctx context.Context, c *Cursor) (views []View, err error) {
-	for c.More() && err == nil {
-		err = c.Next(ctx, func(v *View) error {
-			views = append(views, *v)
-			return nil
-		})
-	}
-	return views, err
-}
-
 // TestWhatIsKeptChangesNoAnswer: caches change no answer, no matter which requests came
 // before and how the owner's log has grown since.
 func TestWhatIsKeptChangesNoAnswer(t *testing.T) {
@@ -145,7 +150,7 @@ func TestWhatIsKeptChangesNoAnswer(t *testing.T) {
 	chance := rand.New(rand.NewPCG(seed, 1))
 	h := newHistory(t)
 	w, other := h.writer(t), h.writer(t)
-	cached, plain := h.cached(), h.service(0)
+	cached, plain := h.service(1<<30), h.service(0)
 	h.write(t, w, "the first")
 	type cutBatch struct {
 		id   string
@@ -200,14 +205,14 @@ func TestWhoAsksAgainAsksNoDatabase(t *testing.T) {
 	h.write(t, w, make([]string, 40)...)
 	h.confirm(t, w, h.cut(t, w), 40)
 	h.write(t, w, make([]string, 3)...)
-	s, chance := h.cached(), rand.New(rand.NewPCG(1, 1))
+	s, chance := h.service(1<<30), rand.New(rand.NewPCG(1, 1))
 	questions := func(do func()) int64 {
 		before := h.pool.Stat().AcquireCount()
 		do()
 		return h.pool.Stat().AcquireCount() - before
 	}
-	// Number of queries of the second request: nodes of the tree are not cached.
-	for i, again := range []int64{0, 0, 0, 0, 1, 2, 1} {
+	// Number of queries of the second request: nodes of the tree, and times, are not kept.
+	for i, again := range []int64{0, 0, 0, 2, 1, 2, 1} {
 		asking := askings(w, chance)[i]
 		ask := func(head uint64) func() {
 			return func() {
@@ -239,8 +244,8 @@ func TestProofsAreOfTheBatchThatCoversTheLeaf(t *testing.T) {
 		h.confirm(t, w, ids[len(ids)-1], len(w.written))
 	}
 	h.write(t, w, "five")
-	s, r := h.cached(), Reader{w.owner, at(h.seq)}
-	newest := events.Hash{4, 'r'}
+	s, r := h.service(1<<30), Reader{w.owner, at(h.seq)}
+	newest := w.root(4)
 	for leaf, want := range map[int]struct {
 		size  uint64
 		batch string // "" if not anchored yet
@@ -270,7 +275,7 @@ func TestARowThatCameLater(t *testing.T) {
 	h := newHistory(t)
 	w := h.writer(t)
 	h.write(t, w, "one", "two")
-	s, head := h.cached(), h.seq
+	s, head := h.service(1<<30), h.seq
 	r := Reader{w.owner, at(head)}
 	if log, err := s.Head(t.Context(), r); err != nil || log.TreeSize != 2 {
 		t.Fatal(log, err)
@@ -282,9 +287,9 @@ func TestARowThatCameLater(t *testing.T) {
 		}
 	}
 	h.confirm(t, w, h.cut(t, w), 3)
-	s.Rows = NewRowCache(1 << 20) // the row cache holds the new row
+	s.Texts.Drop("") // or the row of before is kept
 	proof, err := s.Prove(t.Context(), r, w.written[1].ID)
-	if err != nil || proof.TxSignature == nil || proof.OnchainRoot == nil || *proof.OnchainRoot != (events.Hash{3, 'r'}) {
+	if err != nil || proof.TxSignature == nil || proof.OnchainRoot == nil || *proof.OnchainRoot != w.root(3) {
 		t.Errorf("a proof by a batch that came later: %+v, %v", proof, err)
 	}
 	if receipt, err := s.Receipt(t.Context(), r, w.written[1].ID); err != nil || receipt.Anchor == nil || receipt.Anchor.CommittedSize != 3 {
@@ -294,7 +299,7 @@ func TestARowThatCameLater(t *testing.T) {
 	if _, err := h.pool.Exec(t.Context(), `DELETE FROM memories WHERE leaf_index > 0; DELETE FROM batches`); err != nil {
 		t.Fatal(err)
 	}
-	s.Heads = NewHeadCache()
+	s.Texts.Drop("")
 	if _, err := s.extentWith(t.Context(), r, &memories.Memory{LeafIndex: 2}); !errors.Is(err, fence.ErrBehind) {
 		t.Errorf("a leaf beyond the log: %v", err)
 	}

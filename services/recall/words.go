@@ -5,51 +5,47 @@ import (
 	"sort"
 )
 
-// block is the index of a run of leaves. It is immutable once made.
-type block struct {
+// Words is the index of the words of consecutive leaves. It is immutable once made.
+type Words struct {
 	first     uint64   // the index of the first leaf
 	lengths   []uint16 // words of each leaf, without function words
 	created   []uint32 // when each leaf was written, in Unix seconds
 	languages languageSet
-	short     bool // the log ended before the block was full
 
 	// Terms in ascending order, side by side. Term i begins at begins[i], and its
 	// postings begin at starts[i]. Each slice has one more entry, for the end of the last
 	// term.
 	terms  string
 	begins []uint32
-	// For each leaf that has the term: the difference between its place in the block and
+	// For each leaf that has the term: the difference between its place in the run and
 	// the previous one, how often it has the term, and the difference between each place
 	// of the term in the text and the previous one; all as varints.
 	postings []byte
 	starts   []uint32
 }
 
-func (b *block) leaves() int { return len(b.lengths) }
+func (b *Words) leaves() int { return len(b.lengths) }
 
-// blockOverhead is the approximate size of a block without its slices.
-const blockOverhead = 256
-
-// bytes is how much memory the block takes.
-func (b *block) bytes() int64 {
-	return blockOverhead + int64(cap(b.lengths)*2+cap(b.created)*4+len(b.terms)+cap(b.begins)*4+cap(b.postings)+cap(b.starts)*4)
+// Bytes is about how much memory the index takes.
+func (b *Words) Bytes() int64 {
+	return 256 + int64(cap(b.lengths)*2+cap(b.created)*4+len(b.terms)+cap(b.begins)*4+cap(b.postings)+cap(b.starts)*4)
 }
 
-func (b *block) term(i int) string { return b.terms[b.begins[i]:b.begins[i+1]] }
+func (b *Words) term(i int) string { return b.terms[b.begins[i]:b.begins[i+1]] }
 
 // find returns the number of the first term that is not less than the given one.
-func (b *block) find(term string) int {
+func (b *Words) find(term string) int {
 	return sort.Search(len(b.begins)-1, func(i int) bool { return b.term(i) >= term })
 }
 
 // posting has the places of a term in a leaf.
 type posting struct {
-	leaf   uint32   // place in the block
+	leaf   uint32   // place in the run
 	places []uint16 // in the text, ascending
 }
 
 // appendPostings decodes the postings of a term.
-func (b *block) appendPostings(to []posting, term int) []posting {
+func (b *Words) appendPostings(to []posting, term int) []posting {
 	p := b.postings[b.starts[term]:b.starts[term+1]]
 	leaf := uint32(0)
 	for len(p) > 0 {
@@ -66,7 +62,7 @@ func (b *block) appendPostings(to []posting, term int) []posting {
 }
 
 // counts calls add with how often each leaf has a term.
-func (b *block) counts(term int, add func(leaf uint32, count int)) {
+func (b *Words) counts(term int, add func(leaf uint32, count int)) {
 	p := b.postings[b.starts[term]:b.starts[term+1]]
 	leaf := uint32(0)
 	for len(p) > 0 {

@@ -1,0 +1,83 @@
+package memory
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/memory-ledger/ledger/projections/fence"
+	"github.com/memory-ledger/ledger/projections/readmodel/batches"
+	"github.com/memory-ledger/ledger/projections/readmodel/erasures"
+	"github.com/memory-ledger/ledger/projections/readmodel/memories"
+	"github.com/memory-ledger/ledger/projections/readmodel/owners"
+	"github.com/memory-ledger/ledger/projections/readmodel/retractions"
+)
+
+// extent is the size of an owner's log, and how much of it is anchored. It is immutable.
+type extent struct {
+	leaves  uint64
+	newest  *batches.Batch // the largest confirmed batch, or nil
+	without without        // leaves
+}
+
+// anchored returns how many leaves the largest confirmed batch covers.
+func (e *extent) anchored() uint64 {
+	if e.newest == nil {
+		return 0
+	}
+	return e.newest.Size
+}
+
+// extent returns the extent of the reader's log.
+func (s *Service) extent(ctx context.Context, r Reader) (*extent, error) {
+	if e := s.Texts.extentOf(r); e != nil {
+		return e, nil
+	}
+	return s.readExtent(ctx, r)
+}
+
+// extentWith is extent for a reader that has already read one of the rows. A cached extent
+// may be older than the row. A freshly read one is not, unless the read models were
+// replaced by older ones in between.
+func (s *Service) extentWith(ctx context.Context, r Reader, m *memories.Memory) (*extent, error) {
+	holds := func(e *extent) bool {
+		return e != nil && m.LeafIndex < e.leaves && (!m.Anchored || m.LeafIndex < e.anchored())
+	}
+	if e := s.Texts.extentOf(r); holds(e) {
+		return e, nil
+	}
+	e, err := s.readExtent(ctx, r)
+	if err == nil && !holds(e) {
+		err = fmt.Errorf("%w: leaf %d was there, of %d now", fence.ErrBehind, m.LeafIndex, e.leaves)
+	}
+	return e, err
+}
+
+// readExtent reads the extent in one round trip. The batch is read first, so that it never
+// covers more leaves than the log has.
+func (s *Service) readExtent(ctx context.Context, r Reader) (*extent, error) {
+	var (
+		e      extent
+		batch  pgx.Batch
+		newest batches.Batch
+		found  bool
+		owner  owners.Owner
+		erased erasures.Erased
+	)
+	batches.QueueLatestConfirmed(&batch, r.Owner, &newest, &found)
+	owners.QueueFind(&batch, r.Owner, &owner)
+	retractions.QueueLeaves(&batch, r.Owner, &e.without.retracted)
+	erasures.QueueFind(&batch, r.Owner, &erased)
+	if err := s.Pool.SendBatch(ctx, &batch).Close(); err != nil {
+		return nil, fmt.Errorf("how far the log goes: %w", err)
+	}
+	e.leaves, e.without.erased = owner.LeafCount, erased.Leaves
+	e.without.retracted = slices.DeleteFunc(e.without.retracted, func(leaf uint64) bool { return leaf < erased.Leaves })
+	if found {
+		e.newest = &newest
+	}
+	s.Texts.putExtent(r, &e)
+	return &e, nil
+}

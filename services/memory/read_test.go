@@ -1,0 +1,324 @@
+package memory
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/memory-ledger/ledger/projections/readmodel/memories"
+)
+
+// words are the vocabulary of texts and queries.
+var words = []string{
+	"cat", "Cat", "CAT", "sleeps", "ſleeps", "Kelvin", "\u212aelvin", "Straße", "schläft", "SCHLÄFT", "σίσυφος", "ΣΊΣΥΦΟΣ",
+	"日本語", "дом", "ДОМ", "\x00", "🐈", " ", "1", "on the warm chair",
+}
+
+func text(chance *rand.Rand) string {
+	var b strings.Builder
+	for range 1 + chance.IntN(12) {
+		b.WriteString(words[chance.IntN(len(words))])
+		b.WriteByte(' ')
+	}
+	return b.String()
+}
+
+// contains is the definition of a match, tried at every position.
+func contains(text, query string) bool {
+	runes, length := []rune(text), utf8.RuneCountInString(query)
+	for i := 0; i+length <= len(runes); i++ {
+		if strings.EqualFold(string(runes[i:i+length]), query) {
+			return true
+		}
+	}
+	return false
+}
+
+// TestSearchFindsWhatWasWritten: a search returns exactly the memories that contain the
+// query, as they were written. The slices they arrived in and the cache make no difference.
+func TestSearchFindsWhatWasWritten(t *testing.T) {
+	t.Parallel()
+	chance := rand.New(rand.NewPCG(rand.Uint64(), 7))
+	h := newHistory(t)
+	w, other := h.writer(t), h.writer(t)
+	services := map[string]*Service{"all kept": h.service(1 << 30), "some kept": h.service(60_000), "nothing kept": h.service(0)}
+	for len(w.written) < 1500 {
+		texts := make([]string, 1+chance.IntN([]int{3, 90, 600}[chance.IntN(3)]))
+		for i := range texts {
+			texts[i] = text(chance)
+		}
+		h.write(t, w, texts...)
+		h.write(t, other, "cat", "not yours")
+		for name, s := range services {
+			if chance.IntN(3) == 0 {
+				continue // its cache is behind
+			}
+			query := words[chance.IntN(len(words))]
+			if chance.IntN(3) == 0 {
+				query += " " + words[chance.IntN(len(words))]
+			}
+			checkSearch(t, s, w, name, query)
+		}
+	}
+}
+
+// checkSearch compares a search with the memories written, up to the leaf that it reached.
+func checkSearch(t *testing.T, s *Service, w *writer, name, query string) {
+	t.Helper()
+	found, size, err := searchAll(t, s, w.owner, query)
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	var want []View
+	for _, v := range w.written[:size] {
+		if contains(v.Content, query) {
+			want = append(want, v)
+		}
+	}
+	if len(found) != len(want) {
+		t.Fatalf("%s: %q in %d memories: %d found, %d have it", name, query, size, len(found), len(want))
+	}
+	for i := range found {
+		if !reflect.DeepEqual(found[i], want[i]) {
+			t.Fatalf("%s: %q in %d memories:\n got %+v\nwant %+v", name, query, size, found[i], want[i])
+		}
+	}
+}
+
+// TestEverySelectionYieldsEachOnce: each selection, whole or in pages, yields every match
+// once, in order, and never holds many, however slowly its client reads.
+func TestEverySelectionYieldsEachOnce(t *testing.T) {
+	t.Parallel()
+	h := newHistory(t)
+	w := h.writer(t)
+	h.write(t, w, slices.Repeat([]string{"needle", "needle", "hay"}, pieceLeaves)...)
+	const from = 100
+	s := h.service(1 << 30)
+	for _, order := range []Order{Oldest, Newest} {
+		for _, query := range []string{"", "needle", "hay"} {
+			for _, filter := range []memories.Filter{{}, {From: w.written[from].CreatedAt.Time()}} {
+				for _, limit := range []int{0, 1000} {
+					var want, got []uint64
+					for _, v := range w.written {
+						if (query == "" || v.Content == query) && (filter.All() || v.LeafIndex >= from) {
+							want = append(want, v.LeafIndex)
+						}
+					}
+					if order == Newest {
+						slices.Reverse(want)
+					}
+					sel, held := Selection{Query: query, Order: order, Filter: filter, Limit: limit}, 0
+					for first := true; first || sel.Cursor != ""; first = false {
+						picked, err := s.Select(t.Context(), Reader{Owner: w.owner}, sel, nil)
+						if err != nil {
+							t.Fatal(err)
+						}
+						for picked.More() {
+							if err := picked.Next(t.Context(), func(v *View) error {
+								held = max(held, cap(picked.hits))
+								got = append(got, v.LeafIndex)
+								return nil
+							}); err != nil {
+								t.Fatal(err)
+							}
+						}
+						sel.Cursor = picked.NextCursor
+					}
+					if !slices.Equal(got, want) {
+						t.Errorf("%s %q, filtered: %v, limit %d: %d leaves instead of %d, or in another order", order, query, !filter.All(), limit, len(got), len(want))
+					}
+					if held > 3*pieceLeaves {
+						t.Errorf("%s %q: holds %d hits", order, query, held)
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestNothingFollows a cursor beyond the log, which a client made up, or a query that is
+// longer than any text.
+func TestNothingFollows(t *testing.T) {
+	t.Parallel()
+	h := newHistory(t)
+	w := h.writer(t)
+	longest := strings.Repeat("x", MaxContentBytes)
+	h.write(t, w, "a", "b", longest)
+	nothing := func(sel Selection) bool {
+		t.Helper()
+		picked, err := h.service(0).Select(t.Context(), Reader{Owner: w.owner}, sel, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found, err := collect(t.Context(), picked)
+		return err == nil && len(found) == 0
+	}
+	for _, leaf := range []string{"2", "3", "4", "1000", "9223372036854775807"} {
+		for _, query := range []string{"", "b"} {
+			if !nothing(Selection{Query: query, Order: Oldest, Limit: 5, Cursor: "o" + leaf}) {
+				t.Errorf("%q: something follows leaf %s", query, leaf)
+			}
+		}
+	}
+	if nothing(Selection{Query: longest, Order: Oldest}) || !nothing(Selection{Query: longest + "x", Order: Oldest}) {
+		t.Error("the longest query")
+	}
+}
+
+// TestEnoughEndsAChunk: ErrEnough ends a chunk with the current memory, which is not
+// yielded again: in lists, cached or not, and in searches.
+func TestEnoughEndsAChunk(t *testing.T) {
+	t.Parallel()
+	h := newHistory(t)
+	w := h.writer(t)
+	for i := range 20 {
+		h.write(t, w, fmt.Sprintf("needle %d", i))
+	}
+	s := h.service(1 << 30)
+	for _, query := range []string{"", "", "needle", "needle"} {
+		p, err := s.Select(t.Context(), Reader{Owner: w.owner, Head: at(1)}, Selection{Query: query, Order: Oldest}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		leaf := uint64(0)
+		for before := leaf; p.More(); before = leaf {
+			if err := p.Next(t.Context(), func(v *View) error {
+				if v.LeafIndex != leaf {
+					t.Fatalf("leaf %d after %d", v.LeafIndex, leaf)
+				}
+				leaf++
+				return ErrEnough
+			}); err != nil {
+				t.Fatal(err)
+			}
+			if leaf > before+1 {
+				t.Fatalf("%q: %d after enough", query, leaf-before-1)
+			}
+		}
+		if leaf != 20 {
+			t.Errorf("%q: %d of 20", query, leaf)
+		}
+	}
+}
+
+// TestMuchComesALittleAtATime: the bytes that a list or a search yields at once are
+// bounded, and a search of long texts gives its time slot back between pieces.
+func TestMuchComesALittleAtATime(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow: make verify runs it")
+	}
+	t.Parallel()
+	h := newHistory(t)
+	w := h.writer(t)
+	h.write(t, w, slices.Repeat([]string{strings.Repeat("x", MaxContentBytes)}, 60)...)
+	s := h.service(0)
+	for _, query := range []string{"", "X"} {
+		p, err := s.Select(t.Context(), Reader{Owner: w.owner}, Selection{Query: query, Order: Oldest}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		read := 0
+		for first := true; p.More(); first = false {
+			bytes := 0
+			if err := p.Next(t.Context(), func(v *View) error {
+				read++
+				bytes += len(v.Content)
+				return nil
+			}); err != nil {
+				t.Fatal(err)
+			}
+			if !first && bytes > pieceBytes+MaxContentBytes {
+				t.Errorf("%q: %d bytes at once", query, bytes)
+			}
+		}
+		if read != 60 {
+			t.Errorf("%q: %d of 60", query, read)
+		}
+	}
+	p, err := s.Select(t.Context(), Reader{Owner: w.owner}, Selection{Order: Oldest}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, bytes, err := p.open(t.Context(), 0, 60, pieceBytes, func(*chunk) {}); err != nil || bytes < pieceBytes {
+		t.Errorf("%d bytes were opened, %v", bytes, err)
+	}
+}
+
+// TestSearchWhileMemoriesCome: concurrent searches on a growing log each find exactly the
+// matches among the leaves that existed when they began.
+func TestSearchWhileMemoriesCome(t *testing.T) {
+	t.Parallel()
+	h := newHistory(t)
+	w := h.writer(t)
+	h.write(t, w, "the first")
+	// All texts are made in advance, because the searches read them.
+	texts := make([]string, 3000)
+	for i := range texts {
+		texts[i] = fmt.Sprintf("text %d", i)
+	}
+	services := []*Service{h.service(1 << 30), h.service(100_000), h.service(0)}
+	done := make(chan struct{})
+	var searches sync.WaitGroup
+	for i, s := range services {
+		for range 2 {
+			searches.Go(func() {
+				for last := false; !last; {
+					select {
+					case <-done:
+						last = true
+					default:
+					}
+					query := fmt.Sprintf("TEXT %d", i)
+					found, size, err := searchAll(t, s, w.owner, query)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					want := 0
+					for _, text := range texts[:size-1] {
+						if strings.HasPrefix(text, strings.ToLower(query)) {
+							want++
+						}
+					}
+					if len(found) != want || last && size != uint64(1+len(texts)) {
+						t.Errorf("%q in %d memories: %d found, %d have it", query, size, len(found), want)
+						return
+					}
+				}
+			})
+		}
+	}
+	chance := rand.New(rand.NewPCG(1, 1))
+	for rest := texts; len(rest) > 0; {
+		n := min(1+chance.IntN(200), len(rest))
+		h.write(t, w, rest[:n]...)
+		rest = rest[n:]
+	}
+	close(done)
+	searches.Wait()
+}
+
+// TestASearchEndsWhereTheLogDid: a search ends at the log's size when it began, even if
+// another search has cached later leaves by then.
+func TestASearchEndsWhereTheLogDid(t *testing.T) {
+	t.Parallel()
+	h := newHistory(t)
+	w := h.writer(t)
+	s := h.service(1 << 30)
+	h.write(t, w, slices.Repeat([]string{"early"}, 300)...)
+	begun, err := s.Select(t.Context(), Reader{Owner: w.owner}, Selection{Query: "L", Order: Oldest}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkSearch(t, s, w, "before", "L")
+	h.write(t, w, slices.Repeat([]string{"late"}, 100)...)
+	checkSearch(t, s, w, "after", "L")
+	if found, err := collect(t.Context(), begun); err != nil || len(found) != 300 {
+		t.Errorf("%d found of 300 that were there, %v", len(found), err)
+	}
+}

@@ -1,0 +1,253 @@
+package memory
+
+import (
+	"math"
+	"runtime/debug"
+	"runtime/metrics"
+	"sync"
+
+	"github.com/hashicorp/golang-lru/v2/simplelru"
+
+	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/projections/fence"
+	"github.com/memory-ledger/ledger/projections/readmodel/memories"
+	"github.com/memory-ledger/ledger/services/cachestats"
+)
+
+// TextCache keeps what owners read lately, within a budget of bytes: the opened texts of
+// owners who search, the words of owners who rank, and rows that were read by id or in
+// short lists. It is the only cache of memories.
+//
+// Texts and words are in the clear, so they are dropped with the owner's key: see
+// [TextCache.Drop]. Leaves never change, so both stay right while the log grows. Rows and
+// the extent of the log do change: they are valid only while the fence returns the same
+// head for the owner as before they were read.
+//
+// When the process comes near its memory limit (GOMEMLIMIT), everything is dropped.
+type TextCache struct {
+	mu     sync.Mutex
+	budget int64
+	used   int64
+	owners *simplelru.LRU[events.Owner, *kept] // least recently used first
+	// Hits counts the reads that needed no database: by id, of short lists, and of runs of
+	// texts.
+	Hits cachestats.Counter
+}
+
+// kept is what is kept of an owner. TextCache.mu protects it.
+type kept struct {
+	bytes  int64
+	chunks map[uint64]*chunk // by number
+
+	head     fence.Head // of what follows
+	extent   *extent
+	rows     map[string]*memories.Memory // by id
+	byLeaf   map[uint64]*memories.Memory
+	rowBytes int64
+}
+
+// NewTextCache returns a cache of at most budget bytes.
+func NewTextCache(budget int64) *TextCache {
+	owners, err := simplelru.NewLRU[events.Owner, *kept](math.MaxInt32, nil)
+	if err != nil {
+		panic(err) // only for a size that is not positive
+	}
+	return &TextCache{budget: budget, owners: owners}
+}
+
+// Bytes returns about how many bytes are kept.
+func (t *TextCache) Bytes() int64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.used
+}
+
+// Drop drops what is kept of an owner, as when the owner's key is forgotten. The empty
+// owner stands for all owners. A read that began before does not bring them back.
+func (t *TextCache) Drop(owner events.Owner) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if owner == "" {
+		t.owners.Purge()
+		t.used = 0
+	} else if o, ok := t.owners.Peek(owner); ok {
+		t.remove(owner, o)
+	}
+}
+
+func (t *TextCache) remove(owner events.Owner, o *kept) {
+	t.owners.Remove(owner)
+	t.used -= o.bytes
+}
+
+// of returns what is kept of an owner. mu must be locked.
+func (t *TextCache) of(owner events.Owner) *kept {
+	o, ok := t.owners.Get(owner)
+	if !ok {
+		o = &kept{chunks: map[uint64]*chunk{}}
+		t.owners.Add(owner, o)
+		t.grow(o, 512) // the owner, and empty maps
+	}
+	return o
+}
+
+// grow charges an owner for more bytes, and drops other owners to make room. It reports
+// false, and charges nothing, if the owner alone would exceed the budget.
+func (t *TextCache) grow(o *kept, bytes int64) bool {
+	if bytes > 0 && o.bytes+bytes > t.budget {
+		return false
+	}
+	o.bytes += bytes
+	t.used += bytes
+	for t.used > t.budget {
+		owner, oldest, _ := t.owners.GetOldest()
+		if oldest == o {
+			break // o was used last, so there is no other
+		}
+		t.remove(owner, oldest)
+	}
+	return true
+}
+
+// chunks returns an owner's kept chunks with the numbers from first to end, nil where one
+// is missing, and what to pass to put.
+func (t *TextCache) chunks(owner events.Owner, first, end uint64) (*kept, []*chunk) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	o := t.of(owner)
+	found := make([]*chunk, end-first)
+	for i := range found {
+		found[i] = o.chunks[first+uint64(i)]
+	}
+	return o, found
+}
+
+// put keeps a chunk, unless the owner was dropped since o was returned.
+func (t *TextCache) put(owner events.Owner, o *kept, c *chunk) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if current, ok := t.owners.Peek(owner); !ok || current != o {
+		return
+	}
+	was := o.chunks[c.number]
+	if was != nil && was.leaves() > c.leaves() {
+		return
+	}
+	if t.grow(o, c.bytes()-was.bytes()) {
+		o.chunks[c.number] = c
+	}
+}
+
+// at returns what is kept of an owner at a head; what was kept at an older head is dropped.
+// It is nil at an unknown head, and at one that is older than what is kept.
+func (t *TextCache) at(r Reader) *kept {
+	if !r.Head.Known() {
+		return nil
+	}
+	o := t.of(r.Owner)
+	switch {
+	case r.Head.Before(o.head):
+		return nil
+	case r.Head != o.head:
+		o.head, o.extent = r.Head, nil
+		t.dropRows(o)
+	}
+	return o
+}
+
+func (t *TextCache) dropRows(o *kept) {
+	t.grow(o, -o.rowBytes)
+	o.rows, o.byLeaf, o.rowBytes = map[string]*memories.Memory{}, map[uint64]*memories.Memory{}, 0
+}
+
+// row returns a row by its id, or nil.
+func (t *TextCache) row(r Reader, id string) (m *memories.Memory) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if o := t.at(r); o != nil {
+		m = o.rows[id]
+	}
+	t.Hits.Count(m != nil)
+	return m
+}
+
+// rowsAt returns the rows of some leaves, or nil unless all of them are kept.
+func (t *TextCache) rowsAt(r Reader, leaves []uint64) []*memories.Memory {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	o := t.at(r)
+	if o == nil {
+		return nil
+	}
+	rows := make([]*memories.Memory, len(leaves))
+	for i, leaf := range leaves {
+		if rows[i] = o.byLeaf[leaf]; rows[i] == nil {
+			t.Hits.Count(false)
+			return nil
+		}
+	}
+	t.Hits.Count(true)
+	return rows
+}
+
+// putRows keeps rows that were read after the fence returned the reader's head. A slower
+// reader may have read its row earlier: a row is not replaced by one that lacks an event.
+func (t *TextCache) putRows(r Reader, rows ...*memories.Memory) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	o := t.at(r)
+	for _, m := range rows {
+		if o == nil || m.Owner != r.Owner {
+			return
+		}
+		was := o.rows[m.ID]
+		if was != nil && (was.Anchored && !m.Anchored || was.Retracted && !m.Retracted) {
+			continue
+		}
+		bytes := int64(widthOf(m)) + 640 // and about 640 bytes beside the texts
+		if was != nil {
+			bytes = 0 // the same leaf
+		}
+		if !t.grow(o, bytes) {
+			if t.dropRows(o); !t.grow(o, bytes) {
+				return
+			}
+		}
+		o.rowBytes += bytes
+		o.rows[m.ID], o.byLeaf[m.LeafIndex] = m, m
+	}
+}
+
+// extentOf returns the kept extent of the reader's log, or nil.
+func (t *TextCache) extentOf(r Reader) *extent {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if o := t.at(r); o != nil {
+		return o.extent
+	}
+	return nil
+}
+
+// putExtent keeps an extent that was read after the fence returned the reader's head. Of
+// two extents at the same head, the longer one is kept: it may include an event that was
+// not acknowledged yet, and a reader that saw it must not see a shorter log afterwards.
+func (t *TextCache) putExtent(r Reader, e *extent) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if o := t.at(r); o != nil && (o.extent == nil || e.leaves >= o.extent.leaves && e.anchored() >= o.extent.anchored()) {
+		o.extent = e
+	}
+}
+
+// relieve drops everything if the process is near its memory limit.
+func (t *TextCache) relieve() {
+	limit := debug.SetMemoryLimit(-1)
+	if limit == math.MaxInt64 {
+		return
+	}
+	sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
+	metrics.Read(sample)
+	if float64(sample[0].Value.Uint64()) > 0.9*float64(limit) {
+		t.Drop("")
+	}
+}

@@ -1,0 +1,166 @@
+package memory
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"slices"
+
+	"github.com/google/uuid"
+
+	"github.com/memory-ledger/ledger/projections/readmodel/memories"
+	"github.com/memory-ledger/ledger/services/recall"
+	"github.com/memory-ledger/ledger/services/search"
+)
+
+const (
+	// chunkLeaves is how many leaves a full chunk has.
+	chunkLeaves = 256
+	// pieceLeaves bounds what a search passes in one time slot, and so does pieceBytes.
+	pieceLeaves = 16 * chunkLeaves
+)
+
+// chunk is the opened texts of up to chunkLeaves leaves, fewer at the end of the log. It is
+// immutable.
+type chunk struct {
+	number  uint64 // it begins with leaf number*chunkLeaves
+	texts   search.Texts
+	created []uint32      // when each leaf was written, in Unix seconds
+	words   *recall.Words // nil until a ranking needed it
+	damaged []uint64      // leaves whose text does not open, or that have no row
+}
+
+func (c *chunk) first() uint64 { return c.number * chunkLeaves }
+
+func (c *chunk) leaves() int { return len(c.created) }
+
+// end is the first leaf that the chunk does not have.
+func (c *chunk) end() uint64 { return c.first() + uint64(len(c.created)) }
+
+func (c *chunk) bytes() int64 {
+	if c == nil {
+		return 0
+	}
+	bytes := 160 + int64(cap(c.texts)) + 4*int64(cap(c.created))
+	if c.words != nil {
+		bytes += c.words.Bytes()
+	}
+	return bytes
+}
+
+// texts calls yield with the chunks that have the leaves from (inclusive) to (exclusive),
+// in ascending order. If the texts are long, it ends early; reached is the first leaf that
+// it left out.
+func (p *Picked) texts(ctx context.Context, from, to uint64, yield func(*kept, *chunk)) (reached uint64, err error) {
+	first, end := from/chunkLeaves, (to+chunkLeaves-1)/chunkLeaves
+	owner, found := p.service.Texts.chunks(p.reader.Owner, first, end)
+	whole := func(i uint64) bool { // from the cache
+		return found[i] != nil && found[i].end() >= min(to, (first+i+1)*chunkLeaves)
+	}
+	hit, read := true, 0
+	for i := uint64(0); i < end-first; {
+		if whole(i) {
+			yield(owner, found[i])
+			i++
+			// Let short requests run between chunks. The Go scheduler preempts a busy
+			// goroutine only after ten milliseconds.
+			runtime.Gosched()
+			continue
+		}
+		run := i + 1
+		for run < end-first && !whole(run) {
+			run++
+		}
+		hit = false
+		run, bytes, err := p.open(ctx, first+i, min(to, (first+run)*chunkLeaves), pieceBytes-read, func(c *chunk) {
+			if len(c.damaged) == 0 { // what is damaged may be mended
+				p.service.Texts.put(p.reader.Owner, owner, c)
+			}
+			yield(owner, c)
+		})
+		if err != nil {
+			return 0, err
+		}
+		if read += bytes; read >= pieceBytes {
+			end = run
+		}
+		i = run - first
+	}
+	p.service.Texts.Hits.Count(hit)
+	return min(to, end*chunkLeaves), ctx.Err()
+}
+
+// open reads and opens chunks, from one with a number on, up to the leaf to. It ends early
+// after the chunk that reaches most bytes. next is the number of the chunk after the last.
+func (p *Picked) open(ctx context.Context, number, to uint64, most int, yield func(*chunk)) (next uint64, bytes int, err error) {
+	p.service.Texts.relieve()
+	opener := p.key.Opener()
+	c, size := &chunk{number: number}, 0
+	done := func() {
+		size = max(size, len(c.texts))
+		c.texts = slices.Clip(c.texts)
+		yield(c)
+		c = &chunk{number: c.number + 1, texts: make(search.Texts, 0, size), created: make([]uint32, 0, min(chunkLeaves, to-min(to, (c.number+1)*chunkLeaves)))}
+		runtime.Gosched()
+	}
+	add := func(text []byte, created uint32) {
+		c.texts, c.created = c.texts.Append(text), append(c.created, created)
+	}
+	// missing adds the leaves before one, which have no row.
+	missing := func(before uint64) {
+		for c.end() < before {
+			if c.end() >= p.without.erased {
+				c.damaged = append(c.damaged, c.end())
+			}
+			if add(nil, 0); c.leaves() == chunkLeaves {
+				done()
+			}
+		}
+	}
+	err = memories.Bodies(ctx, p.service.Pool, p.reader.Owner, number*chunkLeaves, to, func(b memories.Body) error {
+		missing(b.Leaf)
+		var text []byte
+		if b.Leaf >= p.without.erased {
+			bytes += len(b.Sealed)
+			id, err := uuid.UUID(b.ID).MarshalText()
+			if err == nil {
+				text, err = opener.Open(id, b.Sealed)
+			}
+			if err != nil {
+				c.damaged = append(c.damaged, b.Leaf)
+			}
+		}
+		if add(text, uint32(b.Created.Unix())); c.leaves() < chunkLeaves {
+			return nil
+		}
+		if done(); bytes >= most {
+			return errFull
+		}
+		return nil
+	})
+	if err != nil && !errors.Is(err, errFull) {
+		return 0, 0, err
+	}
+	if err == nil {
+		if missing(to); c.leaves() > 0 {
+			done()
+		}
+	}
+	return c.number, bytes, nil
+}
+
+// errFull ends the read of texts.
+var errFull = errors.New("enough bytes for one time slot")
+
+// indexed returns a chunk with the index of its words.
+func (p *Picked) indexed(o *kept, c *chunk, d *recall.Dictionary) *chunk {
+	if c.words != nil {
+		return c
+	}
+	with := *c
+	with.words = d.Index(c.first(), c.texts.All(), c.created)
+	if len(c.damaged) == 0 {
+		p.service.Texts.put(p.reader.Owner, o, &with)
+	}
+	return &with
+}
