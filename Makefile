@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
 
-MODULES  := events projections anchoring services services/clients/go infra
+MODULES  := events events/verify projections anchoring services services/clients/go infra
 PACKAGES := $(addprefix ./,$(addsuffix /...,$(MODULES)))
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
@@ -106,7 +106,7 @@ FUZZ = go test -vet=off -run '^$$' -fuzztime $(FUZZTIME) -fuzzminimizetime 100x 
 fuzz: ## each fuzz target for a short time
 	$(FUZZ) '^FuzzDecodeBatch$$' ./events
 	$(FUZZ) '^FuzzDecodeCanonical$$' ./events
-	$(FUZZ) '^FuzzCanonicalize$$' ./events/canonical
+	$(FUZZ) '^FuzzCanonicalize$$' ./events/verify/canonical
 	$(FUZZ) '^FuzzMatch$$' ./services/search
 	$(FUZZ) '^FuzzFind$$' ./services/search
 	$(FUZZ) '^FuzzParseQuery$$' ./services/recall
@@ -139,11 +139,10 @@ vulncheck: ## known vulnerabilities, if the database can be reached
 
 .PHONY: generate
 generate: ## all files that are generated from other files
-	node events/leaf/testdata/vectors.mjs
+	node events/verify/leaf/testdata/vectors.mjs
 	go generate ./services/core ./services/extension ./services/run/config
 	go generate ./events/schema ./services/test/journey
-	go test ./anchoring/receipt -run 'TestGood|TestAltered|TestThePageIsInStep' -update >/dev/null
-	go test ./anchoring/export -run 'TestGood|TestBad' -update >/dev/null
+	go test ./events/verify -run 'TestGood|TestAltered|TestBad|TestThePageIsInStep' -update >/dev/null
 	go test ./anchoring/staking -run TestTransactionsForClients -update >/dev/null
 
 .PHONY: generated

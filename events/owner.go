@@ -1,53 +1,26 @@
 package events
 
-import (
-	"encoding/hex"
-	"errors"
-	"fmt"
+import "github.com/memory-ledger/ledger/events/verify/leaf"
 
-	"github.com/mr-tron/base58"
+// Owner and Hash are defined beside the leaf, so that a verifier needs no event.
+type (
+	// Owner is a wallet's public key in base58. It names the person a log belongs to.
+	Owner = leaf.Owner
+	// Hash is a SHA-256 digest.
+	Hash = leaf.Hash
 )
 
-// Owner is a wallet's public key: the base58 form of 32 bytes. It names the
-// person a log belongs to.
-type Owner string
+// HashSize is the length of every hash and root in bytes.
+const HashSize = leaf.HashSize
 
 // ErrOwner says that a text is not the base58 form of 32 bytes.
-var ErrOwner = errors.New("public key is not base58 of 32 bytes")
+var ErrOwner = leaf.ErrOwner
 
-// MaxOwnerLength is the longest base58 form of 32 bytes. Longer texts are
-// refused before they are decoded: base58 decoding takes time that grows with
-// the square of the length.
-const MaxOwnerLength = 44
-
-// ParseOwner checks the form of a public key. It does not check whether the key is a
-// point that may sign in; sign-in checks that.
-func ParseOwner(s string) (Owner, error) {
-	if len(s) < 32 || len(s) > MaxOwnerLength {
-		return "", fmt.Errorf("%w: %d characters", ErrOwner, len(s))
-	}
-	raw, err := base58.Decode(s)
-	if err != nil || len(raw) != 32 || base58.Encode(raw) != s {
-		return "", ErrOwner
-	}
-	return Owner(s), nil
-}
+// ParseOwner checks the form of a public key.
+func ParseOwner(s string) (Owner, error) { return leaf.ParseOwner(s) }
 
 // OwnerFromBytes encodes a 32-byte public key.
-func OwnerFromBytes(key [32]byte) Owner { return Owner(base58.Encode(key[:])) }
+func OwnerFromBytes(key [32]byte) Owner { return leaf.OwnerFromBytes(key) }
 
-// Bytes returns the public key. It panics on an Owner that did not come from
-// ParseOwner or OwnerFromBytes.
-func (o Owner) Bytes() [32]byte {
-	raw, err := base58.Decode(string(o))
-	if err != nil || len(raw) != 32 {
-		panic(fmt.Sprintf("events: %q is not an owner", string(o)))
-	}
-	return [32]byte(raw)
-}
-
-// Partition returns the first byte of SHA-256 of the owner's text as two lowercase
-// hex digits. Every subject contains it. So projectors and anchorers can divide the
-// owners among themselves, and streams can later be split into up to 256 parts,
-// without rewriting a single event.
-func (o Owner) Partition() string { return hex.EncodeToString([]byte{byte(PartitionOf(o))}) }
+// ParseHash reads 64 lowercase hex digits.
+func ParseHash(s string) (Hash, error) { return leaf.ParseHash(s) }

@@ -1,10 +1,13 @@
 package events
 
-import "crypto/sha256"
+import (
+	"crypto/sha256"
+	"encoding/hex"
+)
 
-// PartitionCount is how many partitions owners are divided into. Every subject names its
-// owner's partition, so that owners can be divided among deployments.
-const PartitionCount = 256
-
-// PartitionOf returns an owner's partition.
-func PartitionOf(o Owner) int { return int(sha256.Sum256([]byte(o))[0]) }
+// partitionOf returns the partition that an owner's subjects name, one of 256, so that
+// owners can be divided among deployments: the first byte of SHA-256 of the owner's text.
+func partitionOf(o Owner) string {
+	sum := sha256.Sum256([]byte(o))
+	return hex.EncodeToString(sum[:1])
+}

@@ -54,14 +54,14 @@ type Subject struct {
 
 // String returns the subject as the log knows it.
 func (s Subject) String() string {
-	return string(s.Family) + "." + s.Owner.Partition() + "." + string(s.Owner) + "." + string(s.Kind)
+	return string(s.Family) + "." + partitionOf(s.Owner) + "." + string(s.Owner) + "." + string(s.Kind)
 }
 
 // OwnerFilter matches every message of an owner within a family. All writers
 // state their expectation with exactly this string: the log compares filters as
 // texts, so two spellings would guard two different things.
 func OwnerFilter(f Family, o Owner) string {
-	return string(f) + "." + o.Partition() + "." + string(o) + ".>"
+	return string(f) + "." + partitionOf(o) + "." + string(o) + ".>"
 }
 
 // ErrSubject says that a subject is not one of ours.
@@ -74,7 +74,7 @@ func ParseSubject(s string) (Subject, error) {
 		return Subject{}, fmt.Errorf("%w: %q", ErrSubject, s)
 	}
 	owner, err := ParseOwner(part[2])
-	if err != nil || owner.Partition() != part[1] {
+	if err != nil || partitionOf(owner) != part[1] {
 		return Subject{}, fmt.Errorf("%w: %q", ErrSubject, s)
 	}
 	return Subject{Family: Family(part[0]), Owner: owner, Kind: SubjectKind(part[3])}, nil

@@ -19,6 +19,7 @@ require (
 	github.com/antithesishq/antithesis-sdk-go v0.8.0-default-no-op // indirect
 	github.com/cenkalti/backoff/v5 v5.0.3 // indirect
 	github.com/google/go-tpm v0.9.8 // indirect
+	github.com/memory-ledger/ledger/events/verify v0.0.0 // indirect
 	github.com/minio/highwayhash v1.0.4 // indirect
 	github.com/nats-io/jwt/v2 v2.8.2 // indirect
 	github.com/nats-io/nats-server/v2 v2.15.2 // indirect
@@ -58,5 +59,6 @@ require (
 
 replace (
 	github.com/memory-ledger/ledger/events => ../events
+	github.com/memory-ledger/ledger/events/verify => ../events/verify
 	github.com/memory-ledger/ledger/infra => ../infra
 )

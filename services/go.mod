@@ -22,6 +22,7 @@ require (
 	github.com/klauspost/compress v1.20.3
 	github.com/memory-ledger/ledger/anchoring v0.0.0
 	github.com/memory-ledger/ledger/events v0.0.0
+	github.com/memory-ledger/ledger/events/verify v0.0.0
 	github.com/memory-ledger/ledger/infra v0.0.0
 	github.com/memory-ledger/ledger/projections v0.0.0
 	github.com/memory-ledger/ledger/services/clients/go v0.0.0
@@ -148,6 +149,7 @@ require (
 replace (
 	github.com/memory-ledger/ledger/anchoring => ../anchoring
 	github.com/memory-ledger/ledger/events => ../events
+	github.com/memory-ledger/ledger/events/verify => ../events/verify
 	github.com/memory-ledger/ledger/infra => ../infra
 	github.com/memory-ledger/ledger/projections => ../projections
 	github.com/memory-ledger/ledger/services/clients/go => ./clients/go

@@ -14,6 +14,7 @@ import (
 	"github.com/memory-ledger/ledger/anchoring/commitment"
 	"github.com/memory-ledger/ledger/anchoring/program"
 	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/events/verify"
 )
 
 var (
@@ -155,7 +156,7 @@ func (d *driver) understood(a *chain.Account, o *owner) *commitment.Account {
 	if a == nil || a.Owner != d.signer.program {
 		return nil
 	}
-	c, err := commitment.DecodeAccount(a.Data)
+	c, err := verify.DecodeAccount(a.Data)
 	if err != nil || c.Slot > math.MaxInt64 || c.Authority != d.signer.key.PublicKey() || c.Owner != solana.PublicKey(o.key.Bytes()) {
 		return nil
 	}

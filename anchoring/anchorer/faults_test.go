@@ -21,6 +21,7 @@ import (
 	"github.com/memory-ledger/ledger/anchoring/program"
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/eventlog"
+	"github.com/memory-ledger/ledger/events/verify"
 	"github.com/memory-ledger/ledger/infra/localchain"
 	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
 	"github.com/memory-ledger/ledger/projections/projector"
@@ -510,7 +511,7 @@ func (c forked) Accounts(ctx context.Context, keys []solana.PublicKey, level cha
 		if a == nil {
 			continue
 		}
-		held, err := commitment.DecodeAccount(a.Data)
+		held, err := verify.DecodeAccount(a.Data)
 		if err != nil {
 			return nil, 0, err
 		}

@@ -12,10 +12,11 @@ import (
 
 	"github.com/memory-ledger/ledger/anchoring/commitment"
 	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/events/verify"
 	"github.com/memory-ledger/ledger/projections/tree"
 )
 
-const accountLen = commitment.AccountLen
+const accountLen = verify.AccountLen
 
 var (
 	// errDisagree says that the tree cache makes proofs from a different tree than the

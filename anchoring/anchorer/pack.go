@@ -10,6 +10,7 @@ import (
 	"github.com/memory-ledger/ledger/anchoring/chain"
 	"github.com/memory-ledger/ledger/anchoring/commitment"
 	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/events/verify"
 )
 
 const (
@@ -127,7 +128,7 @@ func parse(raw []byte) (contents, error) {
 			budget(in.Data, &limit, &price)
 			continue
 		}
-		c, err := commitment.DecodeCommit(in.Data)
+		c, err := verify.DecodeCommit(in.Data)
 		if err != nil {
 			return contents{}, fmt.Errorf("%w: %w", errNotOurs, err)
 		}

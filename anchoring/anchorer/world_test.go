@@ -25,6 +25,7 @@ import (
 	"github.com/memory-ledger/ledger/anchoring/program"
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/eventlog"
+	"github.com/memory-ledger/ledger/events/verify"
 	"github.com/memory-ledger/ledger/infra/localchain"
 	"github.com/memory-ledger/ledger/infra/localchain/localchaintest"
 	"github.com/memory-ledger/ledger/infra/localnats/natstest"
@@ -542,7 +543,7 @@ func (w *world) held(key events.Owner) *commitment.Account {
 	if accounts[0] == nil {
 		return nil
 	}
-	a, err := commitment.DecodeAccount(accounts[0].Data)
+	a, err := verify.DecodeAccount(accounts[0].Data)
 	w.must(err)
 	return &a
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/memory-ledger/ledger/anchoring/chain"
 	"github.com/memory-ledger/ledger/anchoring/commitment"
 	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/events/verify"
 )
 
 const (
@@ -195,7 +196,7 @@ func (a Account) understood(read *chain.Account) *commitment.Account {
 	if read == nil || read.Owner.String() != a.Program {
 		return nil
 	}
-	held, err := commitment.DecodeAccount(read.Data)
+	held, err := verify.DecodeAccount(read.Data)
 	if err != nil || held.Owner != solana.PublicKey(a.Owner.Bytes()) {
 		return nil
 	}

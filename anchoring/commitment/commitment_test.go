@@ -14,6 +14,7 @@ import (
 	"github.com/gagliardetto/solana-go"
 
 	"github.com/memory-ledger/ledger/anchoring/commitment"
+	"github.com/memory-ledger/ledger/events/verify"
 )
 
 // Existing vectors must never change, because their format is deployed. Only add vectors.
@@ -96,7 +97,7 @@ func TestAccountVectors(t *testing.T) {
 		if !bytes.Equal(a.Encode(), data) {
 			t.Errorf("%s: encoded %x, want %x", name, a.Encode(), data)
 		}
-		decoded, err := commitment.DecodeAccount(data)
+		decoded, err := verify.DecodeAccount(data)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -137,7 +138,7 @@ func TestCommitVectors(t *testing.T) {
 		if metas := in.Accounts(); len(metas) != 3 || metas[1].PublicKey != v.Account || !metas[0].IsSigner || !metas[1].IsWritable {
 			t.Errorf("%s: accounts %v", name, metas)
 		}
-		decoded, err := commitment.DecodeCommit(data)
+		decoded, err := verify.DecodeCommit(data)
 		if err != nil || decoded != c {
 			t.Errorf("%s: decoded %+v, %v; want %+v", name, decoded, err, c)
 		}
@@ -160,10 +161,10 @@ func TestBadVectors(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", file, err)
 		}
-		if _, err := commitment.DecodeAccount(data); !errors.Is(err, commitment.ErrNotCommitment) {
+		if _, err := verify.DecodeAccount(data); !errors.Is(err, verify.ErrNotCommitment) {
 			t.Errorf("%s: decoded as an account: %v", file, err)
 		}
-		if _, err := commitment.DecodeCommit(data); !errors.Is(err, commitment.ErrNotCommit) {
+		if _, err := verify.DecodeCommit(data); !errors.Is(err, verify.ErrNotCommit) {
 			t.Errorf("%s: decoded as a commit: %v", file, err)
 		}
 	}

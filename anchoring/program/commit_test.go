@@ -12,6 +12,7 @@ import (
 
 	"github.com/memory-ledger/ledger/anchoring/commitment"
 	"github.com/memory-ledger/ledger/anchoring/program"
+	"github.com/memory-ledger/ledger/events/verify"
 	"github.com/memory-ledger/ledger/infra/localchain"
 	"github.com/memory-ledger/ledger/infra/localchain/localchaintest"
 )
@@ -53,7 +54,7 @@ func (c *committer) held() commitment.Account {
 	if owner != program.LocalID {
 		c.Fatalf("account belongs to %s", owner)
 	}
-	a, err := commitment.DecodeAccount(data)
+	a, err := verify.DecodeAccount(data)
 	c.must(err)
 	return a
 }
@@ -97,7 +98,7 @@ func TestCommitAccountIsRentExempt(t *testing.T) {
 	_, err := c.commit(1, root("one"))
 	c.must(err)
 	_, lamports, _ := c.account(c.address)
-	needed, err := c.rpc.GetMinimumBalanceForRentExemption(t.Context(), commitment.AccountLen, "")
+	needed, err := c.rpc.GetMinimumBalanceForRentExemption(t.Context(), verify.AccountLen, "")
 	c.must(err)
 	if lamports != needed {
 		t.Fatalf("holds %d lamports, rent exemption needs %d", lamports, needed)
@@ -198,14 +199,14 @@ var commitRefusals = map[string]struct {
 	"account of another program": {program.ErrForeignAccount, func(c *committer, m metas, d []byte) (metas, []byte) {
 		key, err := solana.NewRandomPrivateKey()
 		c.must(err)
-		c.put(key.PublicKey(), solana.TokenProgramID, make([]byte, commitment.AccountLen))
+		c.put(key.PublicKey(), solana.TokenProgramID, make([]byte, verify.AccountLen))
 		m[1].PublicKey = key.PublicKey()
 		return m, d
 	}},
 	"account of this program without the magic": {program.ErrAccountData, func(c *committer, m metas, d []byte) (metas, []byte) {
 		key, err := solana.NewRandomPrivateKey()
 		c.must(err)
-		in := system.NewCreateAccountInstruction(solana.LAMPORTS_PER_SOL, commitment.AccountLen, program.LocalID, c.payer.PublicKey(), key.PublicKey())
+		in := system.NewCreateAccountInstruction(solana.LAMPORTS_PER_SOL, verify.AccountLen, program.LocalID, c.payer.PublicKey(), key.PublicKey())
 		_, err = c.send([]solana.PrivateKey{c.payer, key}, in.Build())
 		c.must(err)
 		m[1].PublicKey = key.PublicKey()

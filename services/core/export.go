@@ -4,7 +4,6 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/gofiber/fiber/v2"
 
-	"github.com/memory-ledger/ledger/anchoring/export"
 	"github.com/memory-ledger/ledger/services/httpapi"
 	"github.com/memory-ledger/ledger/services/memory"
 )
@@ -20,7 +19,7 @@ func (a *API) exportLog(c *fiber.Ctx, reader memory.Reader) error {
 	if err != nil {
 		return err
 	}
-	last, err := json.Marshal(export.End{Complete: true, Leaves: all.Header.TreeSize})
+	last, err := json.Marshal(memory.ExportEnd{Complete: true, Leaves: all.Header.TreeSize})
 	if err != nil {
 		return err
 	}

@@ -8,8 +8,8 @@ import (
 	"github.com/go-json-experiment/json"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/memory-ledger/ledger/anchoring/receipt"
 	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/events/verify"
 )
 
 // receiptCost bounds the cost of a receipt in an answer. A longer receipt is left out;
@@ -61,7 +61,7 @@ func (s *Server) prove(ctx context.Context, c call, in proveInput) (proveOutput,
 		return proveOutput{}, "", err
 	}
 	out := proveOutput{
-		Notice: notice, ID: in.ID, Verified: true, LeafHash: r.Leaf.String(), LeafIndex: r.LeafIndex, TreeSize: r.TreeSize,
+		Notice: notice, ID: in.ID, Verified: true, LeafHash: r.LeafHash.String(), LeafIndex: r.LeafIndex, TreeSize: r.TreeSize,
 		BatchRoot: r.BatchRoot.String(), Anchored: r.Anchor != nil, URL: s.BaseURL + "/memories/" + url.PathEscape(in.ID) + "/receipt",
 	}
 	if costOf(string(raw)) <= receiptCost {
@@ -69,7 +69,7 @@ func (s *Server) prove(ctx context.Context, c call, in proveInput) (proveOutput,
 			return proveOutput{}, "", err
 		}
 	}
-	text := fmt.Sprintf("Verified: leaf %d of the log, %s, is in the tree of %d leaves with root %s.", r.LeafIndex, r.Leaf, r.TreeSize, r.BatchRoot)
+	text := fmt.Sprintf("Verified: leaf %d of the log, %s, is in the tree of %d leaves with root %s.", r.LeafIndex, r.LeafHash, r.TreeSize, r.BatchRoot)
 	if a := r.Anchor; a != nil {
 		out.Anchor = &proveAnchor{a.Cluster, a.Account, a.TxSignature, a.Slot, a.CommittedSize, a.CommittedRoot.String(), explorer(a)}
 		text += fmt.Sprintf(" That tree is a prefix of the %d leaves whose root transaction %s committed onchain.", a.CommittedSize, a.TxSignature)
@@ -84,7 +84,7 @@ func (s *Server) prove(ctx context.Context, c call, in proveInput) (proveOutput,
 
 // receipt returns a receipt and its JSON. It parses the receipt from the JSON and verifies
 // it.
-func (s *Server) receipt(ctx context.Context, c call, id string) ([]byte, *receipt.Receipt, error) {
+func (s *Server) receipt(ctx context.Context, c call, id string) ([]byte, *verify.Receipt, error) {
 	issued, err := s.Memories.Receipt(ctx, c.reader(), id)
 	if err != nil {
 		return nil, nil, err
@@ -93,9 +93,9 @@ func (s *Server) receipt(ctx context.Context, c call, id string) ([]byte, *recei
 	if err != nil {
 		return nil, nil, fmt.Errorf("encode the receipt: %w", err)
 	}
-	r, err := receipt.Parse(raw)
+	r, err := verify.ParseReceipt(raw)
 	if err == nil {
-		err = receipt.Verify(r)
+		err = r.Verify()
 	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("the receipt of %s does not hold: %w", id, err)
@@ -112,7 +112,7 @@ var explorers = map[string]string{
 
 // explorer returns the link to an anchor's transaction, empty for a chain that is not
 // public.
-func explorer(a *receipt.Anchor) string {
+func explorer(a *verify.Anchor) string {
 	cluster, public := explorers[a.Cluster]
 	if !public {
 		return ""

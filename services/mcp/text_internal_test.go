@@ -8,7 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/memory-ledger/ledger/anchoring/receipt"
+	"github.com/memory-ledger/ledger/events/verify"
 	"github.com/memory-ledger/ledger/services/memory"
 )
 
@@ -83,7 +83,7 @@ func TestExplorer(t *testing.T) {
 		"EtWTRABZaYq6iMfeYKouRu166VU2xqa1wcaWoxPkrZBG": "https://explorer.solana.com/tx/sig?cluster=devnet",
 		"a chain of one's own":                         "",
 	} {
-		if got := explorer(&receipt.Anchor{Cluster: cluster, TxSignature: "sig"}); got != want {
+		if got := explorer(&verify.Anchor{Cluster: cluster, TxSignature: "sig"}); got != want {
 			t.Errorf("%s: %s", cluster, got)
 		}
 	}

@@ -6,14 +6,41 @@ import (
 
 	"github.com/go-json-experiment/json"
 
-	"github.com/memory-ledger/ledger/anchoring/export"
+	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/events/verify"
 	"github.com/memory-ledger/ledger/projections/tree"
 )
 
 // Export is an export of an owner's whole log.
 type Export struct {
 	*Picked
-	Header export.Header
+	Header ExportHeader
+}
+
+// ExportHeader is the first line.
+type ExportHeader struct {
+	Format   string         `json:"format"`
+	Owner    events.Owner   `json:"owner"`
+	TreeSize uint64         `json:"treeSize"`
+	Root     events.Hash    `json:"root"`
+	Anchor   *verify.Anchor `json:"anchor"` // the newest commitment, null before the first
+}
+
+// exportLine is the line of one leaf.
+type exportLine struct {
+	Index     uint64           `json:"index"`
+	ID        string           `json:"id"`
+	CreatedAt events.Timestamp `json:"createdAt"`
+	Via       *events.Via      `json:"via"`
+	LeafHash  events.Hash      `json:"leafHash"`
+	Entry     *verify.Entry    `json:"entry"` // null if the memory was retracted, erased or damaged
+	Damaged   bool             `json:"damaged,omitzero"`
+}
+
+// ExportEnd is the last line.
+type ExportEnd struct {
+	Complete bool   `json:"complete"`
+	Leaves   uint64 `json:"leaves"`
 }
 
 // Export returns the reader's log as it is now. Chunks are read from the database one by
@@ -31,8 +58,8 @@ func (s *Service) Export(ctx context.Context, r Reader, gone func() bool) (*Expo
 	if err != nil {
 		return nil, fmt.Errorf("root of %d leaves: %w", all.Size(), err)
 	}
-	x := &Export{Picked: all, Header: export.Header{
-		Format: export.Format, Owner: r.Owner, TreeSize: all.Size(), Root: root,
+	x := &Export{Picked: all, Header: ExportHeader{
+		Format: verify.ExportFormat, Owner: r.Owner, TreeSize: all.Size(), Root: root,
 	}}
 	if e.newest != nil {
 		x.Header.Anchor = anchorOf(e.newest)
@@ -42,7 +69,7 @@ func (s *Service) Export(ctx context.Context, r Reader, gone func() bool) (*Expo
 
 // AppendLine appends the line of a memory, without a line end.
 func (x *Export) AppendLine(v *View, b []byte) ([]byte, error) {
-	l := export.Line{Index: v.LeafIndex, ID: v.ID, CreatedAt: v.CreatedAt, Via: v.Via, LeafHash: v.LeafHash}
+	l := exportLine{Index: v.LeafIndex, ID: v.ID, CreatedAt: v.CreatedAt, Via: v.Via, LeafHash: v.LeafHash}
 	if l.Damaged = v.Damaged; !v.retracted && !v.Damaged {
 		entry, err := entryOf(x.key, x.reader.Owner, v)
 		if err != nil {

@@ -4,10 +4,10 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/memory-ledger/ledger/anchoring/receipt"
 	"github.com/memory-ledger/ledger/events"
-	"github.com/memory-ledger/ledger/events/canonical"
 	"github.com/memory-ledger/ledger/events/leaf"
+	"github.com/memory-ledger/ledger/events/verify"
+	"github.com/memory-ledger/ledger/events/verify/canonical"
 	"github.com/memory-ledger/ledger/projections/readmodel/batches"
 	"github.com/memory-ledger/ledger/projections/tree"
 	"github.com/memory-ledger/ledger/services/keystore"
@@ -16,7 +16,7 @@ import (
 // Receipt returns everything that a verifier needs to check a memory without this service:
 // the hashed data, the proof up to the root of its batch, and from there to the newest
 // commitment that was read back from the chain.
-func (s *Service) Receipt(ctx context.Context, reader Reader, id string) (*receipt.Receipt, error) {
+func (s *Service) Receipt(ctx context.Context, reader Reader, id string) (*verify.Receipt, error) {
 	m, err := s.find(ctx, reader, id)
 	if err != nil {
 		return nil, err
@@ -25,7 +25,7 @@ func (s *Service) Receipt(ctx context.Context, reader Reader, id string) (*recei
 	if err != nil {
 		return nil, err
 	}
-	r := &receipt.Receipt{Version: receipt.Version, Leaf: m.LeafHash, LeafIndex: m.LeafIndex, Consistency: []events.Hash{}}
+	r := &verify.Receipt{Version: verify.Version, LeafHash: m.LeafHash, LeafIndex: m.LeafIndex, Consistency: []events.Hash{}}
 	if r.Entry, err = entryOf(key, reader.Owner, &v); err != nil {
 		return nil, err
 	}
@@ -42,21 +42,21 @@ func (s *Service) Receipt(ctx context.Context, reader Reader, id string) (*recei
 }
 
 // entryOf returns the entry of an opened memory, with the salt that it was hashed with.
-func entryOf(key *keystore.OwnerKey, owner events.Owner, v *View) (receipt.Entry, error) {
+func entryOf(key *keystore.OwnerKey, owner events.Owner, v *View) (verify.Entry, error) {
 	secret, err := key.LeafSecret(v.salt, v.Via)
 	if err != nil {
-		return receipt.Entry{}, fmt.Errorf("salt memory: %w", err)
+		return verify.Entry{}, fmt.Errorf("salt memory: %w", err)
 	}
 	salted, err := leaf.New(secret, leaf.Memory{Content: v.Content, Metadata: canonical.Trusted(v.Metadata), Owner: owner})
 	if err != nil {
-		return receipt.Entry{}, fmt.Errorf("salt memory: %w", err)
+		return verify.Entry{}, fmt.Errorf("salt memory: %w", err)
 	}
-	return receipt.Entry{Content: v.Content, Metadata: v.Metadata, Owner: owner, Salt: salted.Salt, V: leaf.Version}, nil
+	return verify.Entry{Content: v.Content, Metadata: v.Metadata, Owner: string(owner), Salt: salted.Salt, V: leaf.Version}, nil
 }
 
 // anchor adds the newest confirmed batch, which covers at least the leaves of the memory's
 // own batch.
-func (s *Service) anchor(ctx context.Context, owner events.Owner, r *receipt.Receipt, newest *batches.Batch) (err error) {
+func (s *Service) anchor(ctx context.Context, owner events.Owner, r *verify.Receipt, newest *batches.Batch) (err error) {
 	r.Anchor = anchorOf(newest)
 	if newest.Size == r.TreeSize {
 		return nil
@@ -68,8 +68,8 @@ func (s *Service) anchor(ctx context.Context, owner events.Owner, r *receipt.Rec
 	return nil
 }
 
-func anchorOf(newest *batches.Batch) *receipt.Anchor {
-	return &receipt.Anchor{
+func anchorOf(newest *batches.Batch) *verify.Anchor {
+	return &verify.Anchor{
 		Cluster: newest.Cluster, ProgramID: newest.ProgramID, Account: newest.Account, TxSignature: newest.Signature,
 		Slot: newest.Slot, CommittedSize: newest.Size, CommittedRoot: newest.Root,
 	}

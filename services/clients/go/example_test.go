@@ -25,7 +25,7 @@ func ExampleParseReceipt() {
 
 // An export is read as a stream. It is proven when it ends without an error.
 func ExampleReadExport() {
-	file, err := os.Open("../../../anchoring/export/testdata/bad/content-altered.ndjson")
+	file, err := os.Open("../../../events/verify/testdata/export/bad/content-altered.ndjson")
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+
+	"github.com/memory-ledger/ledger/events/verify"
 )
 
 // LogHead is the size and root of the owner's log, current and anchored.
@@ -120,7 +122,7 @@ func (c *Client) AcceptLog(ctx context.Context) (*LogHead, error) {
 			return nil, fmt.Errorf("memoryledger: load head: %w", err)
 		}
 		// Each log extends the empty one.
-		if replaced, err = c.heads.store.Replace(ctx, owner, known, SeenHead{Root: emptyRoot}); err != nil {
+		if replaced, err = c.heads.store.Replace(ctx, owner, known, SeenHead{Root: verify.EmptyRoot}); err != nil {
 			return nil, fmt.Errorf("memoryledger: save head: %w", err)
 		}
 	}
@@ -197,11 +199,11 @@ func (c *Client) askHead(ctx context.Context) (*LogHead, error) {
 
 func (h *LogHead) verifyForm() error {
 	switch {
-	case !isBase58(h.Owner, 32):
+	case !verify.IsBase58(h.Owner, 32):
 		return serviceLies(ErrMalformed, "owner", "it is not a public key in base58")
 	case h.TreeSize < h.AnchoredSize:
 		return serviceLies(ErrMalformed, "treeSize", "it is %d, less than anchoredSize %d", h.TreeSize, h.AnchoredSize)
-	case h.TreeSize == 0 && h.Root != emptyRoot:
+	case h.TreeSize == 0 && h.Root != verify.EmptyRoot:
 		return serviceLies(ErrMalformed, "root", "it is %s in an empty log", h.Root)
 	case (h.AnchoredRoot == nil) != (h.AnchoredSize == 0):
 		return serviceLies(ErrMalformed, "anchoredRoot", "it does not go with anchoredSize %d", h.AnchoredSize)
@@ -269,7 +271,7 @@ func (c *Client) askConsistency(ctx context.Context, from, to uint64) (*Consiste
 
 // grew checks with a proof from the service that a log only grew.
 func (c *Client) grew(ctx context.Context, from uint64, fromRoot Hash, to uint64, toRoot Hash) error {
-	if from == to && fromRoot == toRoot || from == 0 && fromRoot == emptyRoot {
+	if from == to && fromRoot == toRoot || from == 0 && fromRoot == verify.EmptyRoot {
 		return nil
 	}
 	p := &ConsistencyProof{From: from, To: to}
@@ -286,10 +288,10 @@ func (p *ConsistencyProof) verify(from uint64, fromRoot Hash, to uint64, toRoot 
 	if p.From != from || p.To != to {
 		return serviceLies(ErrMalformed, "proof", "it is from %d to %d leaves, not from %d to %d", p.From, p.To, from, to)
 	}
-	if from == 0 && fromRoot == emptyRoot && len(p.Proof) == 0 {
+	if from == 0 && fromRoot == verify.EmptyRoot && len(p.Proof) == 0 {
 		return nil
 	}
-	root, err := consistency(from, to, fromRoot, p.Proof)
+	root, err := verify.Consistency(from, to, fromRoot, p.Proof)
 	if err == nil && root != toRoot {
 		err = fmt.Errorf("it leads to %s, not to %s", root, toRoot)
 	}

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/go-json-experiment/json"
+
+	"github.com/memory-ledger/ledger/events/verify"
 )
 
 func TestFileHeads(t *testing.T) {
@@ -86,13 +88,13 @@ type showing struct {
 }
 
 func rootOf(leaves []Hash) Hash {
-	tree := newTree()
+	tree := verify.NewTree()
 	for _, leaf := range leaves {
-		if err := tree.add(leaf); err != nil {
+		if err := tree.Add(leaf); err != nil {
 			panic(err)
 		}
 	}
-	root, err := tree.root()
+	root, err := tree.Root()
 	if err != nil {
 		panic(err)
 	}

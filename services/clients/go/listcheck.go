@@ -3,6 +3,8 @@ package memoryledger
 import (
 	"context"
 	"errors"
+
+	"github.com/memory-ledger/ledger/events/verify"
 )
 
 // listCheck checks that a list omits no memory.
@@ -11,7 +13,7 @@ type listCheck struct {
 	ctx    context.Context // the list's
 	newest bool
 	head   *LogHead    // as it was before the list
-	log    growingTree // only in a list from the oldest
+	log    verify.Tree // only in a list from the oldest
 	below  uint64      // in a list from the newest: the next leaf must be before this one
 	begun  bool
 	// gaps has the hashes of retracted leaves. It is nil until it is needed.
@@ -20,7 +22,7 @@ type listCheck struct {
 
 // memory checks the next memory of the list.
 func (l *listCheck) memory(m *Memory) error {
-	from, to := l.log.size(), m.LeafIndex
+	from, to := l.log.Size(), m.LeafIndex
 	if l.newest {
 		if !l.begun {
 			l.below = max(l.head.TreeSize, m.LeafIndex+1)
@@ -34,7 +36,7 @@ func (l *listCheck) memory(m *Memory) error {
 	if err := l.retracted(from, to); err != nil || l.newest {
 		return err
 	}
-	return l.log.add(m.LeafHash)
+	return l.log.Add(m.LeafHash)
 }
 
 // end checks the list as a whole.
@@ -45,20 +47,20 @@ func (l *listCheck) end() error {
 		}
 		return l.retracted(0, l.below)
 	}
-	if err := l.retracted(l.log.size(), l.head.TreeSize); err != nil {
+	if err := l.retracted(l.log.Size(), l.head.TreeSize); err != nil {
 		return err
 	}
-	root, err := l.log.root()
+	root, err := l.log.Root()
 	if err != nil {
 		return err
 	}
-	head, err := l.client.headWith(l.ctx, l.head, l.log.size())
+	head, err := l.client.headWith(l.ctx, l.head, l.log.Size())
 	if err != nil {
 		return err
 	}
-	err = l.client.grew(l.ctx, l.log.size(), root, head.TreeSize, head.Root)
+	err = l.client.grew(l.ctx, l.log.Size(), root, head.TreeSize, head.Root)
 	if errors.Is(err, ErrForked) {
-		return serviceLies(ErrWrongRoot, "leafHash", "the %d leaves of the list do not give a root of the log", l.log.size())
+		return serviceLies(ErrWrongRoot, "leafHash", "the %d leaves of the list do not give a root of the log", l.log.Size())
 	}
 	return err
 }
@@ -78,7 +80,7 @@ func (l *listCheck) retracted(from, to uint64) error {
 		if l.newest {
 			continue
 		}
-		if err := l.log.add(hash); err != nil {
+		if err := l.log.Add(hash); err != nil {
 			return err
 		}
 	}

@@ -13,7 +13,12 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"github.com/memory-ledger/ledger/events/verify"
 )
+
+// Metadata is a memory's metadata. Numbers are float64, as in the log.
+type Metadata = map[string]any
 
 // Memory is a memory as the service returns it.
 type Memory struct {
@@ -61,7 +66,7 @@ func (r request) named(options []WriteOption) request {
 // call Write again with the same IdempotencyKey.
 func (c *Client) Write(ctx context.Context, content string, metadata Metadata, options ...WriteOption) (*Written, error) {
 	memory := NewMemory{content, metadata}
-	sum, err := memory.fingerprint()
+	sum, err := fingerprint(memory.Content, memory.Metadata)
 	if err != nil {
 		return nil, err
 	}
@@ -81,7 +86,7 @@ func (c *Client) WriteBatch(ctx context.Context, memories []NewMemory, options .
 	sums := make([][sha256.Size]byte, len(memories))
 	for i := range memories {
 		var err error
-		if sums[i], err = memories[i].fingerprint(); err != nil {
+		if sums[i], err = fingerprint(memories[i].Content, memories[i].Metadata); err != nil {
 			return nil, fmt.Errorf("memories[%d]: %w", i, err)
 		}
 	}
@@ -104,8 +109,8 @@ func (c *Client) WriteBatch(ctx context.Context, memories []NewMemory, options .
 }
 
 // fingerprint identifies text and metadata. It fails for values that are not I-JSON.
-func (m *NewMemory) fingerprint() (sum [sha256.Size]byte, err error) {
-	text, err := canonicalize(m)
+func fingerprint(content string, metadata any) (sum [sha256.Size]byte, err error) {
+	text, err := canonicalize(map[string]any{"content": content, "metadata": metadata})
 	if err != nil {
 		return sum, fmt.Errorf("memoryledger: the memory is not I-JSON: %w", err)
 	}
@@ -179,11 +184,11 @@ func (c *Client) Get(ctx context.Context, id string) (*Memory, error) {
 	if m.LeafIndex != r.LeafIndex {
 		return nil, serviceLies(ErrWrongMemory, "leafIndex", "it is %d, the receipt has %d", m.LeafIndex, r.LeafIndex)
 	}
-	shown, err := (&NewMemory{m.Content, m.Metadata}).fingerprint()
+	shown, err := fingerprint(m.Content, m.Metadata)
 	if err != nil {
 		return nil, serviceLies(ErrMalformed, "content", "%v", err)
 	}
-	proven, err := (&NewMemory{r.Entry.Content, r.Entry.Metadata}).fingerprint()
+	proven, err := fingerprint(r.Entry.Content, r.Entry.Metadata)
 	if err != nil || shown != proven {
 		return nil, serviceLies(ErrWrongText, "content", "text or metadata are not those of the leaf")
 	}
@@ -237,7 +242,7 @@ func (c *Client) list(ctx context.Context, o ListOptions, yield func(Memory) boo
 	if err != nil {
 		return err
 	}
-	check := &listCheck{client: c, ctx: ctx, newest: o.Order == Newest, log: newTree(), head: head}
+	check := &listCheck{client: c, ctx: ctx, newest: o.Order == Newest, log: verify.NewTree(), head: head}
 	all, err := c.pages(ctx, o, func(m Memory) (bool, error) {
 		if err := check.memory(&m); err != nil {
 			return false, err

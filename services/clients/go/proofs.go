@@ -3,13 +3,17 @@ package memoryledger
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"iter"
 	"net/http"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/memory-ledger/ledger/events/verify"
 )
 
 // InclusionProof leads from a leaf to a root.
@@ -70,7 +74,7 @@ func (p *InclusionProof) verifyPath(head *LogHead) error {
 	if p.Proof.LeafIndex >= p.TreeSize {
 		return serviceLies(ErrBadProof, "leafIndex", "%d is outside a tree of treeSize %d", p.Proof.LeafIndex, p.TreeSize)
 	}
-	switch folded := fold(p.Proof.Leaf, p.Proof.Siblings, p.Proof.Directions); {
+	switch folded := verify.Fold(p.Proof.Leaf, p.Proof.Siblings, p.Proof.Directions); {
 	case folded == p.BatchRoot:
 	case folded == head.Root:
 		return serviceLies(ErrWrongRoot, "batchRoot", "it is %s, leaf and siblings fold to %s, which is the log's", p.BatchRoot, folded)
@@ -78,7 +82,7 @@ func (p *InclusionProof) verifyPath(head *LogHead) error {
 		return serviceLies(ErrBadProof, "siblings", "they fold to %s, batchRoot is %s", folded, p.BatchRoot)
 	}
 	switch {
-	case !slices.Equal(p.Proof.Directions, directionsOf(p.Proof.LeafIndex, p.TreeSize)):
+	case !slices.Equal(p.Proof.Directions, verify.Directions(p.Proof.LeafIndex, p.TreeSize)):
 		return serviceLies(ErrBadProof, "directions", "leafIndex %d in treeSize %d takes others", p.Proof.LeafIndex, p.TreeSize)
 	case p.TxSignature == nil && p.Proof.LeafIndex < head.AnchoredSize:
 		return serviceLies(ErrStale, "txSignature", "it is null, %d leaves are anchored", head.AnchoredSize)
@@ -117,7 +121,7 @@ func (c *Client) Receipt(ctx context.Context, id string) (*Receipt, error) {
 	if err != nil {
 		return nil, err
 	}
-	proven, err := (&NewMemory{r.Entry.Content, r.Entry.Metadata}).fingerprint()
+	proven, err := fingerprint(r.Entry.Content, r.Entry.Metadata)
 	if err != nil || known != nil && known.sum != proven {
 		return nil, serviceLies(ErrWrongText, "entry", "text or metadata are not those that were written")
 	}
@@ -130,19 +134,19 @@ func (c *Client) Receipt(ctx context.Context, id string) (*Receipt, error) {
 // compareReceipt checks a receipt against the log's head from before the request.
 func (c *Client) compareReceipt(ctx context.Context, r *Receipt, head *LogHead) error {
 	if r.Entry.Owner != head.Owner {
-		return wrong(ErrWrongOwner, "entry.owner", "it is %s, the log is of %s", r.Entry.Owner, head.Owner)
+		return verify.Wrong(ErrWrongOwner, "entry.owner", "it is %s, the log is of %s", r.Entry.Owner, head.Owner)
 	}
 	if r.Anchor == nil && r.LeafIndex < head.AnchoredSize {
-		return wrong(ErrStale, "anchor", "it is null, %d leaves are anchored", head.AnchoredSize)
+		return verify.Wrong(ErrStale, "anchor", "it is null, %d leaves are anchored", head.AnchoredSize)
 	}
 	if r.Anchor == nil && r.TreeSize < head.TreeSize {
-		return wrong(ErrStale, "treeSize", "it is %d, the log has %d leaves", r.TreeSize, head.TreeSize)
+		return verify.Wrong(ErrStale, "treeSize", "it is %d, the log has %d leaves", r.TreeSize, head.TreeSize)
 	}
 	if r.Anchor != nil && r.Anchor.CommittedSize < head.AnchoredSize {
-		return wrong(ErrStale, "anchor.committedSize", "it is %d, %d leaves are anchored", r.Anchor.CommittedSize, head.AnchoredSize)
+		return verify.Wrong(ErrStale, "anchor.committedSize", "it is %d, %d leaves are anchored", r.Anchor.CommittedSize, head.AnchoredSize)
 	}
 	if r.TreeSize == 0 {
-		return wrong(ErrBadProof, "treeSize", "a tree without leaves has no proof")
+		return verify.Wrong(ErrBadProof, "treeSize", "a tree without leaves has no proof")
 	}
 	shown := r.TreeSize
 	if r.Anchor != nil {
@@ -160,7 +164,7 @@ func (c *Client) compareReceipt(ctx context.Context, r *Receipt, head *LogHead) 
 		return err
 	}
 	if err != nil {
-		return wrong(ErrWrongRoot, "batchRoot", "the log of %d leaves has another root: %v", r.TreeSize, err)
+		return verify.Wrong(ErrWrongRoot, "batchRoot", "the log of %d leaves has another root: %v", r.TreeSize, err)
 	}
 	return c.compareCommitted(ctx, r.Anchor, head)
 }
@@ -173,7 +177,7 @@ func (c *Client) compareCommitted(ctx context.Context, a *Anchor, head *LogHead)
 	}
 	err := c.grew(ctx, a.CommittedSize, a.CommittedRoot, head.TreeSize, head.Root)
 	if errors.Is(err, ErrForked) {
-		return wrong(ErrChain, "anchor.committedRoot", "the log does not extend the committed one: %v", err)
+		return verify.Wrong(ErrChain, "anchor.committedRoot", "the log does not extend the committed one: %v", err)
 	}
 	return err
 }
@@ -184,10 +188,10 @@ func (c *Client) verifyAnchor(ctx context.Context, a *Anchor, owner string) erro
 	if a == nil {
 		return nil
 	}
-	if err := a.verifyIssuer(c.issuer, owner); err != nil || c.rpcURL == "" {
+	if err := a.VerifyIssuer(c.issuer, owner); err != nil || c.rpcURL == "" {
 		return err
 	}
-	_, err := a.verifyOnchain(ctx, solanaNode{c.rpcURL, c.http}, owner)
+	_, err := a.VerifyOnchain(ctx, verify.Node{URL: c.rpcURL, HTTP: c.http}, owner)
 	return err
 }
 
@@ -255,13 +259,13 @@ func (c *Client) export(ctx context.Context, o ExportOptions, yield func(Exporte
 // compareExport checks an export's header against the log's head from before the request.
 func (c *Client) compareExport(ctx context.Context, h *ExportHeader, head *LogHead) error {
 	if h.Owner != head.Owner {
-		return wrong(ErrWrongOwner, "owner", "it is %s, the log is of %s", h.Owner, head.Owner)
+		return verify.Wrong(ErrWrongOwner, "owner", "it is %s, the log is of %s", h.Owner, head.Owner)
 	}
 	if h.TreeSize < head.TreeSize {
-		return wrong(ErrStale, "treeSize", "it is %d, the log has %d leaves", h.TreeSize, head.TreeSize)
+		return verify.Wrong(ErrStale, "treeSize", "it is %d, the log has %d leaves", h.TreeSize, head.TreeSize)
 	}
 	if h.Anchor != nil && h.Anchor.CommittedSize < head.AnchoredSize || h.Anchor == nil && head.AnchoredSize > 0 {
-		return wrong(ErrStale, "anchor.committedSize", "%d leaves are anchored", head.AnchoredSize)
+		return verify.Wrong(ErrStale, "anchor.committedSize", "%d leaves are anchored", head.AnchoredSize)
 	}
 	head, err := c.headWith(ctx, head, h.TreeSize)
 	if err != nil {
@@ -269,10 +273,39 @@ func (c *Client) compareExport(ctx context.Context, h *ExportHeader, head *LogHe
 	}
 	err = c.grew(ctx, h.TreeSize, h.Root, head.TreeSize, head.Root)
 	if errors.Is(err, ErrForked) {
-		return wrong(ErrWrongRoot, "root", "the log of %d leaves has another root: %v", h.TreeSize, err)
+		return verify.Wrong(ErrWrongRoot, "root", "the log of %d leaves has another root: %v", h.TreeSize, err)
 	}
 	if err != nil {
 		return err
 	}
 	return c.verifyAnchor(ctx, h.Anchor, h.Owner)
+}
+
+// CompleteReceipt returns a receipt of the same memory with its anchor. It also checks that
+// the log still contains the tree of the receipt. The error is ErrNotAnchored while the
+// memory is not anchored.
+func (c *Client) CompleteReceipt(ctx context.Context, r *Receipt) (*Receipt, error) {
+	if err := r.Verify(); err != nil || r.Anchor != nil {
+		return r, err
+	}
+	var page []Memory
+	query := "/memories?limit=1&cursor=" + strconv.FormatUint(r.LeafIndex, 10)
+	if _, err := c.call(ctx, c.core(http.MethodGet, query), &page); err != nil {
+		return nil, err
+	}
+	if len(page) == 0 || page[0].LeafIndex != r.LeafIndex {
+		return nil, fmt.Errorf("%w: leaf %d is not in the list: it was retracted, or its page was", ErrGone, r.LeafIndex)
+	}
+	later, err := c.Receipt(ctx, page[0].ID)
+	if err != nil {
+		return nil, err
+	}
+	head, err := c.Head(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.grew(ctx, r.TreeSize, r.BatchRoot, head.TreeSize, head.Root); err != nil {
+		return nil, err
+	}
+	return r.CompleteFrom(later)
 }

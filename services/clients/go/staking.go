@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	"github.com/mr-tron/base58"
+
+	"github.com/memory-ledger/ledger/events/verify"
 )
 
 // StakeMove is a direction: into the vault or out of it.
@@ -45,8 +47,8 @@ func (p StakingProgram) CheckTransaction(transaction, owner string, move StakeMo
 	if tx.keys[0] != owner {
 		return serviceLies(ErrTransaction, "payer", "it is %s, not %s", tx.keys[0], owner)
 	}
-	vault := programAddress(p.ProgramID, "vault", p.Mint, owner)
-	tokens := programAddress(walletProgram, "", owner, tokenProgram, p.Mint)
+	vault := verify.ProgramAddress(p.ProgramID, "vault", p.Mint, owner)
+	tokens := verify.ProgramAddress(walletProgram, "", owner, tokenProgram, p.Mint)
 	if vault == "" || tokens == "" {
 		return serviceLies(ErrTransaction, "programId", "program, mint and owner must be public keys in base58")
 	}

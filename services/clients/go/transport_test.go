@@ -15,6 +15,9 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/memory-ledger/ledger/events/verify"
 )
 
 // roundTrip answers requests without a network, so that a test can use fake time.
@@ -327,13 +330,13 @@ func TestCursorsRise(t *testing.T) {
 // the log goes on with another leaf.
 func TestShownLeafStays(t *testing.T) {
 	t.Parallel()
-	entry := Entry{Content: "x", Metadata: Metadata{}, Owner: KeyWallet(make([]byte, 64)).PublicKey(), Salt: Hash{}.String(), V: 1}
-	shown, err := entry.hash()
+	entry := Entry{Content: "x", Metadata: jsontext.Value("{}"), Owner: KeyWallet(make([]byte, 64)).PublicKey(), Salt: Hash{}.String(), V: 1}
+	shown, err := entry.LeafHash()
 	if err != nil {
 		t.Fatal(err)
 	}
 	first, other := Hash{1}, Hash{2}
-	rootWith := func(second Hash) Hash { return fold(second, []Hash{first}, []bool{false}) }
+	rootWith := func(second Hash) Hash { return verify.Fold(second, []Hash{first}, []bool{false}) }
 	text := func(value any) string {
 		text, err := json.Marshal(value)
 		if err != nil {
@@ -349,7 +352,7 @@ func TestShownLeafStays(t *testing.T) {
 			Version: 1, Entry: entry, LeafHash: shown, LeafIndex: 1, TreeSize: 2, Siblings: []Hash{first}, Directions: []bool{false}, BatchRoot: rootWith(shown),
 		}),
 		"/memories": text([]Memory{{LeafHash: first}, {LeafHash: shown, LeafIndex: 1}}),
-		"/export": fmt.Sprintf(`{"format":"%s","owner":"%s","treeSize":2,"root":"%v","anchor":null}`, exportFormat, entry.Owner, rootWith(shown)) + "\n" +
+		"/export": fmt.Sprintf(`{"format":"%s","owner":"%s","treeSize":2,"root":"%v","anchor":null}`, verify.ExportFormat, entry.Owner, rootWith(shown)) + "\n" +
 			leaf(0, first) + "\n" + leaf(1, shown) + "\n" + `{"complete":true,"leaves":2}` + "\n",
 	}
 	for name, ask := range map[string]func(*Client) error{

@@ -8,8 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/memory-ledger/ledger/anchoring/export"
-	"github.com/memory-ledger/ledger/anchoring/receipt"
+	"github.com/memory-ledger/ledger/events/verify"
 )
 
 func newVerifyExport() *cobra.Command {
@@ -41,13 +40,13 @@ func verifyExport(cmd *cobra.Command, name, rpc string) error {
 		defer file.Close()
 		in = file
 	}
-	summary, err := checkLeaves(cmd.ErrOrStderr(), in)
+	h, opened, err := checkLeaves(cmd.ErrOrStderr(), in)
 	if err != nil {
 		return found(err)
 	}
-	h, out := summary.Header, cmd.OutOrStdout()
+	out := cmd.OutOrStdout()
 	fmt.Fprintf(out, "good: the %d leaves of %s have the root %s\n", h.TreeSize, h.Owner, h.Root)
-	fmt.Fprintf(out, "good: %d entries hash to their leaves; %d leaves have none\n", summary.Opened, summary.Without)
+	fmt.Fprintf(out, "good: %d entries hash to their leaves; %d leaves have none\n", opened, h.TreeSize-opened)
 	if h.Anchor == nil {
 		fmt.Fprintln(out, "not anchored when the export was made")
 	} else {
@@ -56,10 +55,7 @@ func verifyExport(cmd *cobra.Command, name, rpc string) error {
 	if rpc == "" {
 		return nil
 	}
-	if h.Anchor == nil {
-		return receipt.ErrNotAnchored
-	}
-	held, err := receipt.CheckAnchor(cmd.Context(), rpc, h.Anchor, h.Owner)
+	held, err := h.VerifyOnchain(cmd.Context(), rpc)
 	if err != nil {
 		return found(err)
 	}
@@ -68,22 +64,34 @@ func verifyExport(cmd *cobra.Command, name, rpc string) error {
 	return nil
 }
 
-// checkLeaves verifies an export and shows its progress.
-func checkLeaves(out io.Writer, in io.Reader) (*export.Summary, error) {
+// checkLeaves verifies an export, shows its progress, and counts the leaves with an entry.
+func checkLeaves(out io.Writer, in io.Reader) (h *verify.ExportHeader, opened uint64, err error) {
 	p := newProgressOf(out, "checking the export", "leaves")
 	defer p.done()
-	return export.Verify(in, func(n, total uint64) {
-		if n%1000 == 0 || n == total {
-			p.at(n, total)
+	export, err := verify.ReadExport(in)
+	if err != nil {
+		return nil, 0, err
+	}
+	h = &export.Header
+	for m, err := range export.Memories() {
+		if err != nil {
+			return nil, 0, err
 		}
-	})
+		if m.Entry != nil {
+			opened++
+		}
+		if n := m.Index + 1; n%1000 == 0 || n == h.TreeSize {
+			p.at(n, h.TreeSize)
+		}
+	}
+	return h, opened, nil
 }
 
-// found turns an error that describes wrong input into a finding.
+// found turns an error that describes wrong input into a finding. Input that is no receipt
+// at all is wrong usage.
 func found(err error) error {
-	var wrongExport *export.Finding
-	var wrongAnchor *receipt.Finding
-	if errors.As(err, &wrongExport) || errors.As(err, &wrongAnchor) {
+	var wrong *verify.Error
+	if errors.As(err, &wrong) && wrong.Field != verify.NoReceipt {
 		return finding{err}
 	}
 	return err

@@ -9,7 +9,7 @@ import (
 // TestVerifyExport: each bad file is a finding; a missing file is not.
 func TestVerifyExport(t *testing.T) {
 	onlyEnviron(t, nil)
-	const folder = "../../../anchoring/export/testdata/"
+	const folder = "../../../events/verify/testdata/export/"
 	verify := func(args string, want int, says string) {
 		t.Helper()
 		var out strings.Builder

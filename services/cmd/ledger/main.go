@@ -16,8 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/memory-ledger/ledger/anchoring/receipt"
-	memoryledger "github.com/memory-ledger/ledger/services/clients/go"
+	"github.com/memory-ledger/ledger/events/verify"
 )
 
 // Exit codes.
@@ -55,7 +54,7 @@ func run(args []string, stdout io.Writer) int {
 		return exitFinding
 	}
 	complain(err)
-	if errors.Is(err, receipt.ErrNotAnchored) || errors.Is(err, memoryledger.ErrNotAnchored) {
+	if errors.Is(err, verify.ErrNotAnchored) {
 		return exitNotAnchored
 	}
 	return exitUsage
@@ -66,7 +65,7 @@ func run(args []string, stdout io.Writer) int {
 func complain(err error) {
 	lines := strings.Split(err.Error(), "\n")
 	for i, line := range lines {
-		lines[i] = receipt.Printable(line)
+		lines[i] = verify.Printable(line)
 	}
 	fmt.Fprintln(os.Stderr, "ledger:", strings.Join(lines, "\n"))
 }

@@ -9,13 +9,12 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/spf13/cobra"
 
-	"github.com/memory-ledger/ledger/anchoring/receipt"
-	memoryledger "github.com/memory-ledger/ledger/services/clients/go"
+	"github.com/memory-ledger/ledger/events/verify"
 )
 
 func newVerifyReceipt() *cobra.Command {
 	var rpc string
-	var by receipt.Issuer
+	var by verify.Issuer
 	var to completion
 	command := &cobra.Command{
 		Use:   "verify-receipt FILE",
@@ -68,43 +67,34 @@ Exit codes: 0 good, 1 the receipt is wrong, 2 not a receipt, or no answer, 3 wit
 // goes.
 type completion struct{ file, later string }
 
-// complete returns the JSON of the receipt with its anchor. The Go client does the work.
-func (to completion) complete(cmd *cobra.Command, raw []byte, by receipt.Issuer, rpc string) ([]byte, error) {
+// complete returns the JSON of the receipt with its anchor.
+func (to completion) complete(cmd *cobra.Command, raw []byte, by verify.Issuer, rpc string) ([]byte, error) {
 	if to.file == "" {
 		return nil, errors.New("--later needs --complete: the file for the receipt with its anchor")
 	}
 	if to.later == "" && (rpc == "" || by.ProgramID == "" || by.Authority == "") {
 		return nil, errors.New("--complete needs --later, or --rpc, --program and --authority")
 	}
-	r, err := memoryledger.ParseReceipt(raw)
+	r, err := verify.ParseReceipt(raw)
 	if err != nil {
-		return nil, foundByClient(err)
+		return nil, found(err)
 	}
 	if to.later == "" {
-		r, err = r.CompleteOnchain(cmd.Context(), rpc, memoryledger.Issuer(by))
+		r, err = r.CompleteOnchain(cmd.Context(), rpc, by)
 	} else {
 		var text []byte
 		if text, err = readReceipt(cmd.InOrStdin(), to.later); err != nil {
 			return nil, err
 		}
-		var later *memoryledger.Receipt
-		if later, err = memoryledger.ParseReceipt(text); err == nil {
+		var later *verify.Receipt
+		if later, err = verify.ParseReceipt(text); err == nil {
 			r, err = r.CompleteFrom(later)
 		}
 	}
 	if err != nil {
-		return nil, foundByClient(err)
+		return nil, found(err)
 	}
 	return json.Marshal(r, json.Deterministic(true))
-}
-
-// foundByClient turns an error of the Go client that describes wrong input into a finding.
-func foundByClient(err error) error {
-	var wrong *memoryledger.VerificationError
-	if errors.As(err, &wrong) {
-		return finding{err}
-	}
-	return err
 }
 
 func readReceipt(stdin io.Reader, name string) ([]byte, error) {
@@ -116,23 +106,19 @@ func readReceipt(stdin io.Reader, name string) ([]byte, error) {
 		defer file.Close()
 		stdin = file
 	}
-	return io.ReadAll(io.LimitReader(stdin, receipt.MaxBytes+1))
+	return io.ReadAll(io.LimitReader(stdin, verify.MaxReceipt+1))
 }
 
-func verifyReceipt(cmd *cobra.Command, raw []byte, by receipt.Issuer, rpc string) error {
-	r, err := receipt.Parse(raw)
+func verifyReceipt(cmd *cobra.Command, raw []byte, by verify.Issuer, rpc string) error {
+	r, err := verify.ParseReceipt(raw)
 	if err == nil {
-		err = receipt.Verify(r)
+		err = r.Verify()
 	}
 	if err == nil {
-		err = receipt.VerifyIssuer(r, by)
-	}
-	var wrong *receipt.Finding
-	if errors.As(err, &wrong) {
-		return finding{wrong}
+		err = r.VerifyIssuer(by)
 	}
 	if err != nil {
-		return err
+		return found(err)
 	}
 	out := cmd.OutOrStdout()
 	fmt.Fprintf(out, "good: leaf %d of %s is in the tree of %d leaves with root %s\n", r.LeafIndex, r.Entry.Owner, r.TreeSize, r.BatchRoot)
@@ -147,12 +133,9 @@ func verifyReceipt(cmd *cobra.Command, raw []byte, by receipt.Issuer, rpc string
 	if rpc == "" {
 		return nil
 	}
-	held, err := receipt.Check(cmd.Context(), rpc, r)
-	if errors.As(err, &wrong) {
-		return finding{wrong}
-	}
+	held, err := r.VerifyOnchain(cmd.Context(), rpc)
 	if err != nil {
-		return err
+		return found(err)
 	}
 	fmt.Fprintf(out, "good: the chain holds it: account %s, %d leaves now, root %s\n", r.Anchor.Account, held.Size, held.Root)
 	if by.ProgramID == "" || by.Authority == "" {

@@ -43,7 +43,7 @@ func TestVerifyReceiptIsToldWhose(t *testing.T) {
 func TestVerifyReceiptBeforeItsAnchor(t *testing.T) {
 	onlyEnviron(t, nil)
 	const (
-		folder  = "../../../anchoring/receipt/testdata/"
+		folder  = "../../../events/verify/testdata/receipt/"
 		early   = "verify-receipt " + folder + "good-not-anchored.json"
 		program = " --program 8C3odsbKGYCEipcgRMnCek1xY9oXRbmqKpEkFaeoF9Cp"
 	)
@@ -78,7 +78,7 @@ func TestVerifyReceiptBeforeItsAnchor(t *testing.T) {
 // TestVerifyReceiptPrintsNoEscapes: a receipt's own texts can't act on the terminal.
 func TestVerifyReceiptPrintsNoEscapes(t *testing.T) {
 	onlyEnviron(t, nil)
-	good, err := os.ReadFile("../../../anchoring/receipt/testdata/good.json")
+	good, err := os.ReadFile("../../../events/verify/testdata/receipt/good.json")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/memory-ledger/ledger/anchoring/receipt"
+	"github.com/memory-ledger/ledger/events/verify"
 	memoryledger "github.com/memory-ledger/ledger/services/clients/go"
 	"github.com/memory-ledger/ledger/services/run/assembly"
 	"github.com/memory-ledger/ledger/services/run/config"
@@ -91,5 +91,5 @@ func signIn(ctx context.Context, url, public, keypair string) (owner, token stri
 	if err != nil {
 		return "", "", fmt.Errorf("%s: %w", url, err)
 	}
-	return key.PublicKey().String(), receipt.Printable(session.Token), nil
+	return key.PublicKey().String(), verify.Printable(session.Token), nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/memory-ledger/ledger/anchoring/chain"
 	"github.com/memory-ledger/ledger/anchoring/commitment"
 	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/events/verify"
 	"github.com/memory-ledger/ledger/projections/audit"
 	"github.com/memory-ledger/ledger/services/run/config"
 )
@@ -112,7 +113,7 @@ func (o *Onchain) Commitments(ctx context.Context, owners []events.Owner) ([]*au
 		if account == nil || account.Owner != o.program {
 			continue // only the program can commit
 		}
-		decoded, err := commitment.DecodeAccount(account.Data)
+		decoded, err := verify.DecodeAccount(account.Data)
 		if err != nil {
 			return nil, fmt.Errorf("account %s: %w", addresses[i], err)
 		}

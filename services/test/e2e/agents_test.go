@@ -16,7 +16,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/memory-ledger/ledger/anchoring/receipt"
+	"github.com/memory-ledger/ledger/events/verify"
 	"github.com/memory-ledger/ledger/services/run/config"
 	"github.com/memory-ledger/ledger/services/test/stacktest"
 )
@@ -147,9 +147,9 @@ func wholeRound(t *testing.T, session *sdk.ClientSession, extension *stacktest.C
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := receipt.Parse(raw)
+	r, err := verify.ParseReceipt(raw)
 	if err == nil {
-		err = receipt.Verify(r)
+		err = r.Verify()
 	}
 	if err != nil || out["verified"] != true || out["anchored"] != false || !strings.Contains(text, "not anchored") {
 		t.Errorf("prove: %v: %v, %s", err, out, text)

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/memory-ledger/ledger/anchoring/program"
-	"github.com/memory-ledger/ledger/anchoring/receipt"
+	"github.com/memory-ledger/ledger/events/verify"
 	"github.com/memory-ledger/ledger/infra/localchain"
 	"github.com/memory-ledger/ledger/services/run/assembly"
 	"github.com/memory-ledger/ledger/services/run/config"
@@ -82,7 +82,7 @@ func TestAnchoredMemories(t *testing.T) {
 	if size != 1 || root != p.BatchRoot || p.TxSignature == nil || *p.TxSignature != old.Anchor.TxSignature || p.OnchainRoot == nil || *p.OnchainRoot != root {
 		t.Errorf("proof %+v, the account holds %d leaves, root %s", p, size, root)
 	}
-	if _, err := receipt.Check(t.Context(), chain.URL(), old); err != nil {
+	if _, err := old.VerifyOnchain(t.Context(), chain.URL()); err != nil {
 		t.Error(err)
 	}
 
@@ -108,8 +108,8 @@ func TestAnchoredMemories(t *testing.T) {
 	}
 	// The old receipt holds against the newest account by its transaction. A new receipt
 	// leads there by its consistency proof.
-	for _, r := range []*receipt.Receipt{old, receiptOf(t, core, session, m.ID), receiptOf(t, core, session, last.Text("id"))} {
-		held, err := receipt.Check(t.Context(), chain.URL(), r)
+	for _, r := range []*verify.Receipt{old, receiptOf(t, core, session, m.ID), receiptOf(t, core, session, last.Text("id"))} {
+		held, err := r.VerifyOnchain(t.Context(), chain.URL())
 		if err != nil || held.Size != 7 {
 			t.Errorf("%+v: %v", held, err)
 		}
@@ -149,11 +149,11 @@ func TestChainOutOfReach(t *testing.T) {
 	awaitAnchored(t, core, session, second.Text("id"), 2*anchoredWithin)
 }
 
-func receiptOf(t *testing.T, core *stacktest.Client, session stacktest.Header, id string) *receipt.Receipt {
+func receiptOf(t *testing.T, core *stacktest.Client, session stacktest.Header, id string) *verify.Receipt {
 	t.Helper()
-	r, err := receipt.Parse(core.Expect(200, "GET", "/memories/"+id+"/receipt", nil, session).Body)
+	r, err := verify.ParseReceipt(core.Expect(200, "GET", "/memories/"+id+"/receipt", nil, session).Body)
 	if err == nil {
-		err = receipt.Verify(r)
+		err = r.Verify()
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -109,7 +109,7 @@ func newcomersFolder(t *testing.T, root, ledger string) string {
 			t.Fatal(err)
 		}
 	}
-	for from, to := range map[string]string{"anchoring/receipt/testdata/good.json": "receipt.json", "anchoring/export/testdata/good.ndjson": "export.ndjson"} {
+	for from, to := range map[string]string{"events/verify/testdata/receipt/good.json": "receipt.json", "events/verify/testdata/export/good.ndjson": "export.ndjson"} {
 		text, err := os.ReadFile(filepath.Join(root, from))
 		if err == nil {
 			err = os.WriteFile(filepath.Join(home, to), text, 0o600)

@@ -67,7 +67,7 @@ func TestGoClientReadme(t *testing.T) {
 		return string(out)
 	}
 	goCommand := func(args ...string) string { return command("go", args...) }
-	command("sh", "-ec", strings.ReplaceAll(install, "/path/to/ledger/services/clients/go", client))
+	command("sh", "-ec", strings.ReplaceAll(install, "/path/to/ledger", filepath.Join(client, "../../..")))
 	if out, want := goCommand("run", "."), "0 I had oatmeal this morning\n"; !strings.HasSuffix(out, want) {
 		t.Errorf("got %s, want %s", out, want)
 	}

@@ -1,11 +1,9 @@
 package e2e_test
 
 import (
-	"bytes"
 	"testing"
 
-	"github.com/memory-ledger/ledger/anchoring/export"
-	"github.com/memory-ledger/ledger/anchoring/receipt"
+	"github.com/memory-ledger/ledger/events/verify"
 	"github.com/memory-ledger/ledger/services/test/stacktest"
 )
 
@@ -62,16 +60,16 @@ func TestAGuestTestsNoGuesses(t *testing.T) {
 	}
 
 	for _, id := range []string{first.Text("id"), mine.Text("id"), foreign.Text("id")} {
-		saved, err := receipt.Parse(core.Expect(200, "GET", "/memories/"+id+"/receipt", nil, session).Body)
+		saved, err := verify.ParseReceipt(core.Expect(200, "GET", "/memories/"+id+"/receipt", nil, session).Body)
 		if err == nil {
-			err = receipt.Verify(saved)
+			err = saved.Verify()
 		}
 		if err != nil {
 			t.Errorf("receipt of %s: %v", id, err)
 		}
 	}
-	if summary, err := export.Verify(bytes.NewReader(core.Expect(200, "GET", "/export", nil, reader).Body), nil); err != nil || summary.Opened != 11 {
-		t.Errorf("export: %+v, %v", summary, err)
+	if _, opened := verifyExport(t, core.Expect(200, "GET", "/export", nil, reader).Body); opened != 11 {
+		t.Errorf("export: %d opened", opened)
 	}
 	wantAudit(t, s.Config)
 }

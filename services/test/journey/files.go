@@ -13,11 +13,11 @@ import (
 	"github.com/mr-tron/base58"
 	"github.com/transparency-dev/merkle/rfc6962"
 
-	"github.com/memory-ledger/ledger/anchoring/receipt"
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/events/leaf"
 	"github.com/memory-ledger/ledger/events/schema"
+	"github.com/memory-ledger/ledger/events/verify"
 	"github.com/memory-ledger/ledger/projections/tree"
 )
 
@@ -211,7 +211,7 @@ func (s *story) commitmentFile() commitmentFile {
 }
 
 // receipt returns the answer of GET /memories/:id/receipt after both commits.
-func (s *story) receipt(l leaf.Leaf) (*receipt.Receipt, error) {
+func (s *story) receipt(l leaf.Leaf) (*verify.Receipt, error) {
 	proof, err := tree.InclusionOf(s.leaves, leafIndex, firstSize)
 	if err != nil {
 		return nil, err
@@ -221,11 +221,11 @@ func (s *story) receipt(l leaf.Leaf) (*receipt.Receipt, error) {
 		return nil, err
 	}
 	last := s.batches[len(s.batches)-1].confirmed
-	return &receipt.Receipt{
-		Version: receipt.Version,
-		Entry:   receipt.Entry{Content: l.Content, Metadata: jsontext.Value(l.Metadata.String()), Owner: s.owner, Salt: l.Salt, V: leaf.Version},
-		Leaf:    proof.Leaf, LeafIndex: leafIndex, TreeSize: firstSize, Siblings: proof.Siblings, Directions: proof.Directions, BatchRoot: proof.Root,
-		Anchor: &receipt.Anchor{
+	return &verify.Receipt{
+		Version:  verify.Version,
+		Entry:    verify.Entry{Content: l.Content, Metadata: jsontext.Value(l.Metadata.String()), Owner: string(s.owner), Salt: l.Salt, V: leaf.Version},
+		LeafHash: proof.Leaf, LeafIndex: leafIndex, TreeSize: firstSize, Siblings: proof.Siblings, Directions: proof.Directions, BatchRoot: proof.Root,
+		Anchor: &verify.Anchor{
 			Cluster: last.Cluster, ProgramID: last.ProgramID, Account: last.Account, TxSignature: last.Signature,
 			Slot: last.Slot, CommittedSize: last.Size, CommittedRoot: last.Root,
 		},

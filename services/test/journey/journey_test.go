@@ -20,9 +20,8 @@ import (
 
 	"github.com/mr-tron/base58"
 
-	"github.com/memory-ledger/ledger/anchoring/commitment"
-	"github.com/memory-ledger/ledger/anchoring/receipt"
 	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/events/verify"
 	"github.com/memory-ledger/ledger/infra/node"
 	"github.com/memory-ledger/ledger/infra/npm"
 	"github.com/memory-ledger/ledger/services/test/journey"
@@ -271,7 +270,7 @@ func TestCommitments(t *testing.T) {
 			[]byte("MLCOMMT1"), authority, owner, number(commit.Size), unhex(t, commit.Root), number(commit.Slot), number(uint64(i) + 1),
 		}, nil)
 		same(t, "account", hex.EncodeToString(account), commit.AccountData)
-		if _, err := commitment.DecodeAccount(account); err != nil {
+		if _, err := verify.DecodeAccount(account); err != nil {
 			t.Error(err)
 		}
 		transaction, err := base64.StdEncoding.DecodeString(commit.Transaction)
@@ -288,16 +287,16 @@ func TestCommitments(t *testing.T) {
 // TestReceipt: the receipt verifies, and agrees with the other files.
 func TestReceipt(t *testing.T) {
 	t.Parallel()
-	r, err := receipt.Parse(raw(t, "receipt.json"))
+	r, err := verify.ParseReceipt(raw(t, "receipt.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := receipt.Verify(r); err != nil {
+	if err := r.Verify(); err != nil {
 		t.Fatal(err)
 	}
 	l, tr, c := read[leafFile](t, "leaf.json"), read[treeFile](t, "tree.json"), read[commitmentFile](t, "commitment.json")
 	first, last := c.Commits[0], c.Commits[len(c.Commits)-1]
-	same(t, "leaf", r.Leaf.String(), l.LeafHash)
+	same(t, "leaf", r.LeafHash.String(), l.LeafHash)
 	same(t, "batch root", r.BatchRoot.String(), tr.Roots["5"])
 	same(t, "committed root", r.Anchor.CommittedRoot.String(), last.Root)
 	same(t, "signature", r.Anchor.TxSignature, last.TxSignature)

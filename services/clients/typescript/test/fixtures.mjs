@@ -2,7 +2,7 @@
 import { readdirSync, readFileSync } from "node:fs";
 
 const root = new URL("../../../../", import.meta.url);
-const folders = ["events/leaf/testdata/", "docs/journey/", "anchoring/receipt/testdata/", "anchoring/export/testdata/", "anchoring/staking/testdata/"];
+const folders = ["events/verify/leaf/testdata/", "docs/journey/", "events/verify/testdata/receipt/", "events/verify/testdata/export/", "anchoring/staking/testdata/"];
 
 export function fixtures() {
   const files = {};

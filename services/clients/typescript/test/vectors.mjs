@@ -112,7 +112,7 @@ export function vectors(ledger, files) {
 
   // The chain of the receipt vectors.
   function vectorChain(size) {
-    const good = json("anchoring/receipt/testdata/good.json"), a = good.anchor;
+    const good = json("events/verify/testdata/receipt/good.json"), a = good.anchor;
     const authority = Uint8Array.from({ length: 32 }, (_, i) => 0x21 + i), owner = ledger.fromBase58(good.entry.owner, 32);
     const root = hex(a.committedRoot), now = size === a.committedSize;
     const data = concat(new TextEncoder().encode("MLCOMMT1"), authority, owner, u64(size), now ? root : new Uint8Array(32).fill(1), u64(now ? a.slot : a.slot + 100), u64(1));
@@ -126,7 +126,7 @@ export function vectors(ledger, files) {
   const test = (name, run) => tests.push({ name, run });
 
   test("leaves", async () => {
-    for (const v of json("events/leaf/testdata/vectors.json")) {
+    for (const v of json("events/verify/leaf/testdata/vectors.json")) {
       const entry = { content: v.content, metadata: JSON.parse(v.metadata), owner: v.owner, salt: v.salt, v: 1 };
       equal(ledger.canonicalize(entry), v.entry, v.name);
       equal(await ledger.entryHash(entry), v.leafHash, v.name);
@@ -192,8 +192,8 @@ export function vectors(ledger, files) {
   });
 
   test("good receipts", async () => {
-    await ledger.verifyReceipt(read("anchoring/receipt/testdata/good-not-anchored.json"));
-    const receipt = await ledger.verifyReceipt(read("anchoring/receipt/testdata/good.json"));
+    await ledger.verifyReceipt(read("events/verify/testdata/receipt/good-not-anchored.json"));
+    const receipt = await ledger.verifyReceipt(read("events/verify/testdata/receipt/good.json"));
     for (const size of [11, 16]) {
       equal((await ledger.checkOnchain("http://rpc", receipt, { fetch: nodeOf(vectorChain(size)) })).size, size);
     }
@@ -201,12 +201,12 @@ export function vectors(ledger, files) {
     await rejects(ledger.checkOnchain("http://rpc", receipt, { fetch: async () => new Response("<html>") }), ledger.ChainUnreachableError);
   });
 
-  const badReceipts = named("anchoring/receipt/testdata/bad/");
+  const badReceipts = named("events/verify/testdata/receipt/bad/");
   test("every bad receipt that is named is there", () => equal(Object.keys(receipts).filter((name) => !badReceipts.includes(name)), []));
   for (const name of badReceipts) {
     test(`bad receipt ${name}`, async () => {
       const check = async () => {
-        const receipt = await ledger.verifyReceipt(read(`anchoring/receipt/testdata/bad/${name}.json`));
+        const receipt = await ledger.verifyReceipt(read(`events/verify/testdata/receipt/bad/${name}.json`));
         ok(name.startsWith("onchain-"), "it passed offline");
         await ledger.checkOnchain("http://rpc", receipt, { fetch: nodeOf(vectorChain(11)) });
       };
@@ -219,7 +219,7 @@ export function vectors(ledger, files) {
   }
 
   test("what is no receipt", async () => {
-    const good = read("anchoring/receipt/testdata/good.json");
+    const good = read("events/verify/testdata/receipt/good.json");
     for (const text of ["", "receipt", "[]", "null", '{"a":1}', good + "{}", good.replace('"treeSize": 5,', ""), good.replace('"version"', '"extra": 1, "version"'),
       good.replace('"leafHash": "', '"leafHash": "AB'), good.replace('"treeSize": 5', '"treeSize": 5.5'), good.replace('"treeSize": 5', '"treeSize": 1e30')]) {
       await rejects(ledger.verifyReceipt(text), ledger.MalformedError);
@@ -227,7 +227,7 @@ export function vectors(ledger, files) {
   });
 
   test("errors are printable", async () => {
-    const bad = "\u001b[2J\u009b31m\u202e\r\n", good = read("anchoring/receipt/testdata/good.json");
+    const bad = "\u001b[2J\u009b31m\u202e\r\n", good = read("events/verify/testdata/receipt/good.json");
     const member = await rejects(ledger.verifyReceipt(good.replace('"version"', `${JSON.stringify(bad)}: 1, "version"`)), ledger.MalformedError);
     const refusing = new ledger.MemoryLedger({ url: "http://service", fetch: async () => new Response(JSON.stringify({ error: `${bad}good` }), { status: 400 }) });
     const refused = await rejects(refusing.keys.list(), ledger.InvalidRequestError);
@@ -252,7 +252,7 @@ export function vectors(ledger, files) {
       opened.push(value.entry?.content ?? null);
     }
   };
-  const goodExport = "anchoring/export/testdata/good.ndjson";
+  const goodExport = "events/verify/testdata/export/good.ndjson";
 
   test("good exports", async () => {
     for (const piece of [1, 7, Infinity]) {
@@ -260,14 +260,14 @@ export function vectors(ledger, files) {
       equal([header.treeSize, header.anchor.committedSize], [7, 5]);
       equal(opened, [0, 1, 2, null, 4, 5, 6].map((n) => n === null ? null : `memory ${n} ☂`));
     }
-    equal((await readExport(read("anchoring/export/testdata/good-not-anchored.ndjson"))).header.anchor, null);
-    equal((await readExport(read("anchoring/export/testdata/good-empty.ndjson"))).opened, []);
+    equal((await readExport(read("events/verify/testdata/export/good-not-anchored.ndjson"))).header.anchor, null);
+    equal((await readExport(read("events/verify/testdata/export/good-empty.ndjson"))).opened, []);
   });
 
-  test("every bad export has its error", () => equal(named("anchoring/export/testdata/bad/").sort(), Object.keys(exports).sort()));
+  test("every bad export has its error", () => equal(named("events/verify/testdata/export/bad/").sort(), Object.keys(exports).sort()));
   for (const [name, [kind, field]] of Object.entries(exports)) {
     test(`bad export ${name}`, async () => {
-      await rejects(readExport(read(`anchoring/export/testdata/bad/${name}.ndjson`)), ledger.VerificationError, { name: kind, field, liar: "issuer" });
+      await rejects(readExport(read(`events/verify/testdata/export/bad/${name}.ndjson`)), ledger.VerificationError, { name: kind, field, liar: "issuer" });
     });
   }
 
@@ -278,7 +278,7 @@ export function vectors(ledger, files) {
   });
 
   test("a receipt that was saved before its anchor is not wrong, and can be completed", async () => {
-    const later = json("anchoring/receipt/testdata/good.json"), early = { ...later, anchor: null, consistency: [] };
+    const later = json("events/verify/testdata/receipt/good.json"), early = { ...later, anchor: null, consistency: [] };
     const { programId } = later.anchor;
     await rejects(ledger.checkOnchain("http://rpc", early, { fetch: () => ok(false) }), ledger.NotAnchoredError, {});
     await rejects(ledger.checkIssuer(early, { programId }), ledger.NotAnchoredError, {});

@@ -10,7 +10,7 @@ import (
 
 	"github.com/gowebpki/jcs"
 
-	"github.com/memory-ledger/ledger/events/canonical"
+	"github.com/memory-ledger/ledger/events/verify/canonical"
 )
 
 func TestCanonicalize(t *testing.T) {

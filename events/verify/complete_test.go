@@ -1,15 +1,98 @@
-package memoryledger
+package verify
 
 import (
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"testing"
 
 	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/mr-tron/base58"
 )
+
+// The golden files of the repository's verifiers.
+const (
+	receipts = "testdata/receipt/"
+	journey  = "../../docs/journey/"
+)
+
+func read(t *testing.T, path string) []byte {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+func parse[T any](t *testing.T, text []byte) (v T) {
+	t.Helper()
+	if err := json.Unmarshal(text, &v); err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+func mustReceipt(t *testing.T, path string) *Receipt {
+	t.Helper()
+	r, err := ParseReceipt(read(t, path))
+	if err == nil {
+		err = r.Verify()
+	}
+	if err != nil {
+		t.Fatalf("%s: %v", path, err)
+	}
+	return r
+}
+
+type commitmentFile struct {
+	Cluster   string `json:"cluster"`
+	ProgramID string `json:"programId"`
+	Authority string `json:"authority"`
+	Owner     string `json:"owner"`
+	Account   string `json:"account"`
+	Commits   []struct {
+		Size        uint64 `json:"size"`
+		Root        Hash   `json:"root"`
+		Instruction string `json:"instruction"`
+		TxSignature string `json:"txSignature"`
+		Slot        uint64 `json:"slot"`
+		AccountData string `json:"accountData"`
+	} `json:"commits"`
+}
+
+// TestJourney: the files of the worked story hold.
+func TestJourney(t *testing.T) {
+	t.Parallel()
+	leaf := parse[struct {
+		LeafHash Hash `json:"leafHash"`
+	}](t, read(t, journey+"leaf.json"))
+	tree := parse[struct {
+		Leaves []Hash          `json:"leaves"`
+		Roots  map[string]Hash `json:"roots"`
+	}](t, read(t, journey+"tree.json"))
+	r := mustReceipt(t, journey+"receipt.json")
+	if r.LeafHash != leaf.LeafHash {
+		t.Errorf("leaf %s", r.LeafHash)
+	}
+	log := NewTree()
+	for _, hash := range tree.Leaves {
+		if err := log.Add(hash); err != nil {
+			t.Fatal(err)
+		}
+		if root, err := log.Root(); err != nil || root != tree.Roots[fmt.Sprint(log.Size())] {
+			t.Errorf("root of %d: %s, %v", log.Size(), root, err)
+		}
+	}
+	c := parse[commitmentFile](t, read(t, journey+"commitment.json"))
+	if at := CommitmentAddress(c.ProgramID, c.Authority, c.Owner); at != c.Account {
+		t.Errorf("derived %s, want %s", at, c.Account)
+	}
+}
 
 // journeyChain serves the commitments of the journey, newest first, behind one failed
 // transaction.
@@ -78,7 +161,7 @@ func TestNotAnchoredIsNoLie(t *testing.T) {
 	for name, err := range map[string]error{
 		"a receipt": onchain, "an export": export, "a receipt's issuer": r.VerifyIssuer(by), "an export's issuer": header.VerifyIssuer(by),
 	} {
-		var v *VerificationError
+		var v *Error
 		if !errors.Is(err, ErrNotAnchored) || errors.As(err, &v) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -111,8 +194,8 @@ func TestCompleteFrom(t *testing.T) {
 	leaves := []Hash{}
 	entries := []Entry{}
 	for _, text := range []string{"a", "b", "c"} {
-		e := Entry{Content: text, Metadata: Metadata{}, Owner: r.Entry.Owner, Salt: r.Entry.Salt, V: 1}
-		hash, err := e.hash()
+		e := Entry{Content: text, Metadata: jsontext.Value("{}"), Owner: r.Entry.Owner, Salt: r.Entry.Salt, V: 1}
+		hash, err := e.LeafHash()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -158,11 +241,11 @@ func TestCompleteOnchain(t *testing.T) {
 	}
 	_, err = r.CompleteOnchain(t.Context(), journeyChain(t, forked), by)
 	expect(t, err, ErrForked, "batchRoot")
-	if _, err := r.CompleteOnchain(t.Context(), "http://127.0.0.1:1", by); !errors.Is(err, ErrChainUnreachable) {
+	if _, err := r.CompleteOnchain(t.Context(), "http://127.0.0.1:1", by); !errors.Is(err, ErrUnreachable) {
 		t.Error(err)
 	}
 	for _, by := range []Issuer{{}, {ProgramID: f.ProgramID}} {
-		if _, err := r.CompleteOnchain(t.Context(), "http://127.0.0.1:1", by); err == nil || errors.Is(err, ErrChainUnreachable) {
+		if _, err := r.CompleteOnchain(t.Context(), "http://127.0.0.1:1", by); err == nil || errors.Is(err, ErrUnreachable) {
 			t.Errorf("%+v: %v", by, err)
 		}
 	}

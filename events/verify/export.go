@@ -1,4 +1,4 @@
-package memoryledger
+package verify
 
 import (
 	"bufio"
@@ -13,7 +13,8 @@ import (
 )
 
 const (
-	exportFormat = "memory-ledger/export/1"
+	// ExportFormat is the name of the format of exports.
+	ExportFormat = "memory-ledger/export/1"
 	// maxLine is the longest line that is read: a content of 256 KiB with each byte
 	// escaped, plus metadata.
 	maxLine = 4 << 20
@@ -37,8 +38,10 @@ type ExportedMemory struct {
 	CreatedAt time.Time
 	Via       *Via
 	LeafHash  Hash
-	// Entry is nil if the memory was retracted or erased. Its hash stays.
+	// Entry is nil if the memory was retracted, erased or damaged. Its hash stays.
 	Entry *Entry
+	// Damaged: what the service stores of the memory does not match its leaf.
+	Damaged bool
 }
 
 // Via is how a memory was written.
@@ -54,26 +57,26 @@ type Export struct {
 	in   *bufio.Reader
 	line uint64 // the last line read, from 1
 	text []byte
-	tree growingTree
+	tree Tree
 }
 
 // ReadExport reads the header of an export, the answer of GET /export. Memories reads the
-// rest. The error is a *VerificationError, or the reader's.
+// rest. The error is an *Error, or the reader's.
 func ReadExport(r io.Reader) (*Export, error) {
-	e := &Export{in: bufio.NewReaderSize(r, 1<<16), tree: newTree()}
+	e := &Export{in: bufio.NewReaderSize(r, 1<<16), tree: NewTree()}
 	if err := e.read(); err != nil {
 		return nil, err
 	}
 	var format string
 	var anchor jsontext.Value
 	h := &e.Header
-	err := readMembers(e.text, "header", "", member{"format", &format}, member{"owner", &h.Owner}, member{"treeSize", &h.TreeSize},
+	err := readObject(e.text, "header", "", member{"format", &format}, member{"owner", &h.Owner}, member{"treeSize", &h.TreeSize},
 		member{"root", &h.Root}, member{"anchor", &anchor})
-	if err == nil && format != exportFormat {
-		err = wrong(ErrMalformed, "format", "it is not %s", exportFormat)
+	if err == nil && format != ExportFormat {
+		err = Wrong(ErrMalformed, "format", "it is not %s", ExportFormat)
 	}
-	if err == nil && !isBase58(h.Owner, 32) {
-		err = wrong(ErrMalformed, "owner", "it is not a public key in base58")
+	if err == nil && !IsBase58(h.Owner, 32) {
+		err = Wrong(ErrMalformed, "owner", "it is not a public key in base58")
 	}
 	if err == nil {
 		h.Anchor, err = readAnchor(anchor)
@@ -81,7 +84,7 @@ func ReadExport(r io.Reader) (*Export, error) {
 	if err == nil && h.Anchor != nil {
 		err = h.Anchor.verifyForm()
 		if size := h.Anchor.CommittedSize; err == nil && (size == 0 || size > h.TreeSize) {
-			err = wrong(ErrChain, "anchor.committedSize", "it is %d of treeSize %d", size, h.TreeSize)
+			err = Wrong(ErrChain, "anchor.committedSize", "it is %d of treeSize %d", size, h.TreeSize)
 		}
 	}
 	return e, e.at(e.line, err)
@@ -89,11 +92,11 @@ func ReadExport(r io.Reader) (*Export, error) {
 
 // Memories reads the leaves in order, and checks each one, the root, the anchor's root
 // and that the export is complete. Leaves are proven only after all were read without an
-// error. An error is the last pair. It is a *VerificationError, or the reader's. An
+// error. An error is the last pair. It is an *Error, or the reader's. An
 // Export can be read once.
 func (e *Export) Memories() iter.Seq2[ExportedMemory, error] {
 	return func(yield func(ExportedMemory, error) bool) {
-		for e.tree.size() < e.Header.TreeSize {
+		for e.tree.Size() < e.Header.TreeSize {
 			m, err := e.memory()
 			if err != nil {
 				yield(ExportedMemory{}, err)
@@ -119,9 +122,9 @@ func (e *Export) Verify() error {
 	return nil
 }
 
-// at sets the line of a VerificationError.
+// at sets the line of an Error.
 func (e *Export) at(line uint64, err error) error {
-	var v *VerificationError
+	var v *Error
 	if errors.As(err, &v) {
 		v.Line = line
 	}
@@ -137,12 +140,12 @@ func (e *Export) read() error {
 		e.text = append(e.text, part...)
 		switch {
 		case len(e.text) > maxLine:
-			return e.at(e.line, wrong(ErrMalformed, "line", "it has more than %d bytes", maxLine))
+			return e.at(e.line, Wrong(ErrMalformed, "line", "it has more than %d bytes", maxLine))
 		case err == nil:
 			e.text = bytes.TrimSuffix(e.text, []byte("\n"))
 			return nil
 		case errors.Is(err, io.EOF):
-			return e.at(e.line, wrong(ErrIncomplete, "line", "it is missing or breaks off: the export is not whole"))
+			return e.at(e.line, Wrong(ErrIncomplete, "line", "it is missing or breaks off: the export is not whole"))
 		case !errors.Is(err, bufio.ErrBufferFull):
 			return fmt.Errorf("%w: line %d: %w", ErrIncomplete, e.line, err)
 		}
@@ -154,14 +157,15 @@ func (e *Export) memory() (m ExportedMemory, err error) {
 		return m, err
 	}
 	var via, entry jsontext.Value
-	err = readMembers(e.text, "leaf", "", member{"index", &m.Index}, member{"id", &m.ID}, member{"createdAt", &m.CreatedAt},
-		member{"via", &via}, member{"leafHash", &m.LeafHash}, member{"entry", &entry})
-	if next := e.tree.size(); err == nil && m.Index != next {
-		err = wrong(ErrHidden, "index", "it is %d, and %d comes next: a leaf is missing, twice, or out of place", m.Index, next)
+	err = readObject(e.text, "leaf", "", member{"index", &m.Index}, member{"id", &m.ID}, member{"createdAt", &m.CreatedAt},
+		member{"via", &via}, member{"leafHash", &m.LeafHash}, member{"entry", &entry},
+		member{"damaged", optional{&m.Damaged}})
+	if next := e.tree.Size(); err == nil && m.Index != next {
+		err = Wrong(ErrHidden, "index", "it is %d, and %d comes next: a leaf is missing, twice, or out of place", m.Index, next)
 	}
 	if err == nil && via.Kind() != 'n' {
 		m.Via = new(Via)
-		err = readMembers(via, "via", "via.", member{"kind", &m.Via.Kind}, member{"id", &m.Via.ID})
+		err = readObject(via, "via", "via.", member{"kind", &m.Via.Kind}, member{"id", &m.Via.ID})
 	}
 	if err == nil && entry.Kind() != 'n' {
 		m.Entry, err = e.entry(entry, m.LeafHash)
@@ -169,10 +173,10 @@ func (e *Export) memory() (m ExportedMemory, err error) {
 	if err != nil {
 		return m, e.at(e.line, err)
 	}
-	if err := e.tree.add(m.LeafHash); err != nil {
+	if err := e.tree.Add(m.LeafHash); err != nil {
 		return m, err
 	}
-	if a := e.Header.Anchor; a != nil && a.CommittedSize == e.tree.size() {
+	if a := e.Header.Anchor; a != nil && a.CommittedSize == e.tree.Size() {
 		return m, e.compare(a.CommittedRoot, "anchor.committedRoot")
 	}
 	return m, nil
@@ -185,26 +189,26 @@ func (e *Export) entry(raw jsontext.Value, leaf Hash) (*Entry, error) {
 		return nil, err
 	}
 	if entry.Owner != e.Header.Owner {
-		return nil, wrong(ErrWrongOwner, "entry.owner", "it is %s, the export is of %s", entry.Owner, e.Header.Owner)
+		return nil, Wrong(ErrWrongOwner, "entry.owner", "it is %s, the export is of %s", entry.Owner, e.Header.Owner)
 	}
-	hash, err := entry.hash()
+	hash, err := entry.LeafHash()
 	if err != nil {
 		return nil, err
 	}
 	if hash != leaf {
-		return nil, wrong(ErrWrongLeaf, "leafHash", "it is %s, the entry hashes to %s", leaf, hash)
+		return nil, Wrong(ErrWrongLeaf, "leafHash", "it is %s, the entry hashes to %s", leaf, hash)
 	}
 	return entry, nil
 }
 
 // compare compares the root of the leaves so far with a root from the header.
 func (e *Export) compare(want Hash, field string) error {
-	root, err := e.tree.root()
+	root, err := e.tree.Root()
 	if err != nil {
 		return err
 	}
 	if root != want {
-		return e.at(1, wrong(ErrWrongRoot, field, "it is %s, the first %d leaves have the root %s", want, e.tree.size(), root))
+		return e.at(1, Wrong(ErrWrongRoot, field, "it is %s, the first %d leaves have the root %s", want, e.tree.Size(), root))
 	}
 	return nil
 }
@@ -215,19 +219,19 @@ func (e *Export) end() error {
 	}
 	var complete bool
 	var leaves uint64
-	err := readMembers(e.text, "end", "", member{"complete", &complete}, member{"leaves", &leaves})
+	err := readObject(e.text, "end", "", member{"complete", &complete}, member{"leaves", &leaves})
 	if err == nil && !complete {
-		err = wrong(ErrIncomplete, "complete", "it is not true")
+		err = Wrong(ErrIncomplete, "complete", "it is not true")
 	}
 	if err == nil && leaves != e.Header.TreeSize {
-		err = wrong(ErrIncomplete, "leaves", "it is not treeSize %d", e.Header.TreeSize)
+		err = Wrong(ErrIncomplete, "leaves", "it is not treeSize %d", e.Header.TreeSize)
 	}
 	if err != nil {
 		return e.at(e.line, err)
 	}
 	switch _, err := e.in.ReadByte(); {
 	case err == nil:
-		return e.at(e.line+1, wrong(ErrMalformed, "line", "there is more after the last line"))
+		return e.at(e.line+1, Wrong(ErrMalformed, "line", "there is more after the last line"))
 	case !errors.Is(err, io.EOF):
 		return fmt.Errorf("%w: line %d: %w", ErrIncomplete, e.line+1, err)
 	}

@@ -1,4 +1,4 @@
-package events
+package leaf
 
 import (
 	"encoding/hex"

@@ -1,4 +1,4 @@
-package memoryledger
+package verify
 
 import (
 	"errors"
@@ -11,12 +11,12 @@ import (
 
 var hasher = rfc6962.DefaultHasher
 
-// emptyRoot is the root of a log without leaves.
-var emptyRoot = Hash(hasher.EmptyRoot())
+// EmptyRoot is the root of a log without leaves.
+var EmptyRoot = Hash(hasher.EmptyRoot())
 
-// fold computes the root from a leaf up. A true direction means that the sibling is on
+// Fold computes the root from a leaf up. A true direction means that the sibling is on
 // the right.
-func fold(leaf Hash, siblings []Hash, right []bool) Hash {
+func Fold(leaf Hash, siblings []Hash, right []bool) Hash {
 	at := leaf[:]
 	for i := range min(len(siblings), len(right)) {
 		if right[i] {
@@ -28,9 +28,9 @@ func fold(leaf Hash, siblings []Hash, right []bool) Hash {
 	return Hash(at)
 }
 
-// directionsOf returns the directions of a leaf in a tree. A node that is the last of its
+// Directions returns the directions of a leaf in a tree. A node that is the last of its
 // level and has no sibling adds no step (RFC 9162, section 2.1.3.2).
-func directionsOf(index, size uint64) []bool {
+func Directions(index, size uint64) []bool {
 	var right []bool
 	for node, last := index, size-1; last > 0; node, last = node>>1, last>>1 {
 		if node&1 == 1 {
@@ -44,10 +44,10 @@ func directionsOf(index, size uint64) []bool {
 
 var errProofSize = errors.New("it has another number of hashes than it takes")
 
-// consistency follows a proof that the tree of from leaves, with the root first, is a
+// Consistency follows a proof that the tree of from leaves, with the root first, is a
 // prefix of a tree of to leaves. It returns the root of the larger tree, which the caller
 // compares.
-func consistency(from, to uint64, first Hash, path []Hash) (second Hash, err error) {
+func Consistency(from, to uint64, first Hash, path []Hash) (second Hash, err error) {
 	if from == 0 {
 		return Hash{}, errProofSize
 	}
@@ -69,21 +69,25 @@ func consistency(from, to uint64, first Hash, path []Hash) (second Hash, err err
 	return Hash(mismatch.CalculatedRoot), nil
 }
 
-// growingTree computes the root of leaves that arrive one by one. It keeps one hash per
+// Tree computes the root of leaves that arrive one by one. It keeps one hash per
 // level.
-type growingTree struct{ r *compact.Range }
+type Tree struct{ r *compact.Range }
 
-func newTree() growingTree {
-	return growingTree{(&compact.RangeFactory{Hash: hasher.HashChildren}).NewEmptyRange(0)}
+// NewTree returns the tree of an empty log.
+func NewTree() Tree {
+	return Tree{(&compact.RangeFactory{Hash: hasher.HashChildren}).NewEmptyRange(0)}
 }
 
-func (t growingTree) size() uint64 { return t.r.End() }
+// Size returns the number of leaves.
+func (t Tree) Size() uint64 { return t.r.End() }
 
-func (t growingTree) add(leaf Hash) error { return t.r.Append(leaf[:], nil) }
+// Add appends a leaf.
+func (t Tree) Add(leaf Hash) error { return t.r.Append(leaf[:], nil) }
 
-func (t growingTree) root() (Hash, error) {
-	if t.size() == 0 {
-		return emptyRoot, nil
+// Root returns the root of the leaves so far.
+func (t Tree) Root() (Hash, error) {
+	if t.Size() == 0 {
+		return EmptyRoot, nil
 	}
 	root, err := t.r.GetRootHash(nil)
 	if err != nil {

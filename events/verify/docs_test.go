@@ -1,4 +1,4 @@
-package receipt_test
+package verify
 
 import (
 	"crypto/sha256"
@@ -8,13 +8,11 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
-
-	"github.com/memory-ledger/ledger/events"
 )
 
 const (
 	page  = "../../docs/verify.md"
-	begin = "<!-- worked example, from anchoring/receipt/testdata/good.json by make generate -->\n"
+	begin = "<!-- worked example, from events/verify/testdata/receipt/good.json by make generate -->\n"
 	end   = "<!-- end of the worked example -->\n"
 )
 
@@ -26,12 +24,12 @@ func worked(t *testing.T) string {
 	l := leaves()[leafIndex]
 	entry := string(must(l.Entry()))
 	fmt.Fprintf(&out, "The entry, as RFC 8785 writes it, %d bytes:\n\n    %s\n\nIts leaf hash, a zero byte in front:\n\n", len(entry), entry)
-	step := func(command string, hash events.Hash) {
+	step := func(command string, hash Hash) {
 		fmt.Fprintf(&out, "    %s | sha256sum\n    %s\n\n", command, hash)
 	}
-	step(fmt.Sprintf(`printf '\000%%s' '%s'`, entry), r.Leaf)
-	hash := r.Leaf
-	pair := func(left, right events.Hash) events.Hash {
+	step(fmt.Sprintf(`printf '\000%%s' '%s'`, entry), r.LeafHash)
+	hash := r.LeafHash
+	pair := func(left, right Hash) Hash {
 		h := sha256.Sum256(append(append([]byte{1}, left[:]...), right[:]...))
 		step(fmt.Sprintf("printf 01%s%s | xxd -r -p", left, right), h)
 		return h
@@ -74,7 +72,7 @@ func TestThePageIsInStep(t *testing.T) {
 		t.Errorf("%s is out of date: run make generate", page)
 	}
 	r := good()
-	for _, h := range []events.Hash{r.BatchRoot, r.Leaf} {
+	for _, h := range []Hash{r.BatchRoot, r.LeafHash} {
 		if !strings.Contains(want, hex.EncodeToString(h[:])) {
 			t.Errorf("%s does not show %s", page, h)
 		}

@@ -6,9 +6,8 @@ import (
 	"os"
 	"testing"
 
-	"github.com/memory-ledger/ledger/events"
-	"github.com/memory-ledger/ledger/events/canonical"
-	"github.com/memory-ledger/ledger/events/leaf"
+	"github.com/memory-ledger/ledger/events/verify/canonical"
+	"github.com/memory-ledger/ledger/events/verify/leaf"
 )
 
 // vector is one row of testdata/vectors.json, which a program in another
@@ -53,7 +52,7 @@ func check(t *testing.T, v vector) {
 	if metadata.String() != v.Metadata {
 		t.Errorf("metadata %s, want %s", metadata, v.Metadata)
 	}
-	l, err := leaf.New(secret, leaf.Memory{Content: v.Content, Metadata: metadata, Owner: events.Owner(v.Owner)})
+	l, err := leaf.New(secret, leaf.Memory{Content: v.Content, Metadata: metadata, Owner: leaf.Owner(v.Owner)})
 	if err != nil {
 		t.Fatal(err)
 	}

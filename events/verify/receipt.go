@@ -1,0 +1,290 @@
+// Package verify checks receipts and exports without trusting or reaching the service that
+// issued them. The server, the command line, the audit and the Go client use it. It depends
+// on no other package of the service, and on no Solana library; docs/verify.md does the same
+// by hand.
+//
+// [Receipt.Verify] needs only the receipt. It checks that the entry hashes to the leaf, that
+// the leaf is in the tree, and that this tree is a prefix of the committed tree.
+// [Receipt.VerifyOnchain] also asks any Solana node whether that commitment is on the chain.
+// [ReadExport] checks a whole log.
+package verify
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/mr-tron/base58"
+
+	"github.com/memory-ledger/ledger/events/verify/canonical"
+	"github.com/memory-ledger/ledger/events/verify/leaf"
+)
+
+// Version is the version of receipts and of leaves.
+const Version = 1
+
+// MaxReceipt is the size of the largest receipt that ParseReceipt accepts.
+const MaxReceipt = 4 << 20
+
+// Hash is a SHA-256 digest. Its text is 64 lowercase hex characters.
+type Hash = leaf.Hash
+
+// Receipt proves that a memory is in its owner's log. It can be stored as JSON;
+// ParseReceipt reads it back.
+type Receipt struct {
+	Version    int    `json:"version"`
+	Entry      Entry  `json:"entry"`
+	LeafHash   Hash   `json:"leafHash"`
+	LeafIndex  uint64 `json:"leafIndex"`
+	TreeSize   uint64 `json:"treeSize"`
+	Siblings   []Hash `json:"siblings"`
+	Directions []bool `json:"directions"` // true: the sibling is on the right
+	BatchRoot  Hash   `json:"batchRoot"`
+	// Anchor is the newest commitment on the chain. It is nil while the memory is not
+	// anchored. Consistency leads from TreeSize to Anchor.CommittedSize.
+	Anchor      *Anchor `json:"anchor"`
+	Consistency []Hash  `json:"consistency"`
+}
+
+// Entry is the content that hashes to a leaf.
+type Entry struct {
+	Content  string         `json:"content"`
+	Metadata jsontext.Value `json:"metadata"` // an object
+	Owner    string         `json:"owner"`    // public key, base58
+	Salt     string         `json:"salt"`     // 64 lowercase hex characters
+	V        int            `json:"v"`
+}
+
+// Anchor locates the root of the first CommittedSize leaves on the chain.
+type Anchor struct {
+	Cluster       string `json:"cluster"` // genesis hash, base58
+	ProgramID     string `json:"programId"`
+	Account       string `json:"account"`
+	TxSignature   string `json:"txSignature"`
+	Slot          uint64 `json:"slot"`
+	CommittedSize uint64 `json:"committedSize"`
+	CommittedRoot Hash   `json:"committedRoot"`
+}
+
+// member is a member of a JSON object, and the destination of its value.
+type member struct {
+	name string
+	into any
+}
+
+// optional is the target of a member that may be missing.
+type optional struct{ into any }
+
+// readObject reads an object with exactly these members. Only members read into a
+// jsontext.Value may be null. The error is a *Error.
+func readObject(raw jsontext.Value, what, prefix string, expected ...member) error {
+	var members map[string]jsontext.Value
+	if err := json.Unmarshal(raw, &members); err != nil || members == nil {
+		return Wrong(ErrMalformed, what, "it is not a JSON object")
+	}
+	if what == NoReceipt && !slices.ContainsFunc(expected, func(m member) bool { return members[m.name] != nil }) {
+		return Wrong(ErrMalformed, what, "it has none of a receipt's members")
+	}
+	for _, m := range expected {
+		value, found := members[m.name]
+		if o, ok := m.into.(optional); ok {
+			if m.into = o.into; !found {
+				continue
+			}
+		}
+		if !found {
+			return Wrong(ErrMalformed, prefix+m.name, "it is missing")
+		}
+		delete(members, m.name)
+		_, raw := m.into.(*jsontext.Value)
+		if err := json.Unmarshal(value, m.into); err != nil || !raw && hasNull(value) {
+			return Wrong(ErrMalformed, prefix+m.name, "malformed: %.100s", value)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(members)) {
+		return Wrong(ErrMalformed, prefix+name, "there is no such member")
+	}
+	return nil
+}
+
+// hasNull reports whether a value, or an element of an array, is null. The decoder would
+// read null as false, or as a hash of zeros.
+func hasNull(value jsontext.Value) bool {
+	var elements []jsontext.Value
+	if value.Kind() != '[' || json.Unmarshal(value, &elements) != nil {
+		return value.Kind() == 'n'
+	}
+	return slices.ContainsFunc(elements, hasNull)
+}
+
+// ParseReceipt reads the JSON of a receipt and checks its form. The error is an *Error.
+// Verify checks the statements of the receipt.
+func ParseReceipt(text []byte) (*Receipt, error) {
+	if len(text) > MaxReceipt {
+		return nil, Wrong(ErrMalformed, NoReceipt, "it has %d bytes", len(text))
+	}
+	r := new(Receipt)
+	var entry, anchor jsontext.Value
+	err := readObject(text, NoReceipt, "",
+		member{"version", &r.Version}, member{"entry", &entry}, member{"leafHash", &r.LeafHash},
+		member{"leafIndex", &r.LeafIndex}, member{"treeSize", &r.TreeSize}, member{"siblings", &r.Siblings},
+		member{"directions", &r.Directions}, member{"batchRoot", &r.BatchRoot}, member{"anchor", &anchor},
+		member{"consistency", &r.Consistency})
+	if err != nil {
+		return nil, err
+	}
+	if err := r.Entry.read(entry); err != nil {
+		return nil, err
+	}
+	r.Anchor, err = readAnchor(anchor)
+	return r, err
+}
+
+func (e *Entry) read(raw jsontext.Value) error {
+	return readObject(raw, "entry", "entry.", member{"content", &e.Content}, member{"metadata", &e.Metadata},
+		member{"owner", &e.Owner}, member{"salt", &e.Salt}, member{"v", &e.V})
+}
+
+// readAnchor returns nil for null.
+func readAnchor(raw jsontext.Value) (*Anchor, error) {
+	if raw.Kind() == 'n' {
+		return nil, nil
+	}
+	a := new(Anchor)
+	return a, readObject(raw, "anchor", "anchor.", member{"cluster", &a.Cluster}, member{"programId", &a.ProgramID},
+		member{"account", &a.Account}, member{"txSignature", &a.TxSignature}, member{"slot", &a.Slot},
+		member{"committedSize", &a.CommittedSize}, member{"committedRoot", &a.CommittedRoot})
+}
+
+// LeafHash computes the leaf hash. The error is an *Error.
+func (e *Entry) LeafHash() (Hash, error) {
+	if e.V != Version {
+		return Hash{}, Wrong(ErrMalformed, "entry.v", "%d is not a version of the leaf that this program knows", e.V)
+	}
+	owner, err := leaf.ParseOwner(e.Owner)
+	if err != nil {
+		return Hash{}, Wrong(ErrMalformed, "entry.owner", "it is not a public key in base58")
+	}
+	if _, err := leaf.ParseHash(e.Salt); err != nil {
+		return Hash{}, Wrong(ErrMalformed, "entry.salt", "it is not 64 lowercase hex characters")
+	}
+	metadata, err := canonical.Canonicalize(e.Metadata)
+	if err != nil {
+		return Hash{}, Wrong(ErrMalformed, "entry.metadata", "%v", err)
+	}
+	hash, err := leaf.Leaf{Memory: leaf.Memory{Content: e.Content, Metadata: metadata, Owner: owner}, Salt: e.Salt}.Hash()
+	if err != nil {
+		return Hash{}, Wrong(ErrMalformed, "entry.content", "%v", err)
+	}
+	return hash, nil
+}
+
+// IsBase58 reports whether text is the base58 form of size bytes. It refuses longer texts
+// before decoding them, because decoding takes quadratic time.
+func IsBase58(text string, size int) bool {
+	if len(text) > size*11/8 {
+		return false
+	}
+	raw, err := base58.Decode(text)
+	return err == nil && len(raw) == size && base58.Encode(raw) == text
+}
+
+// Verify checks everything in a receipt that needs no chain. It returns nil or an
+// *Error that names the first wrong field. If the fault could be in one of
+// several members, it names the member that does not match the others.
+func (r *Receipt) Verify() error {
+	if r.Version != Version {
+		return Wrong(ErrMalformed, "version", "%d is not a version that this program knows", r.Version)
+	}
+	hash, err := r.Entry.LeafHash()
+	if err != nil {
+		return err
+	}
+	if r.LeafIndex >= r.TreeSize {
+		return Wrong(ErrBadProof, "leafIndex", "%d is outside a tree of treeSize %d", r.LeafIndex, r.TreeSize)
+	}
+	if hash != r.LeafHash {
+		if Fold(hash, r.Siblings, r.Directions) == r.BatchRoot {
+			return Wrong(ErrWrongLeaf, "leafHash", "it is %s, but the entry, which the proof leads from, hashes to %s", r.LeafHash, hash)
+		}
+		return Wrong(ErrWrongText, "entry", "content, metadata, owner, salt and v hash to %s, leafHash is %s", hash, r.LeafHash)
+	}
+	if err := r.verifyInclusion(); err != nil {
+		return err
+	}
+	if r.Anchor == nil {
+		if len(r.Consistency) > 0 {
+			return Wrong(ErrBadConsistency, "consistency", "there is no anchor that it could lead to")
+		}
+		return nil
+	}
+	if err := r.Anchor.verifyForm(); err != nil {
+		return err
+	}
+	return r.verifyPrefix()
+}
+
+func (r *Receipt) verifyInclusion() error {
+	given, right := Fold(r.LeafHash, r.Siblings, r.Directions), Directions(r.LeafIndex, r.TreeSize)
+	takes := fmt.Sprintf("leafIndex %d in treeSize %d takes %d", r.LeafIndex, r.TreeSize, len(right))
+	inPlace := slices.Equal(r.Directions, right)
+	switch {
+	case len(r.Directions) != len(r.Siblings) && len(r.Siblings) == len(right):
+		return Wrong(ErrBadProof, "directions", "%d of them; %s", len(r.Directions), takes)
+	case len(r.Directions) != len(r.Siblings):
+		return Wrong(ErrBadProof, "siblings", "%d of them; %s", len(r.Siblings), takes)
+	case !inPlace && given == r.BatchRoot && r.Anchor != nil && !r.anchors(given):
+		return Wrong(ErrBadProof, "treeSize", "it is %d, which goes neither with directions nor with consistency", r.TreeSize)
+	case !inPlace && given == r.BatchRoot:
+		return Wrong(ErrBadProof, "leafIndex", "it is %d of treeSize %d, but siblings and directions lead to batchRoot from another place", r.LeafIndex, r.TreeSize)
+	case len(r.Siblings) != len(right):
+		return Wrong(ErrBadProof, "siblings", "%d of them; %s", len(r.Siblings), takes)
+	case !inPlace:
+		return Wrong(ErrBadProof, "directions", "leafIndex %d in treeSize %d takes others", r.LeafIndex, r.TreeSize)
+	case given == r.BatchRoot:
+		return nil
+	case r.Anchor != nil && r.anchors(given):
+		return Wrong(ErrWrongRoot, "batchRoot", "it is %s, but leaf and siblings fold to %s, which is what was committed", r.BatchRoot, given)
+	}
+	return Wrong(ErrBadProof, "siblings", "they fold to %s, batchRoot is %s", given, r.BatchRoot)
+}
+
+// anchors reports whether consistency leads from a root to the committed one.
+func (r *Receipt) anchors(root Hash) bool {
+	second, err := Consistency(r.TreeSize, r.Anchor.CommittedSize, root, r.Consistency)
+	return err == nil && second == r.Anchor.CommittedRoot
+}
+
+// verifyForm checks an anchor as far as possible offline.
+func (a *Anchor) verifyForm() error {
+	for _, f := range []struct {
+		name, text string
+		size       int
+	}{{"cluster", a.Cluster, 32}, {"programId", a.ProgramID, 32}, {"account", a.Account, 32}, {"txSignature", a.TxSignature, 64}} {
+		if !IsBase58(f.text, f.size) {
+			return Wrong(ErrChain, "anchor."+f.name, "it is not %d bytes in base58", f.size)
+		}
+	}
+	if a.Slot == 0 {
+		return Wrong(ErrChain, "anchor.slot", "nothing is committed in slot 0")
+	}
+	return nil
+}
+
+// verifyPrefix checks that the tree of batchRoot is a prefix of the committed one.
+func (r *Receipt) verifyPrefix() error {
+	a := r.Anchor
+	if a.CommittedSize < r.TreeSize {
+		return Wrong(ErrChain, "anchor.committedSize", "it is %d, less than treeSize %d", a.CommittedSize, r.TreeSize)
+	}
+	second, err := Consistency(r.TreeSize, a.CommittedSize, r.BatchRoot, r.Consistency)
+	if err != nil {
+		return Wrong(ErrBadConsistency, "consistency", "from treeSize %d to anchor.committedSize %d: %v", r.TreeSize, a.CommittedSize, err)
+	}
+	if second != a.CommittedRoot {
+		return Wrong(ErrChain, "anchor.committedRoot", "it is %s; the proof up to anchor.committedSize %d leads to %s", a.CommittedRoot, a.CommittedSize, second)
+	}
+	return nil
+}
