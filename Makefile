@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
 
-MODULES  := events events/verify projections anchoring services services/clients/go infra
+MODULES  := events events/verify projections projections/internal/fixture anchoring services services/clients/go services/test infra
 PACKAGES := $(addprefix ./,$(addsuffix /...,$(MODULES)))
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0

@@ -4,6 +4,7 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -162,6 +163,26 @@ func supportsTests(t *testing.T, dir string) bool {
 		}
 	}
 	return false
+}
+
+// TestModulesRequireNoKit: these modules can be used without servers and test kits.
+func TestModulesRequireNoKit(t *testing.T) {
+	t.Parallel()
+	for module, without := range map[string][]string{
+		"events/verify": {prefix + "events ", "nats-io"},
+		"events":        {prefix + "infra", "nats-server"}, "projections": {prefix + "infra", "nats-server"}, "anchoring": {prefix + "infra"},
+		"services": {prefix + "services/test"}, "services/clients/go": {prefix + "events ", "nats-io", "pgx"},
+	} {
+		text, err := os.ReadFile(filepath.Join(root, module, "go.mod"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, other := range without {
+			if strings.Contains(string(text), other) {
+				t.Errorf("%s requires %s", module, other)
+			}
+		}
+	}
 }
 
 // TestRulesBite tries the rules on forbidden imports.
