@@ -44,7 +44,7 @@ func fetch(ctx context.Context) error {
 		return err
 	}
 	show := npm.Show(os.Stdout, info.Mode()&os.ModeCharDevice != 0)
-	if _, err := localpostgres.Find(); err != nil && os.Getenv("POSTGRES_BIN") == "" {
+	if _, err := localpostgres.Find(); err != nil {
 		if _, err := localpostgres.Fetch(ctx, show); err != nil {
 			return err
 		}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3"
 )
@@ -41,10 +42,11 @@ func Migrate(ctx context.Context, databaseURL, schemaName string) error {
 	if err := checkName(schemaName); err != nil {
 		return err
 	}
-	cfg, err := pgx.ParseConfig(databaseURL)
+	pool, err := pgxpool.ParseConfig(databaseURL) // knows the pool's parameters
 	if err != nil {
 		return fmt.Errorf("database URL: %w", err)
 	}
+	cfg := pool.ConnConfig
 	applyDefaults(&cfg.Config, schemaName)
 	// The lock ends with its connection: a crash releases it.
 	conn, err := pgx.ConnectConfig(ctx, cfg)

@@ -74,7 +74,8 @@ func Disconnect(conn *pgx.Conn) {
 	_ = conn.Close(ctx) // the connection is closed even after an error
 }
 
-// OpenPool opens a pool whose connections see the given schema. It does not connect: if
+// OpenPool opens a pool whose connections see the given schema: maxConns at most, unless the
+// URL has pool_max_conns. It does not connect: if
 // the database is down, the first query fails, and callers that can wait retry.
 func OpenPool(ctx context.Context, databaseURL, schemaName string, maxConns int32) (*pgxpool.Pool, error) {
 	if err := checkName(schemaName); err != nil {
@@ -84,7 +85,7 @@ func OpenPool(ctx context.Context, databaseURL, schemaName string, maxConns int3
 	if err != nil {
 		return nil, fmt.Errorf("database URL: %w", err)
 	}
-	if maxConns > 0 {
+	if !strings.Contains(databaseURL, "pool_max_conns") {
 		cfg.MaxConns = maxConns
 	}
 	applyDefaults(&cfg.ConnConfig.Config, schemaName)

@@ -95,7 +95,7 @@ func TestWarningsAtATerminal(t *testing.T) {
 // The help of a command names the variables that it reads, and no others.
 func TestHelpNamesVariables(t *testing.T) {
 	for command, want := range map[string][2]string{
-		"core-api": {"CORE_ADDR", "EXTENSION_ADDR"}, "extension-api": {"EXTENSION_ADDR", "CORE_ADDR"}, "run": {"POSTGRES_BIN", "OPS_ADDR"},
+		"core-api": {"CORE_ADDR", "EXTENSION_ADDR"}, "extension-api": {"EXTENSION_ADDR", "CORE_ADDR"}, "run": {"LOCAL_CHAIN", "OPS_ADDR"},
 		"tail": {"NATS_URL", "MASTER_KEY"}, "verify-receipt": {"FILE", "Environment"},
 	} {
 		help, err := ledger(t.Context(), command, "--help")

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -36,7 +35,7 @@ func service(name, short string, needs []config.Need, serve func(ctx context.Con
 			if err := errors.Join(err, cfg.Check(needs...)); err != nil {
 				return err
 			}
-			cfg.ServiceName = cmp.Or(cfg.ServiceName, "memory-ledger-"+name)
+			cfg.ServiceName = "memory-ledger-" + name
 			base, err := assembly.NewBase(cmd.Context(), cfg, newLogger(cfg.LogLevel).With("service", name), assembly.Dial(cfg))
 			if err != nil {
 				return assembly.UnlessAsked(cmd.Context(), err)

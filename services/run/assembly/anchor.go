@@ -8,7 +8,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/memory-ledger/ledger/anchoring/anchorer"
-	"github.com/memory-ledger/ledger/anchoring/chain"
 	"github.com/memory-ledger/ledger/projections/fence"
 )
 
@@ -26,8 +25,7 @@ func NewAnchorer(b *Base, f *fence.Fence) (*anchorer.Anchorer, error) {
 		Pool: b.Pool, Log: fitting{b.follower("ANCHORER_CONSUMER", cfg.AnchorerConsumer), f.CheckLog}, Lag: b.Stream.Lag(), Chain: client, Authority: key, Program: id,
 		MaxWait: cfg.AnchorMaxWait, MaxLeaves: cfg.AnchorMaxLeaves,
 		PriorityFee: cfg.AnchorPriorityFee, MaxLamportsPerDay: cfg.AnchorMaxLamportsPerDay,
-		Commitment: chain.Commitment(cfg.AnchorCommitment),
-		Now:        time.Now, NewID: NewID, Logger: b.Logger, Registerer: b.Registry, Tracer: b.Traces.Tracer("anchorer"), Turn: b.turn,
+		Now: time.Now, NewID: NewID, Logger: b.Logger, Registerer: b.Registry, Tracer: b.Traces.Tracer("anchorer"), Turn: b.turn,
 	})
 }
 

@@ -40,7 +40,7 @@ func (d *APIServer) ServeCore(ctx context.Context, listener net.Listener) error 
 	}
 	connections := d.maxConnections()
 	history := feed.New(feed.Config{
-		Log: d.Log, Tail: d.Log, Logger: d.Logger, Max: min(d.Config.MaxStreams, connections/2),
+		Log: d.Log, Tail: d.Log, Logger: d.Logger, Max: min(1024, connections/2),
 	})
 	registerStreams(d.Registry, history.Streams)
 	grants := d.grants(memories, commands)

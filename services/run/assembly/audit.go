@@ -166,7 +166,7 @@ func openKeys(ctx context.Context, cfg config.Config, nc *nats.Conn) (*keystore.
 	if err != nil {
 		return nil, fmt.Errorf("open the keystore: %w", err)
 	}
-	return keystore.Open(bucket, keystore.Config{Masters: masters, Cached: cfg.CachedOwners, Marked: keystore.Marked(stream)})
+	return keystore.Open(bucket, keystore.Config{Masters: masters, Cached: cachedOwners, Marked: keystore.Marked(stream)})
 }
 
 var plainUser = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)

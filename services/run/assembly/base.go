@@ -162,6 +162,9 @@ func newBase(ctx context.Context, cfg config.Config, logger *slog.Logger, dial C
 	return b, nil
 }
 
+// cachedOwners bounds the owners whose states and keys are kept in memory, about 6 kB each.
+const cachedOwners = 25_000
+
 // syncOf returns the function that makes what a stream acknowledged durable, nil if its
 // server does. rewritten means that the stream's older messages may be deleted.
 func (b *Base) syncOf(stream string, rewritten bool) func(context.Context) error {
@@ -262,7 +265,7 @@ func (b *Base) openDatabase(ctx, starting context.Context) error {
 	if err != nil {
 		return fmt.Errorf("prepare the database: %w", err)
 	}
-	b.Pool, err = schema.OpenPool(ctx, b.Config.DatabaseURL, schema.Live, b.Config.DatabaseConns)
+	b.Pool, err = schema.OpenPool(ctx, b.Config.DatabaseURL, schema.Live, 16)
 	if err != nil {
 		return err
 	}
@@ -381,7 +384,7 @@ func NewAPIServer(ctx context.Context, b *Base, neighbors Neighbors) (*APIServer
 		return nil, fmt.Errorf("open the keystore: %w", err)
 	}
 	store := keystore.Config{
-		Masters: masters, Cached: b.Config.CachedOwners, MaxAge: b.Config.KeyMaxAge, Marked: keystore.Marked(stream),
+		Masters: masters, Cached: cachedOwners, MaxAge: b.Config.KeyMaxAge, Marked: keystore.Marked(stream),
 		Sync:      b.syncOf(keystore.Stream, true),
 		Forgotten: d.texts.Drop,
 	}
@@ -399,7 +402,7 @@ func NewAPIServer(ctx context.Context, b *Base, neighbors Neighbors) (*APIServer
 	}
 	d.Commands, err = command.NewExecutor(command.Config{
 		Log: newMeteredLog(fitting{b.Log, d.Fence.CheckLog}, b.Registry), Loader: command.ReadModel{Pool: b.Pool, Now: time.Now, CountBytes: b.Config.QuotaBytesPerDay > 0}, Source: "/ledger",
-		NewID: NewID, CachedOwners: b.Config.CachedOwners,
+		NewID: NewID, CachedOwners: cachedOwners,
 		MaxRunning: b.Config.MaxCommands,
 	})
 	if err != nil {

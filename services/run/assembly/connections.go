@@ -16,7 +16,7 @@ func (d *APIServer) maxConnections() int {
 	if !known {
 		return d.Config.MaxConnections
 	}
-	most := connectionsWithin(files, max(1, d.neighbors.APIs), d.Config.MaxConnections, int(d.Config.DatabaseConns))
+	most := connectionsWithin(files, max(1, d.neighbors.APIs), d.Config.MaxConnections, int(d.Pool.Config().MaxConns))
 	if most < d.Config.MaxConnections {
 		d.Logger.Warn("fewer connections than MAX_CONNECTIONS, for the limit on open files (ulimit -n)", "connections", most, "files", files)
 	}

@@ -141,7 +141,7 @@ func (l *local) launchPostgres(ctx context.Context) (*localpostgres.Server, erro
 		return nil, err
 	}
 	return localpostgres.Start(ctx, localpostgres.Config{
-		Dir: dir, BinDir: l.cfg.PostgresBin, AsyncCommit: true, Logger: l.logger.With("server", "postgres"),
+		Dir: dir, AsyncCommit: true, Logger: l.logger.With("server", "postgres"),
 		SharedBuffers: schema.LocalSharedBuffers, OnFetch: l.console.Fetching,
 	})
 }

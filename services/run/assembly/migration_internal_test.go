@@ -32,7 +32,7 @@ func TestAMigrationOutlastsTheStart(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	starting, end := context.WithCancel(ctx)
-	b := &Base{Config: config.Config{DatabaseURL: url, DatabaseConns: 2}, Logger: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry()}
+	b := &Base{Config: config.Config{DatabaseURL: url}, Logger: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry()}
 	opened := make(chan error, 1)
 	go func() { opened <- b.openDatabase(ctx, starting) }()
 	for waits := false; !waits; {

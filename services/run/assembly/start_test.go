@@ -168,7 +168,7 @@ func TestRefusedCredentialsEndTheStart(t *testing.T) {
 func TestNewerTablesEndTheStart(t *testing.T) {
 	t.Parallel()
 	log := natstest.Start(t)
-	cfg := config.Config{DatabaseURL: pgtest.Database(t), DatabaseConns: 2}
+	cfg := config.Config{DatabaseURL: pgtest.Database(t)}
 	dial := func(options ...nats.Option) (*nats.Conn, error) { return log.Connect(options...) }
 	base, err := assembly.NewBase(t.Context(), cfg, slog.New(slog.DiscardHandler), dial)
 	if err != nil {

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net/url"
 	"os"
-	"path/filepath"
 	"reflect"
 	"slices"
 	"strconv"
@@ -49,9 +48,7 @@ type Config struct {
 	ProjectorConsumer string `env:"PROJECTOR_CONSUMER" for:"projector run" doc:"the durable consumer to follow the log by, where the credentials allow no other; 'ledger provision' makes 'projector'"`
 	AnchorerConsumer  string `env:"ANCHORER_CONSUMER" for:"anchorer run" doc:"the durable consumer to follow the log by, where the credentials allow no other; 'ledger provision' makes 'anchorer'"`
 
-	DatabaseURL   string `env:"DATABASE_URL" run:"private server" for:"services verify rebuild env" doc:"the PostgreSQL of the read models"`
-	DatabaseConns int32  `env:"DATABASE_CONNS" envDefault:"16" for:"services" doc:"most connections of one service"`
-	PostgresBin   string `env:"POSTGRES_BIN" for:"run" doc:"folder of the PostgreSQL programs (postgres, initdb); unset: they are looked for"`
+	DatabaseURL string `env:"DATABASE_URL" run:"private server" for:"services verify rebuild env" doc:"the PostgreSQL of the read models; its parameter pool_max_conns is the most connections of one service, 16 unless given"`
 
 	MasterKey               string        `env:"MASTER_KEY" run:"generated once" for:"apis rewrap verify" doc:"32 bytes, base64; wraps every data key, and so protects all content"`
 	MasterKeyPrevious       string        `env:"MASTER_KEY_PREVIOUS" for:"apis rewrap verify" doc:"the master key before; it still unwraps while keys are being rewrapped"`
@@ -78,21 +75,19 @@ type Config struct {
 	AnchorMaxLeaves         int           `env:"ANCHOR_MAX_LEAVES" envDefault:"1024" for:"anchorer run" doc:"a batch is cut when an owner has this many leaves that wait"`
 	AnchorPriorityFee       uint64        `env:"ANCHOR_PRIORITY_FEE" envDefault:"0" for:"anchorer run" doc:"paid for each compute unit, in micro-lamports"`
 	AnchorMaxLamportsPerDay uint64        `env:"ANCHOR_MAX_LAMPORTS_PER_DAY" envDefault:"0" for:"anchorer run" doc:"most that anchoring spends on a UTC day: fees, and rent for the accounts of new owners; 0: no bound"`
-	AnchorCommitment        string        `env:"ANCHOR_COMMITMENT" envDefault:"finalized" for:"anchorer run" doc:"when a commit counts as anchored: 'finalized', or 'confirmed', which is sooner and could in principle be undone"`
+
+	ServiceName string // what spans say they come from, unless OTEL_SERVICE_NAME is set
 
 	AgentURL string `env:"LEDGER_URL" for:"mcp" doc:"base URL of the core API; unset: that of the local run"`
 	AgentKey string `env:"LEDGER_API_KEY" for:"mcp" doc:"the API key that the agent's memories are read and written with"`
 
 	DataDir          string        `env:"LEDGER_DATA_DIR" envDefault:".data" for:"run tools restore sign-in mcp" doc:"folder of a local run"`
 	LogLevel         string        `env:"LOG_LEVEL" envDefault:"info" for:"services provision" doc:"'debug', 'info', 'warn' or 'error'"`
-	TraceEndpoint    string        `env:"OTEL_EXPORTER_OTLP_ENDPOINT" for:"services" doc:"turns tracing on: base URL of a collector that takes OTLP over HTTP; the exporter's other 'OTEL_' variables work as OpenTelemetry specifies them"`
-	ServiceName      string        `env:"OTEL_SERVICE_NAME" for:"services" doc:"what spans say they come from; unset: memory-ledger and the name of the service"`
-	CachedOwners     int           `env:"CACHED_OWNERS" envDefault:"100000" for:"apis" doc:"most owners whose states and keys are kept in memory"`
+	TraceEndpoint    string        `env:"OTEL_EXPORTER_OTLP_ENDPOINT" for:"services" doc:"turns tracing on: base URL of a collector that takes OTLP over HTTP; the other 'OTEL_' variables work as OpenTelemetry specifies them"`
 	KeyMaxAge        time.Duration `env:"KEY_MAX_AGE" envDefault:"1m" for:"apis" doc:"how long a data key is used before it is read again"`
 	BodyCacheBytes   int64         `env:"BODY_CACHE_BYTES" envDefault:"268435456" for:"apis" doc:"most bytes of opened texts, and of their words, in memory"`
 	MaxCommands      int           `env:"MAX_COMMANDS" envDefault:"64" for:"apis" doc:"most writes, of any kind, that one process appends at the same time; it takes eight times as many, half of them of one owner, and answers one more 503"`
 	MaxConnections   int           `env:"MAX_CONNECTIONS" envDefault:"2048" for:"apis" doc:"most open connections of one API: further ones wait, and the one that has been idle for the longest is closed for them; lowered to what the limit on open files leaves"`
-	MaxStreams       int           `env:"MAX_STREAMS" envDefault:"1024" for:"core-api run" doc:"most open event streams of one core API: one more is answered 503; at most half of its connections"`
 	QuotaWrites      int           `env:"QUOTA_WRITES" envDefault:"0" for:"apis" doc:"most memories that one owner writes in a minute on one replica, by sessions and keys, a batch's counted each; one more is answered 429; 0: no limit"`
 	QuotaMints       int           `env:"QUOTA_MINTS" envDefault:"0" for:"apis" doc:"the same for agent cases and memory drops that are handed out"`
 	QuotaKeys        int           `env:"QUOTA_KEYS" envDefault:"0" for:"core-api run" doc:"the same for API keys that are made"`
@@ -214,23 +209,18 @@ func (c *Config) validate() []error {
 		}
 	}
 	must(slices.Contains([]int{0, 1, 3, 5}, c.NATSReplicas), "NATS_REPLICAS: %d is not 1, 3 or 5", c.NATSReplicas)
-	must(c.PostgresBin == "" || filepath.IsAbs(c.PostgresBin), "POSTGRES_BIN: %q is not an absolute path", c.PostgresBin)
-	must(c.DatabaseConns >= 2, "DATABASE_CONNS: %d is less than 2", c.DatabaseConns)
 	must(c.AnchorMaxWait > 0, "ANCHOR_MAX_WAIT: must be positive")
 	must(c.AnchorMaxLeaves >= 1, "ANCHOR_MAX_LEAVES: must be at least 1")
 	must(c.LocalChain == "on" || c.LocalChain == "off", "LOCAL_CHAIN: must be on or off")
-	must(c.AnchorCommitment == "finalized" || c.AnchorCommitment == "confirmed", "ANCHOR_COMMITMENT: must be finalized or confirmed")
 	must(c.ExtensionSessionTTL > 0, "EXTENSION_SESSION_TTL: must be positive")
 	_, err := strconv.ParseUint(c.MinPartialUnstake, 10, 64)
 	must(err == nil, "MIN_PARTIAL_UNSTAKE: not a number of base units")
 	must((c.StakeMint == "") == (c.StakingProgramID == ""), "STAKE_MINT and STAKING_PROGRAM_ID: set both or neither")
 	must(c.ChainFactsBy == "all" || c.ChainFactsBy == "anchorer", "CHAIN_FACTS_BY: %q is neither all nor anchorer", c.ChainFactsBy)
 	must(c.StakeMaturity >= 0, "STAKE_MATURITY: must not be negative")
-	must(c.CachedOwners >= 1, "CACHED_OWNERS: must be at least 1")
 	must(c.KeyMaxAge > 0, "KEY_MAX_AGE: must be positive")
 	must(c.MaxCommands >= 1, "MAX_COMMANDS: must be at least 1")
 	must(c.MaxConnections >= 1, "MAX_CONNECTIONS: must be at least 1")
-	must(c.MaxStreams >= 0, "MAX_STREAMS: must not be negative")
 	must(min(c.QuotaWrites, c.QuotaMints, c.QuotaKeys, c.QuotaSearches) >= 0 && c.QuotaBytesPerDay >= 0, "QUOTA_WRITES, QUOTA_MINTS, QUOTA_KEYS, QUOTA_SEARCHES, QUOTA_BYTES_PER_DAY: must not be negative")
 	must(c.NewOwners == "on" || c.NewOwners == "off", "NEW_OWNERS: must be on or off")
 	if c.TraceEndpoint != "" {

@@ -94,7 +94,7 @@ func TestDoorSettings(t *testing.T) {
 // second problem.
 func TestEachProblemIsSaidOnce(t *testing.T) {
 	t.Parallel()
-	_, err := config.Load([]string{"EXTENSION_SESSION_TTL=a week", "STAKE_MATURITY=-1h", "DATABASE_CONNS=1"})
+	_, err := config.Load([]string{"EXTENSION_SESSION_TTL=a week", "STAKE_MATURITY=-1h", "ANCHOR_MAX_LEAVES=0"})
 	if err == nil {
 		t.Fatal("nothing is wrong with them")
 	}
@@ -104,7 +104,7 @@ func TestEachProblemIsSaidOnce(t *testing.T) {
 		about = append(about, name)
 	}
 	slices.Sort(about)
-	if want := []string{"DATABASE_CONNS", "EXTENSION_SESSION_TTL", "STAKE_MATURITY"}; !slices.Equal(about, want) {
+	if want := []string{"ANCHOR_MAX_LEAVES", "EXTENSION_SESSION_TTL", "STAKE_MATURITY"}; !slices.Equal(about, want) {
 		t.Errorf("%v, want %v: %v", about, want, err)
 	}
 }

@@ -33,7 +33,10 @@ var groups = map[string][]string{
 func Variables() []Variable {
 	var all []Variable
 	for field := range reflect.TypeFor[Config]().Fields() {
-		name := field.Tag.Get("env")
+		name, read := field.Tag.Lookup("env")
+		if !read {
+			continue // a command sets it
+		}
 		v := Variable{
 			Name: name, Default: field.Tag.Get("envDefault"), RunDefault: field.Tag.Get("run"),
 			Meaning: field.Tag.Get("doc"), File: slices.Contains(fromFiles, name),

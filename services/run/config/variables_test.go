@@ -24,7 +24,7 @@ func TestEveryVariableIsDocumented(t *testing.T) {
 			t.Errorf("there is no %s", want)
 		}
 	}
-	for command, want := range map[string]string{"core-api": "CORE_ADDR", "extension-api": "EXTENSION_ADDR", "run": "POSTGRES_BIN", "anchorer": "ANCHOR_MAX_WAIT", "restore": "NATS_REPLICAS"} {
+	for command, want := range map[string]string{"core-api": "CORE_ADDR", "extension-api": "EXTENSION_ADDR", "run": "LOCAL_CHAIN", "anchorer": "ANCHOR_MAX_WAIT", "restore": "NATS_REPLICAS"} {
 		if !slices.ContainsFunc(config.VariablesOf(command), func(v config.Variable) bool { return v.Name == want }) {
 			t.Errorf("%s does not read %s", command, want)
 		}

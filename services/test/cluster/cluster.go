@@ -223,7 +223,7 @@ func (c *Cluster) DatabaseURL(command string) string {
 func (c *Cluster) Command(args []string, environ ...string) *exec.Cmd {
 	cmd := exec.Command(c.Ledger, args...)
 	cmd.Env = append([]string{
-		"DATABASE_URL=" + c.DatabaseURL(args[0]), "DATABASE_CONNS=6", "NATS_REPLICAS=3", "NATS_CA=" + filepath.Join(c.Secrets, "ca_certificate"),
+		"DATABASE_URL=" + c.DatabaseURL(args[0]), "NATS_REPLICAS=3", "NATS_CA=" + filepath.Join(c.Secrets, "ca_certificate"),
 		"LEDGER_DATA_DIR=" + filepath.Join(c.Dir, "none"),
 		"MASTER_KEY=" + base64.StdEncoding.EncodeToString([]byte(Secret)),
 		"JWT_SECRET=" + Secret,

@@ -33,7 +33,7 @@ func TestOnFetchedPostgres(t *testing.T) {
 	if err := os.CopyFS(programs, os.DirFS(filepath.Dir(bin))); err != nil {
 		t.Fatal(err)
 	}
-	r := startRun(t, dir, "POSTGRES_BIN="+filepath.Join(programs, "bin"))
+	r := startRun(t, dir, "PATH="+filepath.Join(programs, "bin")+":"+os.Getenv("PATH"))
 	core, _ := r.clients()
 	session := core.SignIn(stacktest.NewWallet())
 	kept := core.Expect(201, "POST", "/memories", map[string]any{"content": "Fetched, not installed", "metadata": map[string]any{}}, session)

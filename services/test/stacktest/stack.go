@@ -102,7 +102,6 @@ func settings(t testing.TB) config.Config {
 	cfg, err := config.Load([]string{
 		"MASTER_KEY=" + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{7}, 32)),
 		"JWT_SECRET=0123456789abcdef0123456789abcdef",
-		"DATABASE_CONNS=8",
 	})
 	if err != nil {
 		t.Fatal(err)
