@@ -288,10 +288,6 @@ func TestNothingIsReturnedBeforeTheSync(t *testing.T) {
 		"append": {write(), eventlog.ErrUncertain},
 		"newest": {newest, eventlog.ErrUnavailable},
 		"tail":   {log.OwnerTail(t.Context(), events.FamilyLedger, owner, 0, func(eventlog.Record) error { return nil }), eventlog.ErrUnavailable},
-		"follow": {log.Follow(t.Context(), eventlog.FollowConfig{}, func(eventlog.Slice) error {
-			t.Error("a slice is yielded")
-			return nil
-		}), eventlog.ErrUnavailable},
 	} {
 		if !errors.Is(is.err, is.want) || !errors.Is(is.err, failure) {
 			t.Errorf("%s: %v", name, is.err)

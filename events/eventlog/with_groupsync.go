@@ -18,9 +18,9 @@ type groupSynced struct {
 // server below leaves the fsync to sync, which returns once everything that was
 // acknowledged, or could be read, before the call is on stable storage.
 //
-// A crash between an append and its sync leaves a message that readers of the server may
-// see and a power cut may lose. Its writer has not answered. So an owner's messages, on
-// which decisions and answers rest, are synced before they are returned.
+// A crash between an append and its sync leaves a message that followers may have seen and
+// a power cut may lose. Its writer has not answered. An owner's messages, on which decisions
+// and answers rest, are synced before they are returned.
 func WithGroupSync(log Log, sync func(context.Context) error) Log { return groupSynced{log, sync} }
 
 // Append implements Appender.
@@ -56,18 +56,6 @@ func (g groupSynced) OwnerTail(ctx context.Context, f events.Family, o events.Ow
 		}
 	}
 	return err
-}
-
-// Follow implements Follower.
-func (g groupSynced) Follow(ctx context.Context, cfg FollowConfig, yield func(Slice) error) error {
-	return g.Log.Follow(ctx, cfg, func(s Slice) error {
-		if len(s.Records) > 0 {
-			if err := g.durable(ctx); err != nil {
-				return err
-			}
-		}
-		return yield(s)
-	})
 }
 
 func (g groupSynced) durable(ctx context.Context) error {

@@ -19,7 +19,7 @@ func use(owner events.Owner, keyID string) access.Caller {
 }
 
 // TestUsesAreRecordedOnceAMinute: each key that was used is recorded once, when its owner
-// looks or within a minute. An owner whose commands fail holds up nobody, and is tried
+// looks or within a minute. An owner whose commands fail holds up no one, and is tried
 // again.
 func TestUsesAreRecordedOnceAMinute(t *testing.T) {
 	t.Parallel()

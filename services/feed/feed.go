@@ -32,9 +32,12 @@ var ErrTooMany = errors.New("too many open event streams")
 
 // Config of a Feed.
 type Config struct {
-	Log    eventlog.Reader   // for past events
-	Tail   eventlog.Follower // for new events of all owners
-	Max    int               // followers at the same time
+	Log  eventlog.Reader   // for past events
+	Tail eventlog.Follower // for new events of all owners
+	// Sync, if any, makes what Tail shows durable, for a server that shows a message before
+	// it syncs.
+	Sync   func(context.Context) error
+	Max    int // followers at the same time
 	Logger *slog.Logger
 }
 

@@ -46,6 +46,11 @@ func (f *Feed) tail(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		if len(news) > 0 && f.cfg.Sync != nil {
+			if err := f.cfg.Sync(ctx); err != nil {
+				return err
+			}
+		}
 		return f.deliver(news)
 	})
 }

@@ -7,10 +7,10 @@ import (
 	"slices"
 	"time"
 
-	"github.com/memory-ledger/ledger/events"
-
 	"golang.org/x/sync/errgroup"
 
+	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/services/access"
 	"github.com/memory-ledger/ledger/services/command"
 	"github.com/memory-ledger/ledger/services/core"
@@ -40,7 +40,7 @@ func (d *APIServer) ServeCore(ctx context.Context, listener net.Listener) error 
 	}
 	connections := d.maxConnections()
 	history := feed.New(feed.Config{
-		Log: d.Log, Tail: d.Log, Logger: d.Logger, Max: min(1024, connections/2),
+		Log: d.Log, Tail: d.Log, Sync: d.syncOf(eventlog.StreamName, false), Logger: d.Logger, Max: min(1024, connections/2),
 	})
 	registerStreams(d.Registry, history.Streams)
 	grants := d.grants(memories, commands)
