@@ -126,7 +126,7 @@ vet:
 # -count=1 skips the test cache: the rules read files of other modules, and the cache
 # does not see their changes.
 .PHONY: rules
-rules: ## imports, names, and the links of docs/invariants.md
+rules: ## imports, names, and the documents
 	go test -count=1 ./infra/archtest
 
 .PHONY: staticcheck

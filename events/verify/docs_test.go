@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	page  = "../../docs/verify.md"
-	begin = "<!-- worked example, from events/verify/testdata/receipt/good.json by make generate -->\n"
+	page  = "../../docs/audit.md"
+	begin = "<!-- worked example, by make generate -->\n"
 	end   = "<!-- end of the worked example -->\n"
 )
 

@@ -1,6 +1,6 @@
 // Package verify checks receipts and exports without trusting or reaching the service that
 // issued them. The server, the command line, the audit and the Go client use it. It depends
-// on no other package of the service, and on no Solana library; docs/verify.md does the same
+// on no other package of the service, and on no Solana library; docs/audit.md does the same
 // by hand.
 //
 // [Receipt.Verify] needs only the receipt. It checks that the entry hashes to the leaf, that

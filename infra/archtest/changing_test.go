@@ -12,16 +12,13 @@ import (
 
 const changing = root + "/docs/changing.md"
 
-var (
-	precedent    = regexp.MustCompile("(?m)^Precedent: `([^`]+)`")
-	declarations = regexp.MustCompile("`(\\w+)` in \\[[^]]*\\]\\(([^)]+)\\)")
-)
+var precedent = regexp.MustCompile("(?m)^Precedent: `([^`]+)`")
 
 // kits are folders of test code, which the sections name where they must change.
 var kits = []string{"services/test", "services/clients/go/examples", "projections/internal/fixture", "events/eventlog/logtest"}
 
 // TestChangesAreListed: each section of docs/changing.md names all product files that
-// mention its precedent, and names only files and declarations that exist.
+// mention its precedent.
 func TestChangesAreListed(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(changing)
@@ -35,18 +32,7 @@ func TestChangesAreListed(t *testing.T) {
 		title, _, _ := strings.Cut(section, "\n")
 		var listed []string
 		for _, l := range link.FindAllStringSubmatch(section, -1) {
-			file, _, _ := strings.Cut(l[3], "#")
-			path := filepath.Join(filepath.Dir(changing), file)
-			if _, err := os.Stat(path); err != nil {
-				t.Errorf("%s: %s is not there", title, l[3])
-			}
-			listed = append(listed, path)
-		}
-		for _, in := range declarations.FindAllStringSubmatch(section, -1) {
-			declared := regexp.MustCompile(`(?m)^(func|type) .*\b` + in[1] + `\b`)
-			if !declared.MatchString(sources[filepath.Join(filepath.Dir(changing), in[2])]) {
-				t.Errorf("%s: %s declares no %s", title, in[2], in[1])
-			}
+			listed = append(listed, filepath.Join(filepath.Dir(changing), l[1]))
 		}
 		match := precedent.FindStringSubmatch(section)
 		if match == nil {

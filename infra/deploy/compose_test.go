@@ -227,7 +227,7 @@ func TestMountedFilesExist(t *testing.T) {
 func TestCachesFit(t *testing.T) {
 	t.Parallel()
 	const (
-		owner = 8900      // bytes of one owner in memory, from docs/scaling.md
+		owner = 8900      // bytes of one owner in memory, from docs/performance.md
 		rest  = 100 << 20 // other bytes that an API holds, from docs/operations.md
 	)
 	number := func(s types.ServiceConfig, variable string) int64 {

@@ -120,20 +120,17 @@ func stopLeftover(ctx context.Context, p place, inst installation, cluster strin
 // program may take the port that we picked, or an earlier server may need a moment to end.
 // After an error no process is left.
 func (s *Server) bringUp(ctx context.Context, cfg Config, p place, inst installation, cluster string) error {
-	var errs []error
-	for range 10 {
+	for try := 1; ; try++ {
 		err := s.launch(ctx, cfg, p, inst, cluster)
-		if !errors.Is(err, errEndedEarly) {
+		if !errors.Is(err, errEndedEarly) || try == 10 {
 			return err
 		}
-		errs = append(errs, err)
 		select {
 		case <-time.After(500 * time.Millisecond):
 		case <-ctx.Done():
-			return errors.Join(errs...)
+			return errors.Join(err, ctx.Err())
 		}
 	}
-	return errors.Join(errs...)
 }
 
 var errEndedEarly = errors.New("the server ended while starting")

@@ -173,6 +173,9 @@ func newFolder() (string, *datadir.FileLock, error) {
 		return "", nil, err
 	}
 	guard, err := datadir.Lock(filepath.Join(folder, guardName))
+	if err == nil {
+		err = os.Chmod(folder, 0o711) // so that the server's user reaches files that a test puts there
+	}
 	return folder, guard, err
 }
 

@@ -35,64 +35,65 @@ const (
 type Config struct {
 	CoreAddr      string `env:"CORE_ADDR" envDefault:"127.0.0.1:3001" for:"core-api run" doc:"listen address of the core API"`
 	ExtensionAddr string `env:"EXTENSION_ADDR" envDefault:"127.0.0.1:3002" for:"extension-api run" doc:"listen address of the extension API"`
-	CoreURL       string `env:"CORE_URL" for:"apis" doc:"public base URL of the core API, which wallets are shown; the dashboard is a page there and may call the extension API; unset: 'http://' and the listen address, or 127.0.0.1 where that names no host"`
-	ExtensionURL  string `env:"EXTENSION_URL" for:"apis" doc:"public base URL of the extension API, in grants' links and the sign-in domain; unset: 'http://' and the listen address, or 127.0.0.1 where that names no host"`
-	OpsAddr       string `env:"OPS_ADDR" for:"projector anchorer" doc:"where '/livez', '/readyz' and '/metrics' are answered; unset: nowhere"`
-	PprofAddr     string `env:"PPROF_ADDR" for:"services" doc:"where Go's profiler answers; unset: nowhere. It shows what is in memory: keep it on loopback"`
+	CoreURL       string `env:"CORE_URL" for:"apis" doc:"public base URL of the core API and the dashboard, which wallets are shown; unset: 'http://' and the listen address"`
+	ExtensionURL  string `env:"EXTENSION_URL" for:"apis" doc:"public base URL of the extension API, in grants' links and the sign-in domain; unset: 'http://' and the listen address"`
+	OpsAddr       string `env:"OPS_ADDR" for:"projector anchorer" doc:"where '/livez', '/readyz' and '/metrics' are answered"`
+	PprofAddr     string `env:"PPROF_ADDR" for:"services" doc:"where Go's profiler answers; it shows what is in memory: keep it on loopback"`
 
 	NATSURL           string `env:"NATS_URL" run:"embedded" for:"log" doc:"the log's servers"`
 	NATSCreds         string `env:"NATS_CREDS" for:"log" doc:"a NATS credentials file"`
-	NATSCA            string `env:"NATS_CA" for:"log" doc:"PEM file of the authorities that sign the servers' certificates; where it is set, a server without TLS is refused; unset: those of the system"`
-	NATSInbox         string `env:"NATS_INBOX_PREFIX" for:"log" doc:"prefix of the subjects that answers come to; unset: '_INBOX_' and the URL's user, which is what the shipped roles may listen to; needed where a credentials file stands for the user"`
-	NATSReplicas      int    `env:"NATS_REPLICAS" for:"provision restore services" doc:"how many servers keep each message: 1, 3 or 5; unset: as many as there are now; where the streams are not there yet, 3 on a cluster and 1 elsewhere"`
-	ProjectorConsumer string `env:"PROJECTOR_CONSUMER" for:"projector run" doc:"the durable consumer to follow the log by, where the credentials allow no other; 'ledger provision' makes 'projector'"`
-	AnchorerConsumer  string `env:"ANCHORER_CONSUMER" for:"anchorer run" doc:"the durable consumer to follow the log by, where the credentials allow no other; 'ledger provision' makes 'anchorer'"`
+	NATSCA            string `env:"NATS_CA" for:"log" doc:"PEM file of the authorities of the servers' certificates; if set, a server without TLS is refused"`
+	NATSInbox         string `env:"NATS_INBOX_PREFIX" for:"log" doc:"prefix of the subjects of answers; unset: '_INBOX_' and the URL's user, as the shipped roles need; set it with a credentials file"`
+	NATSReplicas      int    `env:"NATS_REPLICAS" for:"provision restore services" doc:"how many servers keep each message: 1, 3 or 5; unset: as now, and for new streams 3 on a cluster, 1 elsewhere"`
+	ProjectorConsumer string `env:"PROJECTOR_CONSUMER" for:"projector run" doc:"the durable consumer to follow the log by, if the credentials allow no other; 'ledger provision' makes 'projector'"`
+	AnchorerConsumer  string `env:"ANCHORER_CONSUMER" for:"anchorer run" doc:"the same for the anchorer: 'anchorer'"`
 
 	DatabaseURL string `env:"DATABASE_URL" run:"private server" for:"services verify rebuild env" doc:"the PostgreSQL of the read models; its parameter pool_max_conns is the most connections of one service, 16 unless given"`
 
-	MasterKey               string        `env:"MASTER_KEY" run:"generated once" for:"apis rewrap verify" doc:"32 bytes, base64; wraps every data key, and so protects all content"`
-	MasterKeyPrevious       string        `env:"MASTER_KEY_PREVIOUS" for:"apis rewrap verify" doc:"the master key before; it still unwraps while keys are being rewrapped"`
+	MasterKey               string        `env:"MASTER_KEY" run:"generated once" for:"apis rewrap verify" doc:"32 bytes, base64; protects all content"`
+	MasterKeyPrevious       string        `env:"MASTER_KEY_PREVIOUS" for:"apis rewrap verify" doc:"the previous master key, while keys are being rewrapped"`
 	JWTSecret               string        `env:"JWT_SECRET" run:"generated once" for:"core-api run" doc:"at least 32 bytes; signs core sessions"`
 	SignInChainID           string        `env:"SIGN_IN_CHAIN_ID" envDefault:"mainnet" run:"localnet on its own chain" for:"apis" doc:"the Chain ID line of challenges, which wallets show"`
-	Environment             string        `env:"ENVIRONMENT" envDefault:"development" for:"extension-api run" doc:"'production', in any case, hides underlying messages in extension errors"`
+	Environment             string        `env:"ENVIRONMENT" envDefault:"development" for:"extension-api run" doc:"'production' hides underlying messages in extension errors"`
 	CoreAllowedOrigins      []string      `env:"CORE_ALLOWED_ORIGINS" for:"core-api run" doc:"origins whose pages may call the core API, with commas"`
 	ExtensionAllowedOrigins []string      `env:"EXTENSION_ALLOWED_ORIGINS" for:"extension-api run" doc:"origins that may call the extension API beside browser extensions, with commas"`
-	ExtensionNames          []string      `env:"EXTENSION_NAMES" for:"extension-api run" doc:"names of extensions on the sign-in page: 'id=Name', with commas; Firefox and Safari give each installation an id of its own, so these show without a name"`
+	ExtensionNames          []string      `env:"EXTENSION_NAMES" for:"extension-api run" doc:"names of Chrome extensions on the sign-in page: 'id=Name', with commas"`
 	ExtensionSessionTTL     time.Duration `env:"EXTENSION_SESSION_TTL" envDefault:"168h" for:"extension-api run" doc:"how long an extension session lasts"`
 
 	SolanaRPCURL        string        `env:"SOLANA_RPC_URL" run:"local chain" for:"apis anchorer verify env" doc:"the chain's JSON-RPC endpoint"`
-	DashboardRPCURL     string        `env:"DASHBOARD_RPC_URL" run:"local chain" for:"core-api run" doc:"the Solana node that the dashboard asks from its owner's browser, so without a secret in it; unset: the dashboard checks no account on the chain"`
+	DashboardRPCURL     string        `env:"DASHBOARD_RPC_URL" run:"local chain" for:"core-api run" doc:"the Solana node that owners' browsers ask, so without a secret in it; unset: the dashboard checks no account"`
 	AuthorityKeypair    string        `env:"AUTHORITY_KEYPAIR" run:"generated once" for:"anchorer run verify" doc:"Solana CLI keypair file of who commits"`
 	CommitmentProgramID string        `env:"COMMITMENT_PROGRAM_ID" run:"deployed locally" for:"anchorer run verify" doc:"address of the commitment program"`
 	LocalChain          string        `env:"LOCAL_CHAIN" envDefault:"on" for:"run" doc:"'off' keeps a local run from starting a chain of its own"`
 	StakeMint           string        `env:"STAKE_MINT" for:"core-api anchorer run" doc:"address of the stake mint; with 'STAKING_PROGRAM_ID' it turns staking on"`
 	StakingProgramID    string        `env:"STAKING_PROGRAM_ID" for:"core-api anchorer run" doc:"address of the staking program"`
-	MinPartialUnstake   string        `env:"MIN_PARTIAL_UNSTAKE" envDefault:"0" for:"core-api run" doc:"least amount, in base units, of an unstake that leaves something"`
+	MinPartialUnstake   string        `env:"MIN_PARTIAL_UNSTAKE" envDefault:"0" for:"core-api run" doc:"smallest partial unstake, in base units"`
 	StakeMaturity       time.Duration `env:"STAKE_MATURITY" envDefault:"24h" for:"core-api run" doc:"how long after a deposit a lot is mature"`
-	ChainFactsBy        string        `env:"CHAIN_FACTS_BY" envDefault:"all" for:"core-api anchorer run" doc:"who appends what is seen on the chain of stakes: 'all' who look, or, where the log's roles allow no other, the 'anchorer'"`
+	ChainFactsBy        string        `env:"CHAIN_FACTS_BY" envDefault:"all" for:"core-api anchorer run" doc:"who records stakes: 'all', or only the 'anchorer', as the shipped roles need"`
 
-	AnchorMaxWait           time.Duration `env:"ANCHOR_MAX_WAIT" envDefault:"5m" run:"5s" for:"core-api anchorer run" doc:"a batch is cut when its oldest leaf has waited this long; the core API calls a batch delayed after three times that"`
-	AnchorMaxLeaves         int           `env:"ANCHOR_MAX_LEAVES" envDefault:"1024" for:"anchorer run" doc:"a batch is cut when an owner has this many leaves that wait"`
-	AnchorPriorityFee       uint64        `env:"ANCHOR_PRIORITY_FEE" envDefault:"0" for:"anchorer run" doc:"paid for each compute unit, in micro-lamports"`
+	AnchorMaxWait           time.Duration `env:"ANCHOR_MAX_WAIT" envDefault:"5m" run:"5s" for:"core-api anchorer run" doc:"a batch is cut when its oldest leaf has waited this long"`
+	AnchorMaxLeaves         int           `env:"ANCHOR_MAX_LEAVES" envDefault:"1024" for:"anchorer run" doc:"a batch is cut when this many leaves of an owner wait"`
+	AnchorPriorityFee       uint64        `env:"ANCHOR_PRIORITY_FEE" envDefault:"0" for:"anchorer run" doc:"micro-lamports for each compute unit"`
 	AnchorMaxLamportsPerDay uint64        `env:"ANCHOR_MAX_LAMPORTS_PER_DAY" envDefault:"0" for:"anchorer run" doc:"most that anchoring spends on a UTC day: fees, and rent for the accounts of new owners; 0: no bound"`
 
 	ServiceName string // what spans say they come from, unless OTEL_SERVICE_NAME is set
 
 	AgentURL string `env:"LEDGER_URL" for:"mcp" doc:"base URL of the core API; unset: that of the local run"`
-	AgentKey string `env:"LEDGER_API_KEY" for:"mcp" doc:"the API key that the agent's memories are read and written with"`
+	AgentKey string `env:"LEDGER_API_KEY" for:"mcp" doc:"the agent's API key"`
 
 	DataDir          string        `env:"LEDGER_DATA_DIR" envDefault:".data" for:"run tools restore sign-in mcp" doc:"folder of a local run"`
 	LogLevel         string        `env:"LOG_LEVEL" envDefault:"info" for:"services provision" doc:"'debug', 'info', 'warn' or 'error'"`
 	TraceEndpoint    string        `env:"OTEL_EXPORTER_OTLP_ENDPOINT" for:"services" doc:"turns tracing on: base URL of a collector that takes OTLP over HTTP; the other 'OTEL_' variables work as OpenTelemetry specifies them"`
 	KeyMaxAge        time.Duration `env:"KEY_MAX_AGE" envDefault:"1m" for:"apis" doc:"how long a data key is used before it is read again"`
-	BodyCacheBytes   int64         `env:"BODY_CACHE_BYTES" envDefault:"268435456" for:"apis" doc:"most bytes of opened texts, and of their words, in memory"`
+	BodyCacheBytes   int64         `env:"BODY_CACHE_BYTES" envDefault:"268435456" for:"apis" doc:"most bytes of opened texts and their words in memory"`
 	MaxCommands      int           `env:"MAX_COMMANDS" envDefault:"64" for:"apis" doc:"most writes, of any kind, that one process appends at the same time; it takes eight times as many, half of them of one owner, and answers one more 503"`
 	MaxConnections   int           `env:"MAX_CONNECTIONS" envDefault:"2048" for:"apis" doc:"most open connections of one API: further ones wait, and the one that has been idle for the longest is closed for them; lowered to what the limit on open files leaves"`
-	QuotaWrites      int           `env:"QUOTA_WRITES" envDefault:"0" for:"apis" doc:"most memories that one owner writes in a minute on one replica, by sessions and keys, a batch's counted each; one more is answered 429; 0: no limit"`
+	MaxStreams       int           `env:"MAX_STREAMS" envDefault:"1024" for:"core-api run" doc:"most open event streams of one core API: one more is answered 503; at most half of its connections"`
+	QuotaWrites      int           `env:"QUOTA_WRITES" envDefault:"0" for:"apis" doc:"most memories that one owner writes in a minute on one replica; one more is answered 429; 0: no limit"`
 	QuotaMints       int           `env:"QUOTA_MINTS" envDefault:"0" for:"apis" doc:"the same for agent cases and memory drops that are handed out"`
 	QuotaKeys        int           `env:"QUOTA_KEYS" envDefault:"0" for:"core-api run" doc:"the same for API keys that are made"`
-	QuotaBytesPerDay int64         `env:"QUOTA_BYTES_PER_DAY" envDefault:"0" for:"apis" doc:"most bytes of sealed content and metadata that one owner writes on a UTC day, through all replicas, drops included; one more is answered 429; 0: no limit"`
-	NewOwners        string        `env:"NEW_OWNERS" envDefault:"on" for:"apis" doc:"'off' takes no new owners: the first sign-in of a wallet is answered 403, and owners who have signed in before go on"`
+	QuotaBytesPerDay int64         `env:"QUOTA_BYTES_PER_DAY" envDefault:"0" for:"apis" doc:"most bytes of sealed content and metadata that one owner writes on a UTC day, drops included; one more is answered 429; 0: no limit"`
+	NewOwners        string        `env:"NEW_OWNERS" envDefault:"on" for:"apis" doc:"'off' takes no new owners: the first sign-in of a wallet is answered 403"`
 	QuotaSearches    int           `env:"QUOTA_SEARCHES" envDefault:"0" for:"core-api run" doc:"the same for searches, and for what agents recall"`
 }
 

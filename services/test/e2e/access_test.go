@@ -151,6 +151,7 @@ func TestWhoMayDoWhat(t *testing.T) {
 			return strings.Compare(x.Path+" "+x.Method, y.Path+" "+y.Method)
 		})
 		fmt.Fprintf(&table, "| %s | %s |\n|---|%s\n", api, strings.Join(columns, " | "), strings.Repeat(":-:|", len(columns)))
+		routes, rows := map[string][]string{}, []string{} // routes with the same answers share a row
 		for _, op := range operations {
 			if op.Method == "*" {
 				continue
@@ -163,7 +164,14 @@ func TestWhoMayDoWhat(t *testing.T) {
 				}
 				cells = append(cells, cell(status))
 			}
-			fmt.Fprintf(&table, "| %s `%s` | %s |\n", op.Method, op.Path, strings.Join(cells, " | "))
+			row := strings.Join(cells, " | ")
+			if routes[row] == nil {
+				rows = append(rows, row)
+			}
+			routes[row] = append(routes[row], fmt.Sprintf("%s `%s`", op.Method, op.Path))
+		}
+		for _, row := range rows {
+			fmt.Fprintf(&table, "| %s | %s |\n", strings.Join(routes[row], ", "), row)
 		}
 		table.WriteByte('\n')
 	}

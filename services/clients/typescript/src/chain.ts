@@ -67,7 +67,7 @@ export interface Transaction {
   transaction: { message: { accountKeys: string[]; instructions: { programIdIndex: number; accounts: number[] | null; data: string }[] } };
 }
 
-/** Compares the account's 128 bytes (docs/verify.md has the layout) with the anchor. */
+/** Compares the account's 128 bytes (docs/audit.md has the layout) with the anchor. */
 async function checkAccount(a: Anchor, account: Account | null | undefined, owner: string): Promise<Onchain> {
   if (!account) throw new AnchorError("anchor.account", `there is no account ${a.account} on the chain`);
   if (account.owner !== a.programId) throw new AnchorError("anchor.programId", `it is ${a.programId}, the account belongs to ${account.owner}`);

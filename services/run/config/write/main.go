@@ -18,12 +18,12 @@ const markdownHead = `# Configuration
 
 <!-- Made from services/run/config/config.go by go generate ./services/run/config. -->
 
-Every variable that a command of ` + "`ledger`" + ` reads, and which ones read it; ` + "`ledger COMMAND --help`" + ` lists its own. A missing or malformed variable stops a command at its start; it lists every problem at once. [Operations](operations.md#configuration) says what to set for what.
+` + "`ledger COMMAND --help`" + ` lists the variables that a command reads. A missing or malformed variable stops a command at its start; it lists every problem at once. [Operations](operations.md#configuration) says what to set for what.
 
-A variable marked * may be handed over in a file, which ` + "`NAME_FILE`" + ` then names. ` + "`ledger run`" + ` has other defaults where the table says so: it brings the servers that are not named. ` + "`GOMAXPROCS`" + `, ` + "`GOGC`" + `, ` + "`GOMEMLIMIT`" + ` and ` + "`NO_COLOR`" + ` work as usual. ` + "`LEDGER_ENV`" + ` is printed by ` + "`ledger env`" + ` and marks the values beside it.
+For a variable marked *, ` + "`NAME_FILE`" + ` may name a file with the value. ` + "`GOMAXPROCS`" + `, ` + "`GOGC`" + `, ` + "`GOMEMLIMIT`" + ` and ` + "`NO_COLOR`" + ` work as usual.
 
-| variable | default | in ` + "`run`" + ` | read by | meaning |
-|---|---|---|---|---|
+| variable | default | meaning |
+|---|---|---|
 `
 
 const exampleHead = `# Every variable of ledger, with its default. Made by go generate ./services/run/config.
@@ -60,9 +60,31 @@ func markdown() string {
 		if v.File {
 			name += " *"
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", name, code(v.Default), v.RunDefault, strings.Join(v.Commands, ", "), quoted.ReplaceAllString(v.Meaning, "$1`$2`"))
+		byDefault := code(v.Default)
+		if v.RunDefault != "" {
+			byDefault = strings.TrimPrefix(byDefault+"; in `run`: "+v.RunDefault, "; ")
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s |\n", name, byDefault, quoted.ReplaceAllString(v.Meaning, "$1`$2`"))
 	}
 	return b.String()
+}
+
+// readers names the commands in few words. A local run reads what its services read.
+func readers(commands []string) string {
+	others := slices.DeleteFunc(slices.Clone(commands), func(command string) bool { return command == "run" })
+	switch {
+	case len(others) == 0:
+		return "run"
+	case len(others) > 8 && slices.Contains(others, "core-api"):
+		return "all"
+	case len(others) > 8:
+		return "tools"
+	case slices.Equal(others, []string{"core-api", "extension-api"}):
+		return "APIs"
+	case slices.Equal(others, []string{"anchorer", "core-api", "extension-api", "projector"}):
+		return "services"
+	}
+	return strings.Join(others, ", ")
 }
 
 func code(value string) string {
@@ -76,11 +98,7 @@ func example() string {
 	var b strings.Builder
 	b.WriteString(exampleHead)
 	for _, v := range config.Variables() {
-		commands := v.Commands
-		if slices.Contains(commands, "run") && len(commands) > 5 {
-			commands = []string{"all services"}
-		}
-		fmt.Fprintf(&b, "\n# %s: %s\n", strings.Join(commands, ", "), v.Meaning)
+		fmt.Fprintf(&b, "\n# %s: %s\n", readers(v.Commands), v.Meaning)
 		if v.RunDefault != "" {
 			fmt.Fprintf(&b, "# In a local run: %s.\n", v.RunDefault)
 		}
