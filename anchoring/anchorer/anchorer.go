@@ -16,8 +16,6 @@ const (
 	soon = 50 * time.Millisecond
 	// countEvery is how often waiting owners are counted, for the metrics.
 	countEvery = 5 * time.Second
-	minBackoff = 200 * time.Millisecond
-	maxBackoff = 10 * time.Second
 )
 
 // Anchorer anchors all owners' logs.
@@ -52,7 +50,7 @@ func New(cfg Config) (*Anchorer, error) {
 		Name: "anchorer", Pool: cfg.Pool, Schema: schemaName, Tables: tables{}, Log: cfg.Log, Lag: cfg.Lag,
 		Projections: []projector.Projection{&fold{anchorer: a}}, Only: relevant,
 		Work: a.drive, Renew: a.renewal, Applied: a.folded, Turn: cfg.Turn,
-		Logger: cfg.Logger, MinBackoff: minBackoff, MaxBackoff: maxBackoff,
+		Logger: cfg.Logger, MinBackoff: 200 * time.Millisecond, MaxBackoff: 10 * time.Second,
 	})
 	return a, err
 }

@@ -19,15 +19,9 @@ import (
 )
 
 const (
-	// appenders bounds the concurrent appends.
-	appenders = 32
 	// appendPatience is how long a failed append is retried before the session ends. An
 	// append fails if its answer was lost or the log could not accept it.
 	appendPatience = 30 * time.Second
-	appendPause    = 200 * time.Millisecond
-	// maxHeld bounds the owners that are held back. Beyond it the oldest hold is
-	// forgotten. The only effect is that its owner is tried again early.
-	maxHeld = 10_000
 )
 
 // inFlight marks an owner as busy until its flight ends.
@@ -255,7 +249,7 @@ func (d *driver) append(ctx context.Context, records []record) ([]bool, error) {
 	stored := make([]bool, len(records))
 	var mu sync.Mutex
 	var group errgroup.Group
-	group.SetLimit(appenders)
+	group.SetLimit(32)
 	for i, r := range records {
 		group.Go(func() error {
 			seq, err := d.appendOne(ctx, r)
@@ -312,7 +306,7 @@ func (d *driver) appendOne(ctx context.Context, r record) (seq uint64, err error
 		case errors.Is(err, eventlog.ErrConflict):
 			return 0, err
 		}
-		if !eventlog.Pause(ctx, appendPause) {
+		if !eventlog.Pause(ctx, 200*time.Millisecond) {
 			return 0, err
 		}
 	}
@@ -330,7 +324,9 @@ func (d *driver) keepBack(key events.Owner, h hold, shortest, longest time.Durat
 		d.metrics.alarms.Inc()
 		d.cfg.Logger.Error("anchoring of an owner is stopped", "owner", key, "err", h.alarm, "again in", wait)
 	}
-	if len(d.held) >= maxHeld {
+	// This bounds the owners that are held back. Beyond it the oldest hold is forgotten. The
+	// only effect is that its owner is tried again early.
+	if len(d.held) >= 10_000 {
 		d.forgetOldest()
 	}
 	d.held[key] = &h

@@ -16,8 +16,6 @@ import (
 const (
 	// packed is the maximum number of commits in a transaction.
 	packed = 8
-	// maxTransaction is the largest transaction that the network accepts, in bytes.
-	maxTransaction = 1232
 	// budgetInstructions come before the commits.
 	budgetInstructions = 2
 
@@ -62,7 +60,8 @@ func (s *signer) sign(pack []*owner, latest chain.Blockhash) (attempt, error) {
 	if err != nil {
 		return attempt{}, fmt.Errorf("encode transaction: %w", err)
 	}
-	if len(raw) > maxTransaction {
+	// This is the largest transaction that the network accepts, in bytes.
+	if len(raw) > 1232 {
 		return attempt{}, fmt.Errorf("transaction of %d bytes for %d commits", len(raw), len(pack))
 	}
 	return attempt{tx.Signatures[0].String(), latest.Hash.String(), latest.LastValidBlockHeight, raw}, nil

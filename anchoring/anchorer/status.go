@@ -16,9 +16,6 @@ import (
 // ErrNotReady is wrapped by every error that Ready returns.
 var ErrNotReady = errors.New("anchorer not ready")
 
-// probeEvery is how often an idle anchorer checks that the chain is reachable.
-const probeEvery = 15 * time.Second
-
 // status is the anchorer's own state, for Ready, the metrics, and the logs.
 type status struct {
 	mu     sync.Mutex
@@ -103,7 +100,8 @@ func trouble(err error) error {
 func (s *status) probeDue(now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.looked.IsZero() || s.chain != nil || now.Sub(s.looked) >= probeEvery
+	// This is how often an idle anchorer checks that the chain is reachable.
+	return s.looked.IsZero() || s.chain != nil || now.Sub(s.looked) >= 15*time.Second
 }
 
 // Ready returns nil while leaves are being anchored, by this anchorer or, if this

@@ -17,7 +17,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"time"
 
 	"github.com/gagliardetto/solana-go"
 
@@ -268,6 +267,3 @@ func bounded(s string, most int) string { return s[:min(len(s), most)] }
 func malformed(method string) error {
 	return fmt.Errorf("%s: %w: malformed reply", method, ErrUnreachable)
 }
-
-// defaultTimeout bounds one call.
-const defaultTimeout = 10 * time.Second

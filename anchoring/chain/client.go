@@ -33,7 +33,7 @@ func New(endpoint string) (*Client, error) {
 	// A call that ran into its deadline leaves an HTTP/2 connection in use. If the other end
 	// has forgotten the connection, only a ping shows that.
 	transport.HTTP2 = &http.HTTP2Config{SendPingTimeout: 5 * time.Second, PingTimeout: 5 * time.Second}
-	return &Client{url: endpoint, http: &http.Client{Transport: transport}, timeout: defaultTimeout}, nil
+	return &Client{url: endpoint, http: &http.Client{Transport: transport}, timeout: 10 * time.Second}, nil
 }
 
 // Close closes idle connections.

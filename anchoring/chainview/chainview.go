@@ -22,13 +22,9 @@ import (
 )
 
 const (
-	// remembered bounds the cached accounts.
-	remembered = 50_000
 	// queued bounds the accounts that wait to be read. If the queue is full, an account
 	// is dropped, and queued again by the next request for it.
 	queued = 4 * chain.MaxAccounts
-	// backoff is the pause after a failed read.
-	backoff = 2 * time.Second
 )
 
 // Reader reads accounts. *chain.Client implements it.
@@ -74,7 +70,7 @@ type View struct {
 // New returns a view. If a requested account was read longer ago than fresh, it is read
 // again.
 func New(fresh time.Duration, now func() time.Time, log *slog.Logger) *View {
-	entries, err := lru.New[Account, *entry](remembered)
+	entries, err := lru.New[Account, *entry](50_000)
 	if err != nil {
 		panic(err) // the size is positive
 	}
@@ -136,7 +132,7 @@ func (v *View) Run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(backoff):
+		case <-time.After(2 * time.Second):
 		}
 	}
 }

@@ -60,9 +60,6 @@ type quiet struct {
 	level     chain.Commitment
 }
 
-// maxQuiet bounds the remembered quiet transactions.
-const maxQuiet = 1 << 16
-
 // NewChain returns the Chain of a program and a mint. It does not connect.
 func NewChain(client *chain.Client, program, mint solana.PublicKey) *Chain {
 	return &Chain{client: client, program: program, mint: mint, quiet: make(map[quiet]bool)}
@@ -284,7 +281,7 @@ func (c *Chain) isQuiet(key quiet) bool {
 func (c *Chain) hush(key quiet) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.quiet) >= maxQuiet {
+	if len(c.quiet) >= 1<<16 {
 		clear(c.quiet)
 	}
 	c.quiet[key] = true

@@ -59,18 +59,6 @@ type WatcherConfig struct {
 	Every, HotFor time.Duration
 }
 
-const (
-	// atOnce bounds the vaults that are read concurrently.
-	atOnce = 4
-	// maxHot bounds the noticed owners. A sweep finds the others.
-	maxHot = 10_000
-	// maxBatch bounds the transactions of one look, and so the events of one message.
-	maxBatch = 64
-	// maxConflicts is how often a look retries because another process appended for the
-	// owner meanwhile.
-	maxConflicts = 5
-)
-
 // Watcher records the movements of vaults as StakeDeposited and StakeWithdrawn. It
 // records only finalized movements, so no recorded event is ever undone. Any number of
 // watchers may run: the owner's expected version lets only one of them record a movement,
@@ -101,7 +89,8 @@ func (w *Watcher) Notice(owner events.Owner) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	_, known := w.hot[owner]
-	if !known && len(w.hot) >= maxHot {
+	// This bounds the noticed owners. A sweep finds the others.
+	if !known && len(w.hot) >= 10_000 {
 		return
 	}
 	w.hot[owner] = w.cfg.Now().Add(w.cfg.HotFor)
@@ -181,7 +170,7 @@ func (w *Watcher) sweep(ctx context.Context) {
 // out of reach, they all do, every few seconds.
 func (w *Watcher) each(ctx context.Context, owners []events.Owner, look func(context.Context, events.Owner) error) {
 	var group errgroup.Group
-	group.SetLimit(atOnce)
+	group.SetLimit(4)
 	var failed atomic.Int64
 	for _, owner := range owners {
 		group.Go(func() error {
@@ -221,7 +210,9 @@ func (w *Watcher) look(ctx context.Context, owner events.Owner, whole bool) erro
 	if err != nil {
 		return err
 	}
-	for range maxConflicts {
+	// This is how often a look retries because another process appended for the owner
+	// meanwhile.
+	for range 5 {
 		record, known, err := w.recorded(ctx, owner, vault.String())
 		if err != nil {
 			return err
@@ -230,7 +221,8 @@ func (w *Watcher) look(ctx context.Context, owner events.Owner, whole bool) erro
 		if ordered := lots.Order(record.Movements); len(ordered) > 0 && !whole {
 			after = ordered[len(ordered)-1].Signature
 		}
-		history, err := w.cfg.Chain.History(ctx, vault, after, maxBatch, chain.Finalized, func(s string) bool { return known[s] })
+		// This bounds the transactions of one look, and so the events of one message.
+		history, err := w.cfg.Chain.History(ctx, vault, after, 64, chain.Finalized, func(s string) bool { return known[s] })
 		if err != nil || len(history.Movements) == 0 {
 			return err
 		}

@@ -7,9 +7,6 @@ import (
 	"time"
 )
 
-// fetchTimeout bounds a fetch that outlives its callers.
-const fetchTimeout = 5 * time.Second
-
 // Calls lets concurrent callers share one fetch. A caller never gets the result of a
 // fetch that started before the caller arrived: it shares the next one.
 type Calls[T any] struct {
@@ -60,7 +57,7 @@ func (s *Calls[T]) run() {
 			return
 		}
 		s.mu.Unlock()
-		ctx, cancel := context.WithTimeout(context.Background(), fetchTimeout)
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		c.value, c.err = s.Fetch(ctx)
 		cancel()
 		close(c.done)

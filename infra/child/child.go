@@ -23,13 +23,6 @@ import (
 // ErrForced says that a child did not end after the first, polite signal.
 var ErrForced = errors.New("did not stop in time and was forced")
 
-// grace is how long Stop waits after each harsher signal.
-const grace = 2 * time.Second
-
-// drain is how long we wait, after a child's end, for output that its descendants may
-// still hold open.
-const drain = 2 * time.Second
-
 // Process is a running child, or one that has ended.
 type Process struct {
 	cmd  *exec.Cmd
@@ -49,7 +42,9 @@ func Start(cmd *exec.Cmd, onDeath syscall.Signal) (*Process, error) {
 	}
 	cmd.SysProcAttr.Setpgid = true
 	setDeathSignal(cmd.SysProcAttr, onDeath)
-	cmd.WaitDelay = drain
+	// This is how long we wait, after a child's end, for output that its descendants may
+	// still hold open.
+	cmd.WaitDelay = 2 * time.Second
 
 	p := &Process{cmd: cmd, done: make(chan struct{})}
 	started := make(chan error, 1)
@@ -114,7 +109,8 @@ func (p *Process) Stop(ctx context.Context, ask os.Signal, harsher ...os.Signal)
 		select {
 		case <-p.done:
 			return forced
-		case <-time.After(grace):
+		// This is how long Stop waits after each harsher signal.
+		case <-time.After(2 * time.Second):
 		}
 	}
 	return errors.Join(forced, p.Kill())

@@ -6,9 +6,6 @@ import (
 	"sync"
 )
 
-// maxLine bounds the length of a line in bytes. The rest of a longer line is dropped.
-const maxLine = 8 << 10
-
 // Lines is an io.Writer for a child's output. It passes complete lines on, and
 // remembers the last few lines for error messages.
 type Lines struct {
@@ -48,7 +45,8 @@ func (l *Lines) Write(p []byte) (int, error) {
 }
 
 func (l *Lines) grow(p []byte) {
-	l.part = append(l.part, p[:min(len(p), maxLine-len(l.part))]...)
+	// This bounds the length of a line in bytes. The rest of a longer line is dropped.
+	l.part = append(l.part, p[:min(len(p), (8<<10)-len(l.part))]...)
 }
 
 func (l *Lines) flush() {

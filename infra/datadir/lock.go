@@ -35,10 +35,6 @@ func (e *LockedError) Error() string {
 // Is makes errors.Is(err, ErrLocked) true.
 func (e *LockedError) Is(target error) bool { return target == ErrLocked }
 
-// lockPatience is how long Lock tries. Held keeps the lock for an instant, and Lock
-// must wait longer than that. A person does not notice the wait.
-const lockPatience = 250 * time.Millisecond
-
 // FileLock is an exclusive lock on a file, held until Release or the end of
 // the process, whichever comes first.
 type FileLock struct{ f *os.File }
@@ -50,7 +46,9 @@ type FileLock struct{ f *os.File }
 // The file is never removed: removing a lock file lets two processes lock two
 // different files of one name.
 func Lock(path string) (*FileLock, error) {
-	return LockWithin(context.Background(), path, lockPatience)
+	// This is how long Lock tries. Held keeps the lock for an instant, and Lock must wait
+	// longer than that. A person does not notice the wait.
+	return LockWithin(context.Background(), path, 250*time.Millisecond)
 }
 
 // LockWithin is Lock with a different limit on the wait. It gives up when ctx ends.

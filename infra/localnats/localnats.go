@@ -50,8 +50,6 @@ const (
 	readPasswordName = "password-auditor"
 	storeName        = "jetstream" // the server's choice
 
-	defaultStartTimeout = 60 * time.Second // recovery of millions of messages included
-	defaultStop         = 5 * time.Second
 )
 
 // Config says how to run a server. Only Dir is required.
@@ -101,7 +99,7 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 		return nil, errors.New("local NATS: Config.Dir is empty")
 	}
 	if cfg.StartTimeout == 0 {
-		cfg.StartTimeout = defaultStartTimeout
+		cfg.StartTimeout = 60 * time.Second
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
@@ -260,7 +258,7 @@ func (s *Server) Stop(ctx context.Context) error {
 func (s *Server) shutdown(ctx context.Context) error {
 	if _, ok := ctx.Deadline(); !ok {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, defaultStop)
+		ctx, cancel = context.WithTimeout(ctx, 5*time.Second)
 		defer cancel()
 	}
 	drainErr := s.drain(ctx)

@@ -17,9 +17,7 @@ const DatabaseName = "ledger"
 const superuser = "postgres"
 
 const (
-	defaultStartTimeout   = 3 * time.Minute
-	defaultMaxConnections = 100
-	defaultSharedBuffers  = "64MB"
+	defaultSharedBuffers = "64MB"
 )
 
 // Config says how to run a server. Only Dir is required.
@@ -55,13 +53,13 @@ type Config struct {
 
 func (c *Config) setDefaults() {
 	if c.MaxConnections == 0 {
-		c.MaxConnections = defaultMaxConnections
+		c.MaxConnections = 100
 	}
 	if c.SharedBuffers == "" {
 		c.SharedBuffers = defaultSharedBuffers
 	}
 	if c.StartTimeout == 0 {
-		c.StartTimeout = defaultStartTimeout
+		c.StartTimeout = 3 * time.Minute
 	}
 	if c.Logger == nil {
 		c.Logger = slog.Default()

@@ -12,9 +12,6 @@ import (
 	"github.com/memory-ledger/ledger/infra/datadir"
 )
 
-// maxSocketPath is below what both Linux (107) and macOS (103) allow.
-const maxSocketPath = 100
-
 const lockName = "lock"
 
 // place says where a server's files are and which user the server runs as.
@@ -49,7 +46,8 @@ func findPlace(dir string) (place, error) {
 // socketsOf returns the socket's folder. In a URL a comma separates hosts.
 func socketsOf(home string) string {
 	sockets := filepath.Join(home, "sock")
-	if len(filepath.Join(sockets, ".s.PGSQL.65535")) > maxSocketPath || strings.Contains(sockets, ",") {
+	// Linux allows 107 bytes, macOS 103.
+	if len(filepath.Join(sockets, ".s.PGSQL.65535")) > 100 || strings.Contains(sockets, ",") {
 		return apart("/tmp", home)
 	}
 	return sockets

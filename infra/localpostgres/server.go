@@ -22,17 +22,6 @@ import (
 	"github.com/memory-ledger/ledger/infra/datadir"
 )
 
-// pollEvery is how often a start looks whether the server is ready, or whether an earlier
-// one has ended.
-const pollEvery = 10 * time.Millisecond
-
-// mostSaid is how many of the server's last lines an error quotes: after the cause it says
-// up to four lines about its end.
-const mostSaid = 8
-
-// defaultStop bounds a Stop whose context has no deadline.
-const defaultStop = 5 * time.Second
-
 // Server is a running server. Its methods are safe for concurrent use, except
 // that Stop or Kill must be called once and last.
 type Server struct {
@@ -153,7 +142,9 @@ func (s *Server) launch(ctx context.Context, cfg Config, p place, inst installat
 	cmd.Env = environment()
 	cmd.SysProcAttr = p.who.attr()
 	// The server says this to each try of ready to connect. It would push the cause out.
-	lines := child.NewLines(mostSaid, logLines(cfg.Logger)).Except("FATAL:  the database system is ")
+	// This is how many of the server's last lines an error quotes: after the cause it says up
+	// to four lines about its end.
+	lines := child.NewLines(8, logLines(cfg.Logger)).Except("FATAL:  the database system is ")
 	cmd.Stdout, cmd.Stderr = lines, lines
 	var err error
 	if s.proc, err = child.Start(cmd, syscall.SIGQUIT); err != nil {
@@ -173,7 +164,9 @@ func (s *Server) launch(ctx context.Context, cfg Config, p place, inst installat
 
 // ready waits for the first connection, then makes the role and the database.
 func (s *Server) ready(ctx context.Context) error {
-	tick := time.NewTicker(pollEvery)
+	// This is how often a start looks whether the server is ready, or whether an earlier one
+	// has ended.
+	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for {
 		conn, err := pgx.Connect(ctx, s.AdminURL())
@@ -259,7 +252,7 @@ func (s *Server) Done() <-chan struct{} { return s.proc.Done() }
 func (s *Server) Stop(ctx context.Context) error {
 	if _, ok := ctx.Deadline(); !ok {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, defaultStop)
+		ctx, cancel = context.WithTimeout(ctx, 5*time.Second)
 		defer cancel()
 	}
 	err := s.proc.Stop(ctx, syscall.SIGINT, syscall.SIGQUIT)

@@ -9,9 +9,8 @@ import (
 )
 
 const (
-	terminalEvery = 100 * time.Millisecond
-	plainEvery    = 5 * time.Second
-	clearLine     = "\r\x1b[K"
+	plainEvery = 5 * time.Second
+	clearLine  = "\r\x1b[K"
 )
 
 // Show returns a function that shows the progress of several fetches: on a terminal in one
@@ -37,7 +36,7 @@ func (s *show) at(p Progress) {
 	begins := s.put(p)
 	every := plainEvery
 	if s.terminal {
-		every = terminalEvery
+		every = 100 * time.Millisecond
 	}
 	switch now := s.now(); {
 	case p.Done:

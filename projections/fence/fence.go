@@ -30,8 +30,7 @@ var ErrBehind = errors.New("read models are behind the log")
 var ErrLogShort = errors.New("the log is shorter than the read models know it")
 
 const (
-	defaultTimeout = 5 * time.Second
-	defaultPoll    = time.Second
+	defaultPoll = time.Second
 	// recheck is how often a wait reads the checkpoint while the listener is down.
 	recheck    = 20 * time.Millisecond
 	minBackoff = 50 * time.Millisecond
@@ -78,7 +77,7 @@ type Fence struct {
 // New returns a fence over the read models in the pool's schema. The fence works at once.
 // While Run runs, waits are woken promptly and cost no queries.
 func New(pool *pgxpool.Pool, log eventlog.Reader, opts Options) (*Fence, error) {
-	opts.Timeout = cmp.Or(max(0, opts.Timeout), defaultTimeout)
+	opts.Timeout = cmp.Or(max(0, opts.Timeout), 5*time.Second)
 	opts.Poll = cmp.Or(max(0, opts.Poll), defaultPoll)
 	opts.Logger = cmp.Or(opts.Logger, slog.Default())
 	if opts.Connection == nil {

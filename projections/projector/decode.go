@@ -7,9 +7,6 @@ import (
 	"github.com/memory-ledger/ledger/events/eventlog"
 )
 
-// maxSubjects bounds the cache of parsed subjects.
-const maxSubjects = 1 << 16
-
 // decoder reads messages. It is for one goroutine.
 type decoder struct {
 	only     func(events.Subject) bool // subjects whose messages are decoded; nil means all
@@ -47,7 +44,7 @@ func (d *decoder) record(r *eventlog.Record) (record Record, wanted bool, err er
 		if subject, err = events.ParseSubject(r.Subject); err != nil {
 			return Record{}, false, err
 		}
-		if len(d.subjects) >= maxSubjects || d.subjects == nil {
+		if len(d.subjects) >= 1<<16 || d.subjects == nil {
 			d.subjects = make(map[string]events.Subject)
 		}
 		d.subjects[r.Subject] = subject

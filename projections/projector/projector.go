@@ -36,10 +36,6 @@ const (
 	defaultSliceRecords = 2000
 	defaultSliceBytes   = 8 << 20
 	defaultApplyTimeout = time.Minute
-	defaultDrainTimeout = 5 * time.Second
-	defaultMinBackoff   = 100 * time.Millisecond
-	defaultMaxBackoff   = 5 * time.Second
-	defaultReadyLag     = 30 * time.Second
 	watchInterval       = time.Second
 	defaultPace         = 5 * time.Millisecond
 	standbyInterval     = 250 * time.Millisecond
@@ -114,10 +110,10 @@ func (c *Config) setDefaults() {
 	}
 	c.SliceRecords = orDefault(c.SliceRecords, defaultSliceRecords)
 	c.ApplyTimeout = orDefault(c.ApplyTimeout, defaultApplyTimeout)
-	c.DrainTimeout = orDefault(c.DrainTimeout, defaultDrainTimeout)
-	c.MinBackoff = orDefault(c.MinBackoff, defaultMinBackoff)
-	c.MaxBackoff = max(c.MinBackoff, orDefault(c.MaxBackoff, defaultMaxBackoff))
-	c.ReadyLag = orDefault(c.ReadyLag, defaultReadyLag)
+	c.DrainTimeout = orDefault(c.DrainTimeout, 5*time.Second)
+	c.MinBackoff = orDefault(c.MinBackoff, 100*time.Millisecond)
+	c.MaxBackoff = max(c.MinBackoff, orDefault(c.MaxBackoff, 5*time.Second))
+	c.ReadyLag = orDefault(c.ReadyLag, 30*time.Second)
 	c.Pace = orDefault(c.Pace, defaultPace)
 }
 

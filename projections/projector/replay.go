@@ -10,9 +10,6 @@ import (
 	"github.com/memory-ledger/ledger/events/eventlog"
 )
 
-// replayRecords is how many messages a replay commits at once, while that many remain.
-const replayRecords = 10000
-
 // Replayer applies parts of the log to a schema that no projector works on. It runs the
 // same code as the projector.
 type Replayer struct {
@@ -153,7 +150,8 @@ func (r *Replayer) read(ctx context.Context, have, to uint64, leading []Projecti
 			return err
 		}
 		gathered.grow(slice, raw)
-		if len(gathered.Records) < replayRecords && gathered.bytes < defaultSliceBytes && gathered.Last < to {
+		// This is how many messages a replay commits at once, while that many remain.
+		if len(gathered.Records) < 10000 && gathered.bytes < defaultSliceBytes && gathered.Last < to {
 			return nil
 		}
 		whole := gathered

@@ -96,11 +96,6 @@ func OpenPool(ctx context.Context, databaseURL, schemaName string, maxConns int3
 	return pool, nil
 }
 
-// connectTimeout bounds the wait for a connection if the URL does not set
-// connect_timeout. It ends an attempt at a server that accepts the connection but does
-// not answer.
-const connectTimeout = 10 * time.Second
-
 // applyDefaults sets the parameters of all our connections.
 func applyDefaults(cfg *pgconn.Config, schemaName string) {
 	set := func(name, value string) {
@@ -109,7 +104,9 @@ func applyDefaults(cfg *pgconn.Config, schemaName string) {
 		}
 	}
 	if cfg.ConnectTimeout == 0 {
-		cfg.ConnectTimeout = connectTimeout
+		// This bounds the wait for a connection if the URL does not set connect_timeout. It
+		// ends an attempt at a server that accepts the connection but does not answer.
+		cfg.ConnectTimeout = 10 * time.Second
 	}
 	cfg.DialFunc = dial.Dialer().DialContext
 	cfg.RuntimeParams["search_path"] = schemaName

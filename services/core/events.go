@@ -15,7 +15,6 @@ import (
 )
 
 const (
-	defaultEvents = 100
 	// lastEventID is the header in which a reconnecting client names its last message.
 	lastEventID = "Last-Event-ID"
 )
@@ -31,7 +30,7 @@ func (a *API) listEvents(app *httpapi.App) fiber.Handler {
 		if err != nil {
 			return err
 		}
-		limit, _, err := limitOf(c, defaultEvents)
+		limit, _, err := limitOf(c, 100)
 		if err != nil {
 			return err
 		}

@@ -14,8 +14,6 @@ import (
 )
 
 const (
-	// pageBytes ends a page, after the message that exceeds it.
-	pageBytes = 1 << 20
 	// undelivered is how many pages of at most deliveredBytes may wait for a follower,
 	// 256 kB in all. A follower with more to read is dropped.
 	undelivered    = 8
@@ -110,7 +108,8 @@ func (f *Feed) Page(ctx context.Context, owner events.Owner, after uint64, limit
 		if err := page.add(r); err != nil {
 			return err
 		}
-		if page.count >= limit || len(page.Events) >= pageBytes {
+		// A page ends after the message that exceeds this.
+		if page.count >= limit || len(page.Events) >= 1<<20 {
 			return errFull
 		}
 		return nil

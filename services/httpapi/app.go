@@ -28,17 +28,10 @@ import (
 
 // Timeouts of the servers.
 const (
-	readTimeout  = 30 * time.Second
-	writeTimeout = 5 * time.Minute // a list of everything, to a slow client
-	idleTimeout  = 2 * time.Minute
 	// requestTimeout bounds the work on one request, except for streaming.
 	requestTimeout = 10 * time.Second
 	// cutAfter is how long a request may take before its connection is cut.
 	cutAfter = requestTimeout + 5*time.Second
-	// headerBytes bounds the request line and headers.
-	headerBytes = 16 << 10
-	// acceptBytes bounds the Accept header. The framework sorts its types in quadratic time.
-	acceptBytes = 1 << 10
 	// answerBytes holds a page of a list, so that the page is sent in one system call.
 	// Each call wakes the client, and on a busy machine the sender then waits for a
 	// processor.
@@ -112,12 +105,15 @@ const (
 
 // New returns an App with the operational routes. The API adds its own routes.
 func New(cfg Config) *App {
-	a := &App{cfg: cfg, cutAfter: cutAfter, heartbeat: heartbeat, bodies: newBodies(), compressing: make(chan struct{}, compressors)}
+	// This bounds the streams that are compressed at once. Each holds about 1 MB until its
+	// client has read it. Further streams are sent uncompressed.
+	a := &App{cfg: cfg, cutAfter: cutAfter, heartbeat: heartbeat, bodies: newBodies(), compressing: make(chan struct{}, 32)}
 	a.stopping, a.stop = context.WithCancel(context.Background())
 	a.App = fiber.New(fiber.Config{
 		AppName: "memory-ledger " + cfg.Service, DisableStartupMessage: true,
-		BodyLimit: MaxBody, StreamRequestBody: true, ReadBufferSize: headerBytes, WriteBufferSize: answerBytes,
-		ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout,
+		BodyLimit: MaxBody, StreamRequestBody: true, ReadBufferSize: 16 << 10, WriteBufferSize: answerBytes,
+		// WriteTimeout is long enough for a list of everything, to a slow client.
+		ReadTimeout: 30 * time.Second, WriteTimeout: 5 * time.Minute, IdleTimeout: 2 * time.Minute,
 		// A form is a body like any other: the route decides about it. The framework
 		// would parse it first, and answer a malformed form with 400 on every route.
 		DisablePreParseMultipartForm: true,
@@ -257,7 +253,8 @@ var errPanic = errors.New("a handler panicked")
 // identify gives the request an id, and its answer the headers that every answer has. It
 // drops an Accept header that is too long: such a client gets the first type of each answer.
 func (a *App) identify(c *fiber.Ctx) (id string) {
-	if len(c.Get(fiber.HeaderAccept)) > acceptBytes {
+	// This bounds the Accept header. The framework sorts its types in quadratic time.
+	if len(c.Get(fiber.HeaderAccept)) > 1<<10 {
 		c.Request().Header.Del(fiber.HeaderAccept)
 	}
 	id = utils.CopyString(c.Get(fiber.HeaderXRequestID))

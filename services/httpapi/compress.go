@@ -17,11 +17,6 @@ const (
 	// leastCompressed is the length in bytes from which an answer is compressed. A
 	// shorter answer takes one write and one round trip anyway.
 	leastCompressed = answerBytes
-	// compressors bounds the streams that are compressed at once. Each holds about 1 MB
-	// until its client has read it. Further streams are sent uncompressed.
-	compressors = 32
-	// pieceBytes is how much is compressed before it is passed on.
-	pieceBytes = 32 << 10
 )
 
 // Compressed compresses the handler's long answers if the client accepts gzip. Use it
@@ -92,7 +87,7 @@ var works = sync.Pool{New: func() any {
 	if err != nil {
 		panic(err) // the level is valid
 	}
-	return &work{piece: make([]byte, pieceBytes), zip: zip}
+	return &work{piece: make([]byte, 32<<10), zip: zip}
 }}
 
 func newCompressor(source io.Reader, release func()) *compressor {

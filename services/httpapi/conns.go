@@ -13,12 +13,6 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// How long a closed connection lingers, and how many bytes it reads meanwhile.
-const (
-	lingerTime  = 2 * time.Second
-	lingerBytes = 64 << 20
-)
-
 // past is a deadline that has passed. The zero time means no deadline.
 var past = time.Unix(1, 0)
 
@@ -48,7 +42,7 @@ func newListener(inner net.Listener, most int, log *slog.Logger) *listener {
 // Accept implements net.Listener. It retries after temporary errors: too many open files
 // in the process or the system, and a peer that has already left.
 func (l *listener) Accept() (net.Conn, error) {
-	for pause := minPause; ; pause = min(2*pause, maxPause) {
+	for pause := 5 * time.Millisecond; ; pause = min(2*pause, maxPause) {
 		inner, err := l.Listener.Accept()
 		if err == nil {
 			return l.admit(inner), nil
@@ -73,7 +67,6 @@ func isPassing(err error) bool {
 
 // Pauses between two attempts to accept a connection.
 const (
-	minPause = 5 * time.Millisecond
 	maxPause = time.Second
 )
 
@@ -244,8 +237,8 @@ func (c *conn) Close() error {
 	c.of.lingers(c)
 	go func() {
 		defer c.of.forget(c)
-		_ = c.Conn.SetReadDeadline(time.Now().Add(lingerTime))
-		_, _ = io.Copy(io.Discard, io.LimitReader(c.Conn, lingerBytes))
+		_ = c.Conn.SetReadDeadline(time.Now().Add(2 * time.Second))
+		_, _ = io.Copy(io.Discard, io.LimitReader(c.Conn, 64<<20))
 		_ = c.Conn.Close()
 	}()
 	return nil

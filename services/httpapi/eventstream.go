@@ -16,8 +16,6 @@ const (
 	MIMEEventStream = "text/event-stream"
 	// heartbeat is the interval at which a stream sends a comment and checks its source.
 	heartbeat = 15 * time.Second
-	// takenIn is how long a client may take to read a part of a stream.
-	takenIn = 30 * time.Second
 	// reconnect is how long clients are asked to wait before they reconnect, in
 	// milliseconds.
 	reconnect = "1000"
@@ -74,7 +72,8 @@ func (s *eventStream) Read(p []byte) (int, error) {
 			return 0, err
 		}
 	}
-	_ = s.conn.SetWriteDeadline(time.Now().Add(takenIn)) // fails if the connection is closed
+	// This is how long a client may take to read a part of a stream.
+	_ = s.conn.SetWriteDeadline(time.Now().Add(30 * time.Second)) // fails if the connection is closed
 	n, err := s.buffer.Read(p)
 	if s.buffer.Len() == 0 && s.buffer.Cap() > keptAnswer {
 		s.buffer = bytes.Buffer{}

@@ -14,8 +14,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-const probeTimeout = 2 * time.Second
-
 // readiness is the answer of /readyz. If the service is not ready, it also has the
 // members of an error.
 type readiness struct {
@@ -48,7 +46,7 @@ func (l metricsLog) Println(v ...any) { l.log.Error("metrics", "err", fmt.Sprint
 // ready checks all dependencies at the same time: one that does not answer takes no time
 // from the others.
 func (a *App) ready(c *fiber.Ctx) error {
-	ctx, cancel := context.WithTimeout(Context(c), probeTimeout)
+	ctx, cancel := context.WithTimeout(Context(c), 2*time.Second)
 	defer cancel()
 	errs := make([]error, len(a.cfg.Probes))
 	var group sync.WaitGroup

@@ -123,11 +123,6 @@ func Gone(c *fiber.Ctx) func() bool {
 }
 
 const (
-	// flushBytes is how much is gathered before it is passed on.
-	flushBytes = 32 << 10
-	// heldBytes is about how much of an answer is built before the client reads some of
-	// it. The server holds that much for a client that reads slowly or not at all.
-	heldBytes = 1 << 20
 	// keptAnswer is the size of the largest buffer that a connection keeps for its next
 	// answer. A buffer that is allocated for each request must be collected, and a
 	// running collector slows down goroutines that allocate much.
@@ -150,7 +145,7 @@ const statusGone = 499
 
 // fill reads chunks until there is enough to send or nothing is left.
 func (s *arrayStream[E]) fill(ctx context.Context) error {
-	for s.elements.More() && s.buffer.Len() < flushBytes {
+	for s.elements.More() && s.buffer.Len() < 32<<10 {
 		if err := s.elements.Next(ctx, s.element); err != nil {
 			return err
 		}
@@ -172,7 +167,9 @@ func (s *arrayStream[E]) element(e E) error {
 		return err
 	}
 	_, _ = s.buffer.Write(text) // a bytes.Buffer takes everything
-	if s.buffer.Len() >= heldBytes {
+	// This is about how much of an answer is built before the client reads some of it. The
+	// server holds that much for a client that reads slowly or not at all.
+	if s.buffer.Len() >= 1<<20 {
 		return memory.ErrEnough
 	}
 	return nil
@@ -191,11 +188,9 @@ func (s *arrayStream[E]) Read(p []byte) (int, error) {
 		}
 	}
 	n, err := s.buffer.Read(p)
-	if s.buffer.Len() == 0 && s.buffer.Cap() > keptCapacity {
+	// This is the size of the largest buffer that is kept for the next part.
+	if s.buffer.Len() == 0 && s.buffer.Cap() > 256<<10 {
 		s.buffer = bytes.Buffer{} // free the large buffer while the client reads
 	}
 	return n, err
 }
-
-// keptCapacity is the size of the largest buffer that is kept for the next part.
-const keptCapacity = 256 << 10

@@ -256,7 +256,8 @@ func (s *Store) absent(ctx context.Context, owner events.Owner, noKey error) err
 
 // stored asks the bucket for an owner's entry.
 func (s *Store) stored(ctx context.Context, owner events.Owner) (entry jetstream.KeyValueEntry, err error) {
-	asking, cancel := context.WithTimeout(ctx, askTimeout)
+	// This is how long a lookup asks the bucket for a key.
+	asking, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	err = eventlog.Ask(asking, func(ctx context.Context) (err error) {
 		entry, err = s.bucket.Get(ctx, string(owner))
@@ -331,9 +332,6 @@ func (s *Store) FindOrCreateWhile(ctx context.Context, owner events.Owner, erasu
 	}
 	return key, nil
 }
-
-// askTimeout is how long a lookup asks the bucket for a key.
-const askTimeout = 5 * time.Second
 
 // maxTries bounds how often making or destroying a key starts over because the entry has
 // changed.

@@ -30,10 +30,6 @@ var names = [kinds]string{"memories written a minute", "links handed out a minut
 // Limits holds, for each kind, how many an owner has per minute; 0: no limit.
 type Limits [kinds]int
 
-// maxOwners bounds the remembered owners of each kind, about 150 bytes each. An owner who
-// is forgotten because many others followed starts again with a full minute's quota.
-const maxOwners = 100_000
-
 // Quotas counts what owners do. An owner who did nothing for a minute may use a minute's
 // quota at once.
 type Quotas struct {
@@ -49,7 +45,9 @@ func New(limits Limits, now func() time.Time) *Quotas {
 		if limit == 0 {
 			continue
 		}
-		owners, err := lru.New[events.Owner, *rate.Limiter](maxOwners)
+		// This bounds the remembered owners of each kind, about 150 bytes each. An owner who
+		// is forgotten because many others followed starts again with a full minute's quota.
+		owners, err := lru.New[events.Owner, *rate.Limiter](100_000)
 		if err != nil {
 			panic(err) // only for a size that is not positive
 		}

@@ -42,12 +42,10 @@ type verifiedToken struct {
 	expires   time.Time
 }
 
-// rememberedTokens bounds the cache of verified tokens, about 200 bytes each.
-const rememberedTokens = 100_000
-
 // NewSignedTokens returns SignedTokens with a secret of at least 32 bytes.
 func NewSignedTokens(secret []byte, now func() time.Time) *SignedTokens {
-	verified, err := lru.New[events.Hash, verifiedToken](rememberedTokens)
+	// This bounds the cache of verified tokens, about 200 bytes each.
+	verified, err := lru.New[events.Hash, verifiedToken](100_000)
 	if err != nil {
 		panic(err) // only for a size that is not positive
 	}

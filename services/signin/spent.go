@@ -68,15 +68,10 @@ const (
 	// claimTime is how long a claim lasts if it is not ended: slightly longer than a
 	// request may take.
 	claimTime = 15 * time.Second
-	// claimTimeout bounds one attempt to claim, and leaves time to retry after a lost
-	// answer.
-	claimTimeout = 2 * time.Second
 	// releaseTimeout bounds how long a failed sign-in waits for the release.
 	releaseTimeout = 2 * time.Second
 	// outcomePatience is how long recording a session may take.
 	outcomePatience = 5 * time.Second
-	shortestWait    = 20 * time.Millisecond
-	longestWait     = 250 * time.Millisecond
 )
 
 // errMoved: the nonce is not in the expected state.
@@ -110,7 +105,7 @@ func (s spentNonces) claim(ctx context.Context, nonce string) (revision uint64, 
 			s.disclaim(ctx, nonce, by)
 		}
 	}()
-	for waited, wait := time.Duration(0), shortestWait; ; wait = min(2*wait, longestWait) {
+	for waited, wait := time.Duration(0), 20*time.Millisecond; ; wait = min(2*wait, 250*time.Millisecond) {
 		found, revision, err := s.get(ctx, nonce)
 		switch {
 		case err != nil:
@@ -143,7 +138,8 @@ func (s spentNonces) claim(ctx context.Context, nonce string) (revision uint64, 
 }
 
 func (s spentNonces) tryClaim(ctx context.Context, nonce string, u useOf, revision uint64) (uint64, error) {
-	ctx, cancel := context.WithTimeout(ctx, claimTimeout)
+	// This bounds one attempt to claim, and leaves time to retry after a lost answer.
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	return s.put(ctx, "claim nonce", nonce, u, revision)
 }

@@ -26,9 +26,6 @@ import (
 const (
 	// patience bounds how long one request waits for the chain.
 	patience = 8 * time.Second
-	// maxUnrecorded bounds the transactions that a status reads from the chain because
-	// the log does not hold them yet.
-	maxUnrecorded = 32
 )
 
 // Recorded returns the movements of a vault that the log holds. The result may be old:
@@ -99,7 +96,9 @@ func (s *Service) unrecorded(ctx context.Context, vault solana.PublicKey, record
 	if ordered := lots.Order(recorded); len(ordered) > 0 {
 		after = ordered[len(ordered)-1].Signature
 	}
-	history, err := s.cfg.Chain.History(ctx, vault, after, maxUnrecorded, chain.Confirmed, among(recorded))
+	// This bounds the transactions that a status reads from the chain because the log does
+	// not hold them yet.
+	history, err := s.cfg.Chain.History(ctx, vault, after, 32, chain.Confirmed, among(recorded))
 	if err != nil {
 		tracing.Log(ctx, s.cfg.Logger).Warn("vault's transactions could not be read", "vault", vault, "err", err)
 		return recorded, false

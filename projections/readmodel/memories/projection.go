@@ -51,7 +51,8 @@ func (Projection) Apply(_ context.Context, w *projector.Writer, s projector.Slic
 	}
 	switch {
 	case len(rows) == 0:
-	case len(rows) < copyFrom:
+	// This is the number of rows at which COPY becomes worth its extra round trips.
+	case len(rows) < 100:
 		insert(w, rows)
 	default:
 		order := byOwner(rows)
@@ -60,9 +61,6 @@ func (Projection) Apply(_ context.Context, w *projector.Writer, s projector.Slic
 	}
 	return nil
 }
-
-// copyFrom is the number of rows at which COPY becomes worth its extra round trips.
-const copyFrom = 100
 
 // insert writes rows column by column.
 func insert(w *projector.Writer, rows []written) {

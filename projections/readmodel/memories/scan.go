@@ -82,10 +82,6 @@ func scanRows(results pgx.BatchResults, yield func(*Memory) error) error {
 	return rows.Err()
 }
 
-// denseLeaves is the number of leaves above which At reads the whole run, if it needs
-// more than a quarter of the run: this is faster.
-const denseLeaves = 64
-
 // At calls yield with the owner's memories of the given leaves, in leaf order, as Scan
 // does for a run of leaves. The leaves must be in ascending order. At skips leaves that
 // the read model does not hold.
@@ -94,7 +90,9 @@ func At(ctx context.Context, q schema.Querier, owner events.Owner, leaves []uint
 	if n == 0 || leaves[n-1] > math.MaxInt64 {
 		return nil
 	}
-	if run := leaves[n-1] - leaves[0] + 1; n > denseLeaves && run < 4*n {
+	// This is the number of leaves above which At reads the whole run, if it needs more than
+	// a quarter of the run: this is faster.
+	if run := leaves[n-1] - leaves[0] + 1; n > 64 && run < 4*n {
 		return Scan(ctx, q, owner, leaves[0], int(run), func(m *Memory) error {
 			for len(leaves) > 0 && leaves[0] < m.LeafIndex {
 				leaves = leaves[1:]

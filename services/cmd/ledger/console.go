@@ -40,12 +40,10 @@ const (
 	runLogName = "run.log"
 	// warnAgain is the shortest time before the same warning is shown again.
 	warnAgain = time.Minute
-	// mostHeld bounds the warnings that are held until everything is up.
-	mostHeld = 16
 )
 
 func (c *console) Opened(folder string) (*slog.Logger, error) {
-	file, err := openLogFile(filepath.Join(folder, runLogName), maxLogBytes)
+	file, err := openLogFile(filepath.Join(folder, runLogName), 16<<20)
 	if err != nil {
 		return nil, fmt.Errorf("open the log of this run: %w", err)
 	}
@@ -166,7 +164,7 @@ func (c *console) warn(r slog.Record) {
 	switch {
 	case c.up:
 		_, _ = io.WriteString(c.out, line)
-	case len(c.held) < mostHeld: // the log file has all warnings
+	case len(c.held) < 16: // the log file has all warnings
 		c.held = append(c.held, line)
 	}
 }

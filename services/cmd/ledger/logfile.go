@@ -6,9 +6,6 @@ import (
 	"sync"
 )
 
-// maxLogBytes is the size at which a log file becomes the previous one.
-const maxLogBytes = 16 << 20
-
 // logFile appends to a file. A full file is renamed to end in .1, replacing the previous
 // file of that name, so there are at most two files. After a crash between the rename and
 // the open, the file of the first name does not exist; openLogFile makes it.

@@ -18,8 +18,6 @@ import (
 	"github.com/memory-ledger/ledger/services/run/config"
 )
 
-const checkTimeout = 30 * time.Second
-
 func newMCP() *cobra.Command {
 	var check bool
 	cmd := &cobra.Command{
@@ -69,7 +67,7 @@ func (keptOpen) Close() error { return nil }
 // checkAgent does what an agent would do, except writing, and prints a line for each
 // step.
 func checkAgent(ctx context.Context, out io.Writer, base string, key func() (string, error)) error {
-	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	ok := func(format string, args ...any) { fmt.Fprintf(out, "ok    "+format+"\n", args...) }
 	failed := func(format string, args ...any) error {

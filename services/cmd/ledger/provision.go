@@ -41,14 +41,12 @@ elsewhere. The number of a stream can't be reduced.`,
 	}
 }
 
-const probeTimeout = 3 * time.Second
-
 // newProbe is the health check of containers that contain only this program.
 func newProbe() *cobra.Command {
 	return &cobra.Command{
 		Use: "probe URL", Short: "Exits with 0 if the URL answers 200, otherwise with 1", Hidden: true, Args: arguments("URL"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx, cancel := context.WithTimeout(cmd.Context(), probeTimeout)
+			ctx, cancel := context.WithTimeout(cmd.Context(), 3*time.Second)
 			defer cancel()
 			request, err := http.NewRequestWithContext(ctx, http.MethodGet, args[0], nil)
 			if err != nil {

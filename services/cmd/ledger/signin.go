@@ -17,8 +17,6 @@ import (
 	"github.com/memory-ledger/ledger/services/run/config"
 )
 
-const signInTimeout = 30 * time.Second
-
 func newSignIn() *cobra.Command {
 	var keypair, url, public string
 	cmd := &cobra.Command{
@@ -41,7 +39,7 @@ the address that the service calls its own (CORE_URL, EXTENSION_URL), name that 
 			if url == "" {
 				url = localCore()
 			}
-			ctx, cancel := context.WithTimeout(cmd.Context(), signInTimeout)
+			ctx, cancel := context.WithTimeout(cmd.Context(), 30*time.Second)
 			defer cancel()
 			owner, token, err := signIn(ctx, url, cmp.Or(public, url), keypair)
 			if err != nil {

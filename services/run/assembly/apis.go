@@ -24,9 +24,6 @@ import (
 	"github.com/memory-ledger/ledger/services/signin"
 )
 
-// drainGrace is how long requests in flight may take when the API stops.
-const drainGrace = 3 * time.Second
-
 // ServeCore runs the core API on a listener until ctx ends.
 func (d *APIServer) ServeCore(ctx context.Context, listener net.Listener) error {
 	commands := d.Commands.As("/core")
@@ -112,7 +109,7 @@ func (d *APIServer) serve(ctx context.Context, app *httpapi.App, listener net.Li
 	for _, run := range beside {
 		group.Go(func() error { run(work); return nil })
 	}
-	err := app.Serve(ctx, listener, drainGrace)
+	err := app.Serve(ctx, listener, 3*time.Second)
 	stop()
 	_ = group.Wait()
 	return err

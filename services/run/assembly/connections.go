@@ -1,10 +1,6 @@
 package assembly
 
 const (
-	// otherFiles is the number of files that a service has open besides the connections
-	// of clients and to the database: the log's files and connections, pipes to local
-	// servers.
-	otherFiles = 64
 	// leastConnections is the lowest limit of an API, however few files it may open.
 	leastConnections = 16
 )
@@ -26,6 +22,8 @@ func (d *APIServer) maxConnections() int {
 // connectionsWithin shares a limit on open files between the APIs of a process.
 func connectionsWithin(files uint64, apis, configured, database int) int {
 	const plenty = 1 << 30 // also for "unlimited", which is the largest number
-	left := int(min(files, plenty)) - otherFiles - 2*database
+	// This is the number of files that a service has open besides the connections of clients
+	// and to the database: the log's files and connections, pipes to local servers.
+	left := int(min(files, plenty)) - 64 - 2*database
 	return min(configured, max(leastConnections, left/apis))
 }

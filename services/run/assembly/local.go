@@ -26,14 +26,6 @@ import (
 // LocalAnchorMaxWait is how long a leaf waits for its batch in a local run.
 const LocalAnchorMaxWait = 5 * time.Second
 
-// machineStopTimeout bounds the stop of the local servers, which stop at the same
-// time.
-const machineStopTimeout = 5 * time.Second
-
-// localPace is the projector's pace in a local run. All readers run in this process and
-// tell the projector which sequence they wait for.
-const localPace = 40 * time.Millisecond
-
 // natsFolder is the folder of the log's server in the data folder.
 const natsFolder = "nats"
 
@@ -202,7 +194,9 @@ func (l *local) serve(ctx context.Context) error {
 	if l.nats != nil {
 		l.refit(ctx, base.Stream) // before the first write syncs the stream's description
 	}
-	projector, err := NewProjector(base, localPace)
+	// This is the projector's pace in a local run. All readers run in this process and tell
+	// the projector which sequence they wait for.
+	projector, err := NewProjector(base, 40*time.Millisecond)
 	if err != nil {
 		return err
 	}
@@ -277,7 +271,7 @@ func (l *local) note() error {
 // stop ends the servers, then releases the data folder. After an error, the remaining
 // steps still run.
 func (l *local) stop() error {
-	ctx, cancel := context.WithTimeout(context.Background(), machineStopTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	var group errgroup.Group
 	errs := make([]error, 3)

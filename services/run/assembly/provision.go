@@ -14,28 +14,24 @@ import (
 	"github.com/memory-ledger/ledger/services/run/config"
 )
 
-// provisionTimeout bounds one request. Nodes that elect their leader drop requests
-// without an answer, so waiting longer would not help.
-const provisionTimeout = 3 * time.Second
-
-// provisionPatience is how long a cluster may take to elect a leader. On a loaded
-// machine, a cluster lost its leader and took a minute to elect another.
-const provisionPatience = 3 * time.Minute
-
 // Provision creates the log, the buckets and the consumers, or changes them to this
 // build's configuration. It needs the administrator's credentials, and waits for a
 // cluster that is still electing its leader. A crash leaves some of them created or
 // changed; run Provision again. It returns the streams, buckets and consumers that exist
 // at the end.
 func Provision(ctx context.Context, cfg config.Config, logger *slog.Logger, dial Connector) (made []natsconf.Made, err error) {
-	starting, cancel := context.WithTimeout(ctx, provisionPatience)
+	// This is how long a cluster may take to elect a leader. On a loaded machine, a cluster
+	// lost its leader and took a minute to elect another.
+	starting, cancel := context.WithTimeout(ctx, 3*time.Minute)
 	defer cancel()
 	conn, waits, err := dialLog(logger, dial)
 	if err != nil {
 		return nil, err
 	}
 	defer conn.Close()
-	js, err := jetstream.New(conn, jetstream.WithDefaultTimeout(provisionTimeout))
+	// This bounds one request. Nodes that elect their leader drop requests without an answer,
+	// so waiting longer would not help.
+	js, err := jetstream.New(conn, jetstream.WithDefaultTimeout(3*time.Second))
 	if err != nil {
 		return nil, fmt.Errorf("open jetstream: %w", err)
 	}
@@ -58,12 +54,10 @@ func unlessInVain(because func(error) reason) func(error) reason {
 		switch {
 		case errors.Is(err, errNotPermitted):
 			return reason{why: fmt.Errorf("provision needs the administrator's credentials in NATS_URL: %w", err), hopeless: true}
-		case errors.Is(err, natsconf.ErrFewer), errors.As(err, &answer) && answer.Code == http.StatusBadRequest && answer.ErrorCode != noPeers:
+		// This is the server's error while too few nodes have joined for the replicas.
+		case errors.Is(err, natsconf.ErrFewer), errors.As(err, &answer) && answer.Code == http.StatusBadRequest && answer.ErrorCode != jetstream.ErrorCode(10005):
 			return reason{why: err, hopeless: true}
 		}
 		return because(err)
 	}
 }
-
-// noPeers is the server's error while too few nodes have joined for the replicas.
-const noPeers jetstream.ErrorCode = 10005

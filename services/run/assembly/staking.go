@@ -21,9 +21,6 @@ import (
 const (
 	// stakeSweep is the interval between checks of all vaults.
 	stakeSweep = time.Minute
-	// mintPatience is how long a service waits at its start to read its mint. The service
-	// starts even if the chain is out of reach.
-	mintPatience = 5 * time.Second
 )
 
 // staking returns the core API's staking and a function to run beside it. Without a
@@ -155,7 +152,9 @@ func (b *Base) stakeChain(ctx context.Context) (*stakechain.Chain, error) {
 		return nil, err
 	}
 	onchain := stakechain.NewChain(client, program, mint)
-	ctx, cancel := context.WithTimeout(ctx, mintPatience)
+	// This is how long a service waits at its start to read its mint. The service starts even
+	// if the chain is out of reach.
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	err := onchain.Check(ctx)
 	if errors.Is(err, stakechain.ErrUnreadable) {

@@ -100,7 +100,9 @@ func waitingForLog(logger *slog.Logger, nc *nats.Conn, failure *dialFailure, ref
 			return reason{why: fmt.Errorf("the log's streams are not there, or not for these credentials: run `ledger provision`, or mend NATS_URL: %w", err)}
 		case errors.Is(err, nats.ErrNoResponders), errors.Is(err, jetstream.ErrJetStreamNotEnabled), errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
 			return reason{why: fmt.Errorf("JetStream does not answer at the log's server: is it enabled there, and for the account of these credentials? %w", err)}
-		case isCode(err, noReplicasHere):
+		// This is the error of a server outside a cluster if a stream needs more than one
+		// replica.
+		case isCode(err, jetstream.ErrorCode(10074)):
 			return reason{why: fmt.Errorf("the log's server is alone: set NATS_REPLICAS=1, or give it a cluster: %w", err), hopeless: true}
 		case nc.IsConnected():
 			return reason{why: err}
@@ -113,10 +115,6 @@ func waitingForLog(logger *slog.Logger, nc *nats.Conn, failure *dialFailure, ref
 		return reason{why: err, guess: true}
 	}}
 }
-
-// noReplicasHere is the error of a server outside a cluster if a stream needs more than
-// one replica.
-const noReplicasHere jetstream.ErrorCode = 10074
 
 func isCode(err error, code jetstream.ErrorCode) bool {
 	var api *jetstream.APIError

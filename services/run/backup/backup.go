@@ -79,7 +79,6 @@ const (
 	dataName = "stream.s2"
 	noteName = "stream.json"
 
-	apiTimeout = 30 * time.Second
 	// stall bounds the wait for one piece or one reply.
 	stall     = 30 * time.Second
 	pieceSize = 256 << 10
@@ -267,7 +266,7 @@ func Restore(ctx context.Context, nc *nats.Conn, part Part, dir string, replicas
 }
 
 func restore(ctx context.Context, nc *nats.Conn, n note, path string, replicas int, done *Done, progress func(bytes uint64)) error {
-	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(apiTimeout))
+	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(30*time.Second))
 	if err != nil {
 		return err
 	}

@@ -26,7 +26,6 @@ const (
 	named = 8
 	// readAtOnce and readBytes bound the messages in flight from a proof's server.
 	readAtOnce, readBytes = 2000, 16 << 20
-	proofStart            = 10 * time.Minute
 )
 
 // prove restores a copy into a temporary server and reads every message there. The server
@@ -41,7 +40,7 @@ func prove(ctx context.Context, part Part, n note, path string, progress Progres
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	server, err := localnats.Start(ctx, localnats.Config{Dir: dir, NoSync: true, StartTimeout: proofStart, Logger: slog.New(slog.DiscardHandler)})
+	server, err := localnats.Start(ctx, localnats.Config{Dir: dir, NoSync: true, StartTimeout: 10 * time.Minute, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return err
 	}

@@ -26,8 +26,6 @@ import (
 )
 
 const (
-	queueSpans = 4096
-	batchSpans = 512
 	// sendTimeout bounds one batch with all its retries.
 	sendTimeout = 5 * time.Second
 	// complainEvery is the shortest time between two log lines about a collector that
@@ -35,8 +33,6 @@ const (
 	complainEvery = time.Minute
 	// DefaultGrace is how long Stop may take to send the queued spans.
 	DefaultGrace = 2 * time.Second
-	// longest bounds a text in a span, in bytes.
-	longest = 256
 )
 
 // Config of an Exporter.
@@ -90,8 +86,8 @@ func Start(ctx context.Context, cfg Config) (*Exporter, error) {
 	}
 	s := newSender(exporter, cfg)
 	limits := trace.NewSpanLimits()
-	limits.AttributeValueLengthLimit, limits.LinkCountLimit = longest, tracing.MaxLinks
-	queue := trace.NewBatchSpanProcessor(s, trace.WithMaxQueueSize(queueSpans), trace.WithMaxExportBatchSize(batchSpans),
+	limits.AttributeValueLengthLimit, limits.LinkCountLimit = 256, tracing.MaxLinks
+	queue := trace.NewBatchSpanProcessor(s, trace.WithMaxQueueSize(4096), trace.WithMaxExportBatchSize(512),
 		trace.WithBatchTimeout(cfg.Delay), trace.WithExportTimeout(sendTimeout))
 	provider := trace.NewTracerProvider(trace.WithResource(about), trace.WithRawSpanLimits(limits),
 		trace.WithSpanProcessor(counting{queue, s.ended}))
