@@ -9,19 +9,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-const (
-	// prefetchBytes and prefetchRecords bound how much a reader holds in memory besides
-	// the current slice.
-	prefetchBytes   = 16 << 20
-	prefetchRecords = 2000
-	// bulkRecords is how many messages make a consumer worthwhile. Fewer need only one
-	// direct get.
-	bulkRecords = 1000
-	// pinAttempts is how many consumers are made at most to get one on a certain node.
-	// The server picks any of the stream's nodes each time. With five nodes, 64 attempts
-	// miss a certain node once in a million times.
-	pinAttempts = 64
-)
+// prefetched is how many messages a reader holds in memory at most besides the current
+// slice, 16 MiB of them.
+const prefetched = 2000
 
 // Bulk is the log for clients that replay all of it and are allowed to make consumers. A
 // consumer costs the server a fourth of what direct gets cost: the server sends a message
@@ -43,11 +33,11 @@ func (l *JetStream) Replica(node string) Bulk { return Bulk{JetStream: l, node: 
 // Read implements PartReader. Besides the current slice, at most 16 MiB and 2,000 messages
 // are prefetched. A short or filtered part is read by direct gets.
 func (b Bulk) Read(ctx context.Context, cfg ReadConfig, yield func(Slice) error) error {
-	if b.node == "" && (cfg.Subject != "" || cfg.To < max(1, cfg.From)+bulkRecords) {
+	if b.node == "" && (cfg.Subject != "" || cfg.To < max(1, cfg.From)+batchRecords) {
 		return b.JetStream.Read(ctx, cfg, yield)
 	}
 	if cfg.MaxBytes <= 0 {
-		cfg.MaxBytes = batchBytes
+		cfg.MaxBytes = 4 << 20
 	}
 	bounds := FollowConfig{MaxRecords: batchRecords, MaxBytes: cfg.MaxBytes}
 	c := consumption{log: b.JetStream, node: b.node, gatherer: newGatherer(bounds, max(1, cfg.From), cfg.To)}
@@ -132,7 +122,7 @@ func (c *consumption) consume(ctx context.Context, yield func(Slice) error) (aga
 // pinned makes a consumer that reads from the node's replica, or from any replica if no
 // node is set.
 func (c *consumption) pinned(ctx context.Context) (jetstream.Consumer, error) {
-	for range pinAttempts {
+	for range 64 { // the server picks any of the nodes each time
 		consumer, err := c.log.create(ctx, c.next)
 		if err != nil || c.node == "" {
 			return consumer, err
@@ -170,14 +160,14 @@ func (l *JetStream) drop(ctx context.Context, consumer jetstream.Consumer) {
 // prefetch starts the delivery of a consumer's messages, within bounds, until ctx ends and
 // the caller calls Stop. It calls failed with each error of the consumer.
 func prefetch(ctx context.Context, consumer jetstream.Consumer, failed func(jetstream.ConsumeContext, error)) (<-chan jetstream.Msg, jetstream.ConsumeContext, error) {
-	incoming := make(chan jetstream.Msg, prefetchRecords)
+	incoming := make(chan jetstream.Msg, prefetched)
 	consuming, err := consumer.Consume(func(msg jetstream.Msg) {
 		select {
 		case incoming <- msg:
 		case <-ctx.Done():
 		}
 	},
-		jetstream.PullMaxMessagesWithBytesLimit(prefetchRecords, prefetchBytes),
+		jetstream.PullMaxMessagesWithBytesLimit(prefetched, 16<<20),
 		jetstream.PullHeartbeat(time.Second), jetstream.PullExpiry(5*time.Second),
 		jetstream.ConsumeErrHandler(failed),
 	)

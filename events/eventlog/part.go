@@ -12,9 +12,7 @@ import (
 )
 
 const (
-	// batchRecords and batchBytes bound one answer of the server.
-	batchRecords = 1000
-	batchBytes   = 4 << 20
+	batchRecords = 1000 // in one answer of the server
 	// batchTimeout is how long a batch may take before it is requested again. A server may
 	// search long for a filter's first message. Without a filter, each message has to follow
 	// sooner: a server that dies sends no more.
@@ -146,7 +144,7 @@ func (l *JetStream) batch(ctx context.Context, from uint64, filter string, limit
 	ctx, cancel := context.WithTimeout(ctx, batchTimeout)
 	defer cancel()
 	if maxBytes <= 0 {
-		maxBytes = batchBytes
+		maxBytes = 4 << 20
 	}
 	request, err := json.Marshal(batchRequest{Seq: from, NextBySubject: filter, Batch: limit, MaxBytes: maxBytes})
 	if err != nil {

@@ -14,19 +14,8 @@ import (
 	"github.com/memory-ledger/ledger/events"
 )
 
-const (
-	// nearby is how many messages after the start of a tail fit into one or two of the
-	// server's blocks. The server has those blocks in memory then.
-	nearby = 10_000
-	// tailBack is how many messages of a tail that starts further back are read one by
-	// one, newest first.
-	tailBack = 32
-	// tailSingles is how many messages of any other tail are read one by one, each from
-	// the leader: the tails of commands seldom have more. tailBatch is how many of the
-	// remaining messages are read at a time.
-	tailSingles = 4
-	tailBatch   = 100
-)
+// tailBack is how many messages of a tail are read one by one, newest first.
+const tailBack = 32
 
 // OwnerTail implements Reader. Only the leader is trusted to say where the tail ends.
 //
@@ -45,11 +34,7 @@ func (l *JetStream) OwnerTail(ctx context.Context, f events.Family, o events.Own
 	if !found || end.Seq <= after {
 		return nil
 	}
-	most := 1
-	if end.Seq > after+nearby {
-		most = tailBack
-	}
-	tail, err := l.back(ctx, f, o, after, end, most)
+	tail, err := l.back(ctx, f, o, after, end)
 	if errors.Is(err, errForward) {
 		return l.forward(ctx, events.OwnerFilter(f, o), after, end.Seq, yield)
 	}
@@ -69,8 +54,8 @@ func (l *JetStream) OwnerTail(ctx context.Context, f events.Family, o events.Own
 var errForward = errors.New("the tail is to be read from its beginning")
 
 // back returns the owner's messages after a sequence, up to end, in order. If there are
-// more than most, the error is errForward.
-func (l *JetStream) back(ctx context.Context, f events.Family, o events.Owner, after uint64, end Record, most int) (tail []Record, err error) {
+// more than tailBack, the error is errForward.
+func (l *JetStream) back(ctx context.Context, f events.Family, o events.Owner, after uint64, end Record) (tail []Record, err error) {
 	last, err := events.ParseSubject(end.Subject)
 	if err != nil {
 		return nil, errForward
@@ -91,7 +76,7 @@ func (l *JetStream) back(ctx context.Context, f events.Family, o events.Owner, a
 				tail = append(tail, record)
 			}
 			at, known := record.previous.in(family, o)
-			if !known || at >= record.Seq || at > after && len(tail) >= most {
+			if !known || at >= record.Seq || at > after && len(tail) >= tailBack {
 				return nil, errForward
 			}
 			if at <= after {
@@ -110,33 +95,26 @@ func (l *JetStream) back(ctx context.Context, f events.Family, o events.Owner, a
 }
 
 // forward yields the messages of a filter after one sequence, up to another that the leader
-// has. Any replica may deliver the inner part of a long tail, because each has a prefix of
-// the log.
+// has. Any replica may deliver them, because each has a prefix of the log. If it can't be
+// reached or has no more, the leader goes on.
 func (l *JetStream) forward(ctx context.Context, filter string, after, to uint64, yield func(Record) error) error {
-	for singles := 1; after < to; singles++ {
-		record, found, err := l.next(ctx, after+1, filter)
-		if err == nil && !found {
-			err = fmt.Errorf("%w: there is no message after sequence %d, but %d", ErrUnavailable, after, to)
-		}
-		if err != nil {
-			return fmt.Errorf("owner tail: %w", err)
-		}
-		if err := yield(record); err != nil {
-			return err
-		}
-		after = record.Seq
-		for more := singles >= tailSingles; more && after < to; {
-			var records []Record
-			records, more, err = l.batch(ctx, after+1, filter, tailBatch, 0, lostResend)
-			if err != nil { // the replica that was asked can't be reached: the leader goes on
-				break
+	for after < to {
+		records, _, err := l.batch(ctx, after+1, filter, 100, 0, lostResend)
+		if err != nil || len(records) == 0 {
+			record, found, err := l.next(ctx, after+1, filter)
+			if err == nil && !found {
+				err = fmt.Errorf("%w: there is no message after sequence %d, but %d", ErrUnavailable, after, to)
 			}
-			for _, record := range records {
-				if err := yield(record); err != nil {
-					return err
-				}
-				after = record.Seq
+			if err != nil {
+				return fmt.Errorf("owner tail: %w", err)
 			}
+			records = []Record{record}
+		}
+		for _, record := range records {
+			if err := yield(record); err != nil {
+				return err
+			}
+			after = record.Seq
 		}
 	}
 	return nil
@@ -153,4 +131,42 @@ func previousOf(header nats.Header) previous {
 func (p previous) in(f events.Family, o events.Owner) (seq uint64, known bool) {
 	seq, err := strconv.ParseUint(p.seq, 10, 64)
 	return seq, err == nil && p.filter == events.OwnerFilter(f, o)
+}
+
+// ErrContradiction: the read model and the log disagree about an owner. A rebuild
+// repairs the read model.
+var ErrContradiction = errors.New("the read model contradicts the log; run ledger rebuild --force")
+
+// NewestReader is the part of a Reader that Confirm needs.
+type NewestReader interface {
+	// OwnerNewest returns the owner's newest message in the family. If kind is not empty,
+	// only messages of that kind count. If there is none, found is false and the record
+	// is empty.
+	OwnerNewest(ctx context.Context, f events.Family, o events.Owner, kind events.SubjectKind) (r Record, found bool, err error)
+}
+
+// Confirm compares a read model with the log. seq is the sequence of the owner's newest
+// message in the family according to the read model, and version is the owner's version
+// after it; both are 0 for none. Confirm returns the events of that message. An append on
+// a wrong version would contradict the log for good, and then no reader of the log could
+// continue.
+//
+// compared is false, without an error, if a newer message arrived meanwhile: the append's
+// expectation will detect that message.
+func Confirm(ctx context.Context, log NewestReader, f events.Family, o events.Owner, seq uint64, version int) (newest []events.Event, compared bool, err error) {
+	r, found, err := log.OwnerNewest(ctx, f, o, "")
+	if err != nil || r.Seq > seq {
+		return nil, false, err
+	}
+	is := 0
+	if found {
+		if newest, err = events.DecodeBatch(r.Payload); err != nil {
+			return nil, false, fmt.Errorf("sequence %d: %w", r.Seq, err)
+		}
+		is = newest[0].OwnerVersion
+	}
+	if r.Seq != seq || is != version {
+		return nil, false, fmt.Errorf("%w: of %s it has version %d at sequence %d of family %s, the log version %d at %d", ErrContradiction, o, version, seq, f, is, r.Seq)
+	}
+	return newest, true, nil
 }

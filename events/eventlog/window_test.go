@@ -3,9 +3,6 @@ package eventlog_test
 import (
 	"context"
 	"errors"
-	"os"
-	"path/filepath"
-	"reflect"
 	"strconv"
 	"testing"
 	"time"
@@ -71,63 +68,5 @@ func TestReplicasRememberIDs(t *testing.T) {
 		if got := eventlog.StreamConfig(eventlog.Config{Replicas: replicas}).Duplicates; got != want {
 			t.Errorf("%d replicas: %s", replicas, got)
 		}
-	}
-}
-
-// Refit gives a stream that an earlier build made this build's configuration and keeps the
-// messages. If a crash interrupts the change, the messages are still there.
-func TestRefit(t *testing.T) {
-	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	dir := t.TempDir()
-	server := natstest.StartProcess(t, natstest.Dir(dir))
-	nc, js := connect(t, server.URL())
-	stream := remembering(t, js, 2*time.Minute)
-	want := stream.CachedInfo().Config
-	want.Duplicates = eventlog.StreamConfig(eventlog.Config{}).Duplicates
-	log, err := eventlog.Open(ctx, nc)
-	if err != nil {
-		t.Fatal(err)
-	}
-	o := logtest.Owner()
-	seq, err := log.Append(ctx, eventlog.Append{
-		Family: events.FamilyLedger, Owner: o, Kind: events.KindMemory, CommandID: logtest.CommandID(), Payload: []byte("[]"),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for range 2 { // the second changes nothing
-		if err := log.Refit(ctx); err != nil {
-			t.Fatal(err)
-		}
-	}
-	info, err := stream.Info(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !reflect.DeepEqual(info.Config, want) || info.State.Msgs != 1 {
-		t.Errorf("%d messages, %+v instead of %+v", info.State.Msgs, info.Config, want)
-	}
-
-	server.Kill() // as if between writing the description and its checksum
-	sum := filepath.Join(dir, "jetstream", "$G", "streams", eventlog.StreamName, "meta.sum")
-	if _, err := os.Stat(sum); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(sum, []byte("0123456789abcdef"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	server.Start()
-	nc, _ = connect(t, server.URL())
-	if _, err := eventlog.Open(ctx, nc); !errors.Is(err, jetstream.ErrStreamNotFound) {
-		t.Fatalf("opened with another's checksum: %v", err)
-	}
-	log, err = eventlog.Create(ctx, nc, eventlog.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if head, err := log.OwnerHead(ctx, events.FamilyLedger, o); err != nil || head != seq {
-		t.Errorf("the owner's newest message is %d, %v; %d was", head, err, seq)
 	}
 }

@@ -401,7 +401,7 @@ func NewAPIServer(ctx context.Context, b *Base, neighbors Neighbors) (*APIServer
 		return nil, err
 	}
 	d.Commands, err = command.NewExecutor(command.Config{
-		Log: newMeteredLog(fitting{b.Log, d.Fence.CheckLog}, b.Registry), Loader: command.ReadModel{Pool: b.Pool, Now: time.Now, CountBytes: b.Config.QuotaBytesPerDay > 0}, Source: "/ledger",
+		Log: fitting{b.Log, d.Fence.CheckLog, newAppends(b.Registry)}, Loader: command.ReadModel{Pool: b.Pool, Now: time.Now, CountBytes: b.Config.QuotaBytesPerDay > 0}, Source: "/ledger",
 		NewID: NewID, CachedOwners: cachedOwners,
 		MaxRunning: b.Config.MaxCommands,
 	})

@@ -175,25 +175,12 @@ func (l *local) connector() Connector {
 	return func(options ...nats.Option) (*nats.Conn, error) { return l.nats.Connect(options...) }
 }
 
-// refit configures the log's stream as this build would create it. A failure does not
-// stop the start: the stream is only slower under load then.
-func (l *local) refit(ctx context.Context, log *eventlog.JetStream) {
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
-	defer cancel()
-	if err := log.Refit(ctx); err != nil {
-		l.logger.WarnContext(ctx, "the log's stream stays as an earlier build made it", "error", err)
-	}
-}
-
 func (l *local) serve(ctx context.Context) error {
 	base, err := newBase(ctx, l.cfg, l.logger, l.connector(), l.nats)
 	if err != nil {
 		return UnlessAsked(ctx, err)
 	}
 	defer base.Close()
-	if l.nats != nil {
-		l.refit(ctx, base.Stream) // before the first write syncs the stream's description
-	}
 	// This is the projector's pace in a local run. All readers run in this process and tell
 	// the projector which sequence they wait for.
 	projector, err := NewProjector(base, 40*time.Millisecond)

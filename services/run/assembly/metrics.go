@@ -1,62 +1,11 @@
 package assembly
 
 import (
-	"context"
-	"errors"
 	"sync/atomic"
-	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
-
-	"github.com/memory-ledger/ledger/events/eventlog"
-	"github.com/memory-ledger/ledger/events/tracing"
 )
-
-// meteredLog is a log whose appends are timed and traced.
-type meteredLog struct {
-	eventlog.Log
-	appends *prometheus.HistogramVec
-}
-
-func newMeteredLog(log eventlog.Log, registerer prometheus.Registerer) meteredLog {
-	m := meteredLog{Log: log, appends: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name: "ledger_append_seconds", Help: "Time until an append was on stable storage, or failed, by outcome.",
-		Buckets: prometheus.ExponentialBuckets(0.0002, 2, 16),
-	}, []string{"outcome"})}
-	for _, outcome := range []string{"stored", "conflict", "uncertain", "unavailable", "failed"} {
-		m.appends.WithLabelValues(outcome) // a rate needs the zero before the first append
-	}
-	registerer.MustRegister(m.appends)
-	return m
-}
-
-// Append implements eventlog.Appender.
-func (m meteredLog) Append(ctx context.Context, a eventlog.Append) (uint64, error) {
-	start := time.Now()
-	ctx, span := tracing.Start(ctx, "append")
-	seq, err := m.Log.Append(ctx, a)
-	if err == nil && span.IsRecording() {
-		span.SetAttributes(tracing.LastSeq.Int64(int64(seq)))
-	}
-	tracing.End(span, err)
-	m.appends.WithLabelValues(outcomeOf(err)).Observe(time.Since(start).Seconds())
-	return seq, err
-}
-
-func outcomeOf(err error) string {
-	switch {
-	case err == nil:
-		return "stored"
-	case errors.Is(err, eventlog.ErrConflict):
-		return "conflict"
-	case errors.Is(err, eventlog.ErrUncertain):
-		return "uncertain"
-	case errors.Is(err, eventlog.ErrUnavailable):
-		return "unavailable"
-	}
-	return "failed"
-}
 
 // registerPool exports the state of the database connections.
 func registerPool(registerer prometheus.Registerer, pool *pgxpool.Pool) {

@@ -137,7 +137,7 @@ func watchStakes(ctx context.Context, b *Base, f *fence.Fence) error {
 
 func (b *Base) stakeWatcher(onchain *stakechain.Chain, f *fence.Fence, source string, sweep time.Duration) *stakechain.Watcher {
 	return stakechain.NewWatcher(stakechain.WatcherConfig{
-		Chain: onchain, Store: staking.ReadModel{Pool: b.Pool}, Log: fitting{b.Log, f.CheckLog}, Source: source,
+		Chain: onchain, Store: staking.ReadModel{Pool: b.Pool}, Log: fitting{b.Log, f.CheckLog, nil}, Source: source,
 		Now: time.Now, NewID: NewID, Logger: b.Logger, Sweep: sweep,
 	})
 }

@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/eventlog"
+	"github.com/memory-ledger/ledger/events/tracing"
 	"github.com/memory-ledger/ledger/projections/fence"
 )
 
@@ -20,25 +23,63 @@ type provisioned struct {
 	consumer, variable string
 }
 
-// fitting is a log that refuses appends, and the reads before them, while the log is
-// shorter than the read models: an older copy may have replaced the log.
-type fitting struct {
-	eventlog.Log
-	check func(context.Context) error
-}
-
 // newFence returns a fence over the read models and the log.
 func (b *Base) newFence(o fence.Options) (*fence.Fence, error) {
 	o.Logger, o.Connection, o.Lag = b.Logger, b.Stream.Connection, b.Stream.Lag()
 	return fence.New(b.Pool, b.Log, o)
 }
 
-// Append implements eventlog.Appender.
-func (l fitting) Append(ctx context.Context, a eventlog.Append) (uint64, error) {
-	if err := l.check(ctx); err != nil {
-		return 0, err
+// fitting is a log that refuses appends, and the reads before them, while the log is
+// shorter than the read models: an older copy may have replaced the log.
+type fitting struct {
+	eventlog.Log
+	check   func(context.Context) error
+	appends *prometheus.HistogramVec // nil: appends are not timed
+}
+
+// newAppends returns the histogram of appends.
+func newAppends(registerer prometheus.Registerer) *prometheus.HistogramVec {
+	appends := prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name: "ledger_append_seconds", Help: "Time until an append was on stable storage, or failed, by outcome.",
+		Buckets: prometheus.ExponentialBuckets(0.0002, 2, 16),
+	}, []string{"outcome"})
+	for _, outcome := range []string{"stored", "conflict", "uncertain", "unavailable", "failed"} {
+		appends.WithLabelValues(outcome) // a rate needs the zero before the first append
 	}
-	return l.Log.Append(ctx, a)
+	registerer.MustRegister(appends)
+	return appends
+}
+
+// Append implements eventlog.Appender.
+func (l fitting) Append(ctx context.Context, a eventlog.Append) (seq uint64, err error) {
+	start := time.Now()
+	ctx, span := tracing.Start(ctx, "append")
+	err = l.check(ctx)
+	if err == nil {
+		seq, err = l.Log.Append(ctx, a)
+	}
+	if err == nil && span.IsRecording() {
+		span.SetAttributes(tracing.LastSeq.Int64(int64(seq)))
+	}
+	tracing.End(span, err)
+	if l.appends != nil {
+		l.appends.WithLabelValues(outcomeOf(err)).Observe(time.Since(start).Seconds())
+	}
+	return seq, err
+}
+
+func outcomeOf(err error) string {
+	switch {
+	case err == nil:
+		return "stored"
+	case errors.Is(err, eventlog.ErrConflict):
+		return "conflict"
+	case errors.Is(err, eventlog.ErrUncertain):
+		return "uncertain"
+	case errors.Is(err, eventlog.ErrUnavailable):
+		return "unavailable"
+	}
+	return "failed"
 }
 
 // OwnerNewest implements eventlog.Reader.
