@@ -29,14 +29,6 @@ var ErrBehind = errors.New("read models are behind the log")
 // the read models, and append nothing.
 var ErrLogShort = errors.New("the log is shorter than the read models know it")
 
-const (
-	defaultPoll = time.Second
-	// recheck is how often a wait reads the checkpoint while the listener is down.
-	recheck    = 20 * time.Millisecond
-	minBackoff = 50 * time.Millisecond
-	maxBackoff = 2 * time.Second
-)
-
 // Options of a fence. The zero value works.
 type Options struct {
 	Timeout    time.Duration         // longest wait, even if the caller's deadline is later; 0 means 5 s
@@ -78,7 +70,7 @@ type Fence struct {
 // While Run runs, waits are woken promptly and cost no queries.
 func New(pool *pgxpool.Pool, log eventlog.Reader, opts Options) (*Fence, error) {
 	opts.Timeout = cmp.Or(max(0, opts.Timeout), 5*time.Second)
-	opts.Poll = cmp.Or(max(0, opts.Poll), defaultPoll)
+	opts.Poll = cmp.Or(max(0, opts.Poll), time.Second)
 	opts.Logger = cmp.Or(opts.Logger, slog.Default())
 	if opts.Connection == nil {
 		opts.Connection = func() uint64 { return 1 }
@@ -95,7 +87,8 @@ func New(pool *pgxpool.Pool, log eventlog.Reader, opts Options) (*Fence, error) 
 }
 
 // WaitOwner returns once the read models reflect every event of the owner that was
-// acknowledged before the call, including events about the chain. Errors: ErrBehind, ErrLogShort, the log's, ctx's.
+// acknowledged before the call, including events about the chain. Errors: ErrBehind,
+// ErrLogShort, the log's, ctx's.
 func (f *Fence) WaitOwner(ctx context.Context, owner events.Owner) error {
 	_, err := f.WaitOwnerHead(ctx, owner)
 	return err
@@ -123,13 +116,8 @@ func (h Head) Before(other Head) bool {
 	return h.Tables < other.Tables || h.Tables == other.Tables && h.Seq < other.Seq
 }
 
-// WaitOwnerHead is WaitOwner, and returns the owner's Head.
+// WaitOwnerHead is WaitOwner, and returns the owner's Head. An empty owner stands for all.
 func (f *Fence) WaitOwnerHead(ctx context.Context, owner events.Owner) (Head, error) {
-	return f.waitHead(ctx, owner)
-}
-
-// waitHead waits for an owner's events, or for all events if owner is empty.
-func (f *Fence) waitHead(ctx context.Context, owner events.Owner) (Head, error) {
 	ctx, cancel := context.WithTimeout(ctx, f.opts.Timeout)
 	defer cancel()
 	ctx, span := tracing.Start(ctx, "fence")
@@ -209,15 +197,16 @@ func (f *Fence) checkLength() error {
 }
 
 // WaitAll returns once the read models reflect every event, of any owner, that was
-// acknowledged before the call. A caller must not answer "unknown token" without it. Callers that arrive together share one read of the
-// log, which starts after all of them arrived. Its errors are those of WaitOwner.
+// acknowledged before the call. A caller must not answer "unknown token" without it. Callers
+// that arrive together share one read of the log, which starts after all of them arrived. Its
+// errors are those of WaitOwner.
 func (f *Fence) WaitAll(ctx context.Context) error {
 	_, err := f.WaitAllHead(ctx)
 	return err
 }
 
 // WaitAllHead is WaitAll, and returns a Head without a sequence.
-func (f *Fence) WaitAllHead(ctx context.Context) (Head, error) { return f.waitHead(ctx, "") }
+func (f *Fence) WaitAllHead(ctx context.Context) (Head, error) { return f.WaitOwnerHead(ctx, "") }
 
 // Wait returns once the read models hold the log up to seq, for all owners.
 func (f *Fence) Wait(ctx context.Context, seq uint64) error {
@@ -233,7 +222,7 @@ func (f *Fence) Position() uint64 {
 }
 
 func (f *Fence) wait(ctx context.Context, seq uint64) error {
-	w, reached := f.known.await(seq)
+	changed, reached := f.known.await(seq)
 	if reached {
 		f.metrics.passed.Inc()
 		return nil
@@ -245,28 +234,23 @@ func (f *Fence) wait(ctx context.Context, seq uint64) error {
 	f.metrics.waiting.Inc()
 	defer f.metrics.waiting.Dec()
 	for !reached {
-		if w != nil {
-			f.waitToBeTold(ctx, w)
-		} else {
+		if changed == nil {
 			reached = f.lookForMyself(ctx, seq)
+		} else {
+			select {
+			case <-changed:
+			case <-ctx.Done():
+			}
 		}
 		if !reached {
 			if ctx.Err() != nil {
 				return f.expired(ctx, seq)
 			}
-			w, reached = f.known.await(seq)
+			changed, reached = f.known.await(seq)
 		}
 	}
 	f.metrics.waits.Observe(time.Since(start).Seconds())
 	return nil
-}
-
-func (f *Fence) waitToBeTold(ctx context.Context, w *waiter) {
-	select {
-	case <-w.wake:
-	case <-ctx.Done():
-		f.known.forget(w)
-	}
 }
 
 // lookForMyself reads the checkpoint while the listener is down. The result counts only
@@ -276,7 +260,7 @@ func (f *Fence) lookForMyself(ctx context.Context, seq uint64) (reached bool) {
 	if err == nil && is.Seq >= seq {
 		return true
 	}
-	eventlog.Pause(ctx, recheck) // pause even if the database does not answer: it may recover
+	eventlog.Pause(ctx, 20*time.Millisecond) // pause even if the database does not answer: it may recover
 	return false
 }
 

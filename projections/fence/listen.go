@@ -23,9 +23,7 @@ const fetchTimeout = 5 * time.Second
 // Run listens to the projectors until ctx ends, and reconnects when the connection is
 // lost.
 func (f *Fence) Run(ctx context.Context) error {
-	backoff := minBackoff
 	for {
-		begun := time.Now()
 		err := f.listen(ctx)
 		f.known.lost()
 		if ctx.Err() != nil {
@@ -35,13 +33,9 @@ func (f *Fence) Run(ctx context.Context) error {
 		if connected := f.away.Swap(&err) == nil; connected {
 			f.opts.Logger.Warn("the read models are not reached, trying again", "err", err)
 		}
-		if time.Since(begun) > maxBackoff {
-			backoff = minBackoff
-		}
-		if !eventlog.Pause(ctx, backoff/2+rand.N(backoff/2)) {
+		if !eventlog.Pause(ctx, 50*time.Millisecond+rand.N(100*time.Millisecond)) {
 			return nil
 		}
-		backoff = min(2*backoff, maxBackoff)
 	}
 }
 

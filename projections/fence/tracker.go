@@ -13,56 +13,34 @@ type announcement struct {
 	seq        uint64
 }
 
-// tracker holds the newest position that this process knows, and the callers that wait
-// for more.
+// tracker holds the newest position that this process knows.
 type tracker struct {
 	mu      sync.Mutex
 	at      projector.Checkpoint
 	tables  atomic.Uint64 // see Head
 	live    bool          // the listener is connected, so at can be trusted
-	waiting map[*waiter]struct{}
+	changed chan struct{} // closed by the next change; nil while no caller waits
 }
 
-// waiter waits until a sequence is projected. Its channel is closed when it is, or when
-// the tracker no longer knows the position.
-type waiter struct {
-	seq  uint64
-	wake chan struct{}
-}
-
-// await reports that a sequence is projected, or returns a waiter for it. While the
-// listener is down it returns neither.
-func (t *tracker) await(seq uint64) (w *waiter, reached bool) {
+// await reports that a sequence is projected, or returns a channel that is closed when the
+// position changes. While the listener is down it returns neither.
+func (t *tracker) await(seq uint64) (changed <-chan struct{}, reached bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	switch {
-	case !t.live:
-		return nil, false
-	case t.at.Seq >= seq:
-		return nil, true
-	case t.waiting == nil:
-		t.waiting = make(map[*waiter]struct{})
+	if !t.live || t.at.Seq >= seq {
+		return nil, t.live
 	}
-	w = &waiter{seq: seq, wake: make(chan struct{})}
-	t.waiting[w] = struct{}{}
-	return w, false
+	if t.changed == nil {
+		t.changed = make(chan struct{})
+	}
+	return t.changed, false
 }
 
-// forget removes a waiter that no longer waits.
-func (t *tracker) forget(w *waiter) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	delete(t.waiting, w)
-}
-
-// wake wakes the waiters whose sequence is projected. If the listener is down, it wakes all:
-// each then reads the checkpoint itself.
+// wake wakes all who wait: they look again.
 func (t *tracker) wake() {
-	for w := range t.waiting {
-		if !t.live || t.at.Seq >= w.seq {
-			close(w.wake)
-			delete(t.waiting, w)
-		}
+	if t.changed != nil {
+		close(t.changed)
+		t.changed = nil
 	}
 }
 
