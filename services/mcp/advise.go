@@ -8,6 +8,7 @@ import (
 	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/events/tracing"
 	"github.com/memory-ledger/ledger/services/httpapi"
+	"github.com/memory-ledger/ledger/services/memory"
 )
 
 // problem is an error whose text is returned to the model unchanged.
@@ -42,6 +43,8 @@ func (s *Server) advise(ctx context.Context, tool string, err error) error {
 	switch advice, known := next[status]; {
 	case errors.Is(err, eventlog.ErrUncertain):
 		return &problem{message + ". If you gave an idempotencyKey, call again with the same one; otherwise use recall to see whether it is there."}
+	case errors.Is(err, memory.ErrDamaged):
+		return &problem{message + ". Tell the person; do not call again for it."}
 	case known:
 		return &problem{message + ". " + advice}
 	default:

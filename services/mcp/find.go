@@ -16,25 +16,23 @@ type Finder interface {
 	Select(ctx context.Context, r memory.Reader, sel memory.Selection, gone func() bool) (*memory.Picked, error)
 }
 
-// find returns a page of memories and the cursor of the next page, empty if there is
-// none.
-func (s *Server) find(ctx context.Context, c call, sel memory.Selection) (found []memory.View, next string, err error) {
+// find returns a page of memories, and the selection that it comes from.
+func (s *Server) find(ctx context.Context, c call, sel memory.Selection) (found []memory.View, picked *memory.Picked, err error) {
 	if err := s.Quotas.Take(quota.Searches, c.Owner, 1); err != nil {
-		return nil, "", err
+		return nil, nil, err
 	}
-	picked, err := s.Finder.Select(ctx, c.reader(), sel, c.gone)
-	if err != nil {
-		return nil, "", err
+	if picked, err = s.Finder.Select(ctx, c.reader(), sel, c.gone); err != nil {
+		return nil, nil, err
 	}
 	for picked.More() {
 		if err := picked.Next(ctx, func(v *memory.View) error {
 			found = append(found, *v)
 			return nil
 		}); err != nil {
-			return nil, "", err
+			return nil, nil, err
 		}
 	}
-	return found, picked.NextCursor, nil
+	return found, picked, nil
 }
 
 // sourceOf returns the source in a memory's metadata, if it is a string.

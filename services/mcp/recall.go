@@ -43,6 +43,7 @@ type recallOutput struct {
 	Notice     string           `json:"notice"`
 	Memories   []recalledMemory `json:"memories"`
 	NextCursor string           `json:"nextCursor,omitempty" jsonschema:"more memories match; pass it as cursor"`
+	Damaged    int              `json:"damaged,omitempty" jsonschema:"memories that are left out, because their stored copies are damaged"`
 }
 
 type recalledMemory struct {
@@ -99,19 +100,19 @@ func (s *Server) recall(ctx context.Context, c call, in recallInput) (recallOutp
 			return recallOutput{}, "", &problem{bound.name + " must be a date such as 2026-03-01, or a time such as 2026-03-01T00:00:00Z. Fix it and call again."}
 		}
 	}
-	found, next, err := s.find(ctx, c, ask)
+	found, picked, err := s.find(ctx, c, ask)
 	if errors.Is(err, memory.ErrCursor) {
 		return recallOutput{}, "", &problem{"That is no cursor of recall. Call again without it, or with the nextCursor of an answer."}
 	}
 	if err != nil {
 		return recallOutput{}, "", err
 	}
-	out := recallOutput{Notice: notice, Memories: []recalledMemory{}, NextCursor: next}
+	out := recallOutput{Notice: notice, Memories: []recalledMemory{}, NextCursor: picked.NextCursor, Damaged: picked.LeftOut()}
 	most := ((answerCost-headCost)/ask.Limit - entryCost) / 2
 	for _, m := range found {
 		out.Memories = append(out.Memories, recalled(&m, most))
 	}
-	if len(out.Memories) == 0 {
+	if len(out.Memories) == 0 && out.Damaged == 0 {
 		return out, nothing(in), nil
 	}
 	return out, out.text(), nil
@@ -177,6 +178,9 @@ func (out *recallOutput) text() string {
 	for _, m := range out.Memories {
 		d.line("\nid %s, %s%s%s%s%s", m.ID, m.CreatedAt, writer(m.Via), fromSource(m.UntrustedSource), anchoredOrNot(m.Anchored), cutOrNot(m.Truncated))
 		d.untrusted(m.UntrustedContent)
+	}
+	if out.Damaged > 0 {
+		d.line("\n%d memories are left out: their stored copies are damaged. The operator can restore them from the log.", out.Damaged)
 	}
 	if out.NextCursor != "" {
 		d.line("\nMore match: call recall again with cursor %q.", out.NextCursor)

@@ -31,6 +31,9 @@ type Memory struct {
 	Anchored  bool      `json:"anchored"`
 	CreatedAt time.Time `json:"createdAt"`
 	Via       *Via      `json:"via"`
+	// Damaged: the service's stored copy does not match the leaf, so Content and Metadata
+	// are empty.
+	Damaged bool `json:"damaged,omitzero"`
 }
 
 // NewMemory is a memory to be written.

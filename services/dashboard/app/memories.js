@@ -91,7 +91,7 @@ function Rows({ total, row, onSight, label }) {
 const viaWords = { session: 'in your session', key: 'by a key', drop: 'left by a link' };
 
 // rowOf keeps only the parts of a memory that its row shows: texts may be long, and rows are many.
-const rowOf = (m) => ({ id: m.id, leafIndex: m.leafIndex, text: m.content.slice(0, 240), createdAt: m.createdAt, via: m.via?.kind, source: m.metadata?.source, score: m.score });
+const rowOf = (m) => ({ id: m.id, leafIndex: m.leafIndex, text: m.damaged ? 'The stored copy of this memory is damaged.' : m.content.slice(0, 240), createdAt: m.createdAt, via: m.via?.kind, source: m.metadata?.source, score: m.score });
 
 const Row = ({ row, anchored, onOpen }) => html`<button type="button" class="memory" onClick=${onOpen}>
   <span class="text" dir="auto">${row.text}</span>

@@ -1000,6 +1000,7 @@ var leafMembers = {
   leafHash: isHash,
   entry: orNull(isObject)
 };
+var damagedMembers = { ...leafMembers, entry: (v) => v === null, damaged: (v) => v === true };
 var endMembers = { complete: (v) => v === true, leaves: isCount };
 async function* verifyExport(file, begin) {
   const lines = new Lines(linesOf("getReader" in file ? chunksOf(file) : file));
@@ -1046,7 +1047,7 @@ var Lines = class {
       throw new IncompleteExportError("treeSize", `${this.at} is not what comes after ${this.#line - 2} leaves`);
     }
     try {
-      checkMembers(object, members2, "");
+      checkMembers(object, members2 === leafMembers && "damaged" in object ? damagedMembers : members2, "");
       if (object["entry"]) checkMembers(object["entry"], entryMembers, "entry.");
       if (object["anchor"]) checkMembers(object["anchor"], anchorMembers, "anchor.");
     } catch (err) {

@@ -22,8 +22,10 @@ export interface ExportedLeaf {
   createdAt: string;
   via: Via;
   leafHash: string;
-  /** Null if the memory was retracted or erased: only its hash stays. */
+  /** Null if the memory was retracted, erased or damaged: only its hash stays. */
   entry: Entry | null;
+  /** The service's stored copy does not match the leaf. */
+  damaged?: true;
 }
 
 const format = "memory-ledger/export/1";
@@ -32,6 +34,7 @@ const headerMembers: Record<string, Check> = { format: (v) => v === format, owne
 const leafMembers: Record<string, Check> = {
   index: isCount, id: isText, createdAt: (v) => isText(v) && !Number.isNaN(Date.parse(v as string)), via: orNull(isObject), leafHash: isHash, entry: orNull(isObject),
 };
+const damagedMembers: Record<string, Check> = { ...leafMembers, entry: (v) => v === null, damaged: (v) => v === true };
 const endMembers: Record<string, Check> = { complete: (v) => v === true, leaves: isCount };
 
 /**
@@ -91,7 +94,7 @@ class Lines {
       throw new IncompleteExportError("treeSize", `${this.at} is not what comes after ${this.#line - 2} leaves`);
     }
     try {
-      checkMembers(object, members, "");
+      checkMembers(object, members === leafMembers && "damaged" in object ? damagedMembers : members, "");
       if (object["entry"]) checkMembers(object["entry"], entryMembers, "entry.");
       if (object["anchor"]) checkMembers(object["anchor"], anchorMembers, "anchor.");
     } catch (err) {

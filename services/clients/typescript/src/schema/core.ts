@@ -585,7 +585,7 @@ export type Challenge = {
 export type Memory = {
     id: Id;
     /**
-     * The decrypted text.
+     * The decrypted text. Empty only if the memory is damaged.
      */
     content: string;
     metadata: Metadata;
@@ -601,6 +601,10 @@ export type Memory = {
     anchored: boolean;
     createdAt: Timestamp;
     via: Via;
+    /**
+     * The service's stored copy does not match the leaf, so content and metadata are empty. The log still has the memory: the operator can restore the copy.
+     */
+    damaged?: true;
 };
 
 /**
