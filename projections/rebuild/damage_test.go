@@ -11,6 +11,7 @@ import (
 
 	"github.com/memory-ledger/ledger/infra/localpostgres"
 	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
+	"github.com/memory-ledger/ledger/projections/audit"
 	"github.com/memory-ledger/ledger/projections/fence"
 	"github.com/memory-ledger/ledger/projections/internal/fixture"
 	"github.com/memory-ledger/ledger/projections/rebuild"
@@ -76,12 +77,12 @@ func TestAForcedRebuildCuresDamagedPages(t *testing.T) {
 
 	var found []string
 	options := s.config()
-	options.Report = func(d rebuild.Difference) { found = append(found, d.String()) }
+	options.Report = func(d audit.Finding) { found = append(found, d.String()) }
 	if result, err := rebuild.Run(t.Context(), options); !errors.Is(err, rebuild.ErrDifferent) || result.Swapped || result.Rows == 0 {
 		t.Errorf("%+v, %v", result, err)
 	}
 	for _, table := range damaged {
-		if all := strings.Join(found, "\n"); !strings.Contains(all, table+": live can't be read (") {
+		if all := strings.Join(found, "\n"); !strings.Contains(all, "table "+table+": it can't be read (") {
 			t.Errorf("it says nothing of %s: %s", table, all)
 		}
 	}
@@ -95,6 +96,6 @@ func TestAForcedRebuildCuresDamagedPages(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	options.Force, options.Report = false, func(d rebuild.Difference) { t.Errorf("afterwards: %s", d) }
+	options.Force, options.Report = false, func(d audit.Finding) { t.Errorf("afterwards: %s", d) }
 	run(t, options)
 }

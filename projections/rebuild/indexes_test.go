@@ -47,5 +47,10 @@ func TestEveryIndexIsThereAgain(t *testing.T) {
 		if is := s.indexes(); !slices.Equal(is, was) {
 			t.Errorf("after a rebuild of %q: %q, was %q", projection, is, was)
 		}
+		// The live schema is not marked as one that a rebuild may drop.
+		var said *string
+		if err := s.pool.QueryRow(t.Context(), `SELECT obj_description('ledger'::regnamespace, 'pg_namespace')`).Scan(&said); err != nil || said != nil {
+			t.Errorf("after a rebuild of %q the schema says %v, %v", projection, said, err)
+		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/memory-ledger/ledger/events/eventlog"
+	"github.com/memory-ledger/ledger/projections/audit"
 	"github.com/memory-ledger/ledger/projections/projector"
 	"github.com/memory-ledger/ledger/projections/readmodel"
 	"github.com/memory-ledger/ledger/projections/readmodel/memories"
@@ -49,14 +50,13 @@ type Config struct {
 	Lag time.Duration
 
 	Projection string // rebuild only this one; empty means all
-	Rows       bool   // compare row by row even if checksums agree
 	Force      bool   // swap despite differences
 	// Patience is how long to wait for another rebuild to end; 0 means 10 s.
 	Patience time.Duration
 
 	Progress func(done, total uint64) // may be nil
 	Say      func(string)             // receives the current step; may be nil
-	Report   func(Difference)         // may be nil
+	Report   func(audit.Finding)      // may be nil
 }
 
 // Result of a rebuild.
@@ -64,7 +64,6 @@ type Result struct {
 	Position    uint64 // sequence up to which the new tables held the log at the swap
 	Compared    uint64 // the same at the comparison
 	Rows        uint64 // compared
-	Owners      uint64 // with compared roots
 	Differences uint64
 	Held        time.Duration // how long the projectors were held back
 	Swapped     bool

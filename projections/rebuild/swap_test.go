@@ -138,22 +138,6 @@ func TestARebuildBesideNothing(t *testing.T) {
 	})
 }
 
-// TestTheLiveSchemaIsNotMarked as a schema that a rebuild may drop.
-func TestTheLiveSchemaIsNotMarked(t *testing.T) {
-	t.Parallel()
-	s := newStage(t)
-	s.fill(1, 3)
-	for _, projection := range []string{"", "grants"} {
-		cfg := s.config()
-		cfg.Projection = projection
-		run(t, cfg)
-		var said *string
-		if err := s.pool.QueryRow(t.Context(), `SELECT obj_description('ledger'::regnamespace, 'pg_namespace')`).Scan(&said); err != nil || said != nil {
-			t.Errorf("after a rebuild of %q it says %v, %v", projection, said, err)
-		}
-	}
-}
-
 // TestNothingOfOthersIsDropped, whatever the schema's comment is.
 func TestNothingOfOthersIsDropped(t *testing.T) {
 	t.Parallel()
@@ -232,26 +216,6 @@ func TestAServerThatEndsIdleTransactionsEndsNoRebuild(t *testing.T) {
 	}
 	if result := run(t, cfg); !result.Swapped {
 		t.Errorf("%+v", result)
-	}
-}
-
-// TestProgressIsTold: the progress grows, and ends at the total.
-func TestProgressIsTold(t *testing.T) {
-	t.Parallel()
-	s := newStage(t)
-	a := s.fill(1, 20)[0]
-	var told [][2]uint64
-	cfg := s.config()
-	cfg.Progress = func(done, total uint64) { told = append(told, [2]uint64{done, total}) }
-	cfg.Say = func(what string) {
-		if strings.HasPrefix(what, "comparing") { // one more message, which the swap replays
-			a.AppendMemory(t, s.log, `{}`)
-			s.caughtUp()
-		}
-	}
-	run(t, cfg)
-	if want := fmt.Sprint([][2]uint64{{20, 20}, {21, 21}}); fmt.Sprint(told) != want {
-		t.Errorf("told %v, want %s", told, want)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/memory-ledger/ledger/projections/audit"
 	"github.com/memory-ledger/ledger/projections/rebuild"
 	"github.com/memory-ledger/ledger/services/run/assembly"
 	"github.com/memory-ledger/ledger/services/run/config"
@@ -21,10 +22,10 @@ func newRebuild() *cobra.Command {
 		Long: `Replays the log into fresh read models beside the live ones, compares the two, and
 swaps the fresh ones in. Clients can read and write all the time.
 
-If they differ, every difference is printed, nothing is swapped, and the exit code
-is 1. A difference means that the live read models were damaged, or that another
-build folded the log differently. Examine it, then run again with --force, which
-swaps the fresh read models in: they follow from the log.
+If they differ, the tables and rows are printed as verify prints them, nothing is
+swapped, and the exit code is 1. A difference means that the live read models were
+damaged, or that another build folded the log differently. Examine it, then run again
+with --force, which swaps the fresh read models in: they follow from the log.
 
 After an interruption at any point, run it again.`,
 		Args: noArguments,
@@ -34,7 +35,6 @@ After an interruption at any point, run it again.`,
 	}
 	flags := cmd.Flags()
 	stringFlag(flags, &options.Projection, "projection", "only this projection's tables")
-	flags.BoolVar(&options.Rows, "rows", false, "compare row by row even if checksums agree")
 	flags.BoolVar(&options.Force, "force", false, "swap despite differences")
 	return cmd
 }
@@ -47,12 +47,11 @@ func runRebuild(ctx context.Context, options rebuild.Config, out, progressTo io.
 	bar := newProgress(progressTo, "replaying")
 	options.Progress = bar.at
 	options.Say = bar.say
-	options.Report = func(d rebuild.Difference) { bar.say("difference: " + d.String()) }
+	options.Report = func(f audit.Finding) { bar.say(f.String()) }
 	result, err := assembly.Rebuild(ctx, cfg, options)
 	bar.done()
 	if err == nil || errors.Is(err, rebuild.ErrDifferent) {
-		fmt.Fprintf(out, "compared at sequence %d: %d rows, roots of %d owners, %d differences\n",
-			result.Compared, result.Rows, result.Owners, result.Differences)
+		fmt.Fprintf(out, "compared at sequence %d: %d rows, %d differences\n", result.Compared, result.Rows, result.Differences)
 	}
 	switch {
 	case errors.Is(err, rebuild.ErrDifferent):

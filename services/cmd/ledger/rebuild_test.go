@@ -64,7 +64,7 @@ func TestRebuild(t *testing.T) {
 	if said := runs(t, "rebuild", "--projection", "nothing"); !strings.Contains(said, rebuild.ErrUnknown.Error()) {
 		t.Errorf("of no projection: %s", said)
 	}
-	const compared, live = "compared at sequence 21: 21 rows, roots of 1 owners, ", "the fresh read models are live, from sequence 21 on\n"
+	const compared, live = "compared at sequence 21: 21 rows, ", "the fresh read models are live, from sequence 21 on\n"
 	rebuilds := func(want, differs string, args ...string) {
 		t.Helper()
 		var out, progress strings.Builder
@@ -77,7 +77,7 @@ func TestRebuild(t *testing.T) {
 		if isFinding := errors.As(err, &found); out.String() != want || isFinding != !strings.HasSuffix(want, live) || err != nil && !isFinding {
 			t.Errorf("rebuild %v: %v\n%s", args, err, out.String())
 		}
-		if (differs != "") != strings.Contains(progress.String(), "difference: ") || !strings.Contains(progress.String(), differs) {
+		if (differs != "") != strings.Contains(progress.String(), "read model: ") || !strings.Contains(progress.String(), differs) {
 			t.Errorf("rebuild %v says\n%s", args, progress.String())
 		}
 	}
@@ -85,10 +85,10 @@ func TestRebuild(t *testing.T) {
 	if _, err := pool.Exec(t.Context(), `UPDATE memories SET metadata = 'null' WHERE leaf_index = 7`); err != nil {
 		t.Fatal(err)
 	}
-	rebuilds("compared at sequence 21: 1 rows, roots of 0 owners, 0 differences\n"+live, "", "--projection", "owners")
-	rebuilds(compared+"1 differences\n", "difference: memories ")
-	rebuilds(compared+"1 differences\n"+live, "7 metadata: live \"null\"", "--force")
-	rebuilds(compared+"0 differences\n"+live, "", "--rows")
+	rebuilds("compared at sequence 21: 1 rows, 0 differences\n"+live, "", "--projection", "owners")
+	rebuilds(compared+"2 differences\n", `leaf 7`)
+	rebuilds(compared+"1 differences\n"+live, "memories: it has", "--force")
+	rebuilds(compared+"0 differences\n"+live, "")
 }
 
 // The error of a rebuild that ends after the swap differs from that of one that changed
