@@ -43,6 +43,7 @@ type (
 		Via       *Via   `json:"via"`
 		LeafHash  Hash   `json:"leafHash"`
 		Entry     *Entry `json:"entry"`
+		Damaged   bool   `json:"damaged,omitzero"`
 	}
 	exportEnd struct {
 		Complete bool   `json:"complete"`
@@ -225,11 +226,13 @@ func TestGoodExports(t *testing.T) {
 	t.Parallel()
 	unanchored := goodExport()
 	unanchored.header.Anchor = nil
+	damaged := goodExport()
+	damaged.lines[2].Entry, damaged.lines[2].Damaged = nil, true
 	empty := &file{header: exportHeader{Format: ExportFormat, Owner: owner, Root: EmptyRoot}, end: exportEnd{Complete: true}}
 	for name, c := range map[string]struct {
 		file           *file
 		leaves, opened int
-	}{"good": {goodExport(), size, size - 1}, "good-not-anchored": {unanchored, size, size - 1}, "good-empty": {empty, 0, 0}} {
+	}{"good": {goodExport(), size, size - 1}, "good-not-anchored": {unanchored, size, size - 1}, "good-empty": {empty, 0, 0}, "good-damaged": {damaged, size, size - 2}} {
 		leaves, opened, err := verifyExport(strings.NewReader(check(t, name, c.file.text())))
 		if err != nil || leaves != c.leaves || opened != c.opened {
 			t.Errorf("%s: %d leaves, %d opened, %v", name, leaves, opened, err)

@@ -78,7 +78,7 @@ type member struct {
 type optional struct{ into any }
 
 // readObject reads an object with exactly these members. Only members read into a
-// jsontext.Value may be null. The error is a *Error.
+// jsontext.Value may be null. The error is an *Error.
 func readObject(raw jsontext.Value, what, prefix string, expected ...member) error {
 	var members map[string]jsontext.Value
 	if err := json.Unmarshal(raw, &members); err != nil || members == nil {

@@ -262,6 +262,7 @@ export function vectors(ledger, files) {
     }
     equal((await readExport(read("events/verify/testdata/export/good-not-anchored.ndjson"))).header.anchor, null);
     equal((await readExport(read("events/verify/testdata/export/good-empty.ndjson"))).opened, []);
+    equal((await readExport(read("events/verify/testdata/export/good-damaged.ndjson"))).opened[2], null);
   });
 
   test("every bad export has its error", () => equal(named("events/verify/testdata/export/bad/").sort(), Object.keys(exports).sort()));
