@@ -110,29 +110,6 @@ func TestWhatIsAppliedMeanwhileIsNoDifference(t *testing.T) {
 	}
 }
 
-// statements counts the statements with a given beginning, on all connections of a pool.
-type statements struct {
-	beginning string
-	seen      atomic.Int64
-	first     func() // called at the first of them, if set
-}
-
-func (s *statements) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
-	if strings.HasPrefix(data.SQL, s.beginning) && s.seen.Add(1) == 1 && s.first != nil {
-		s.first()
-	}
-	return ctx
-}
-
-func (*statements) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
-
-// pool returns a pool whose statements are counted, also on connections that use a copy
-// of its configuration.
-func (s *statements) pool(t *testing.T, plain *pgxpool.Pool) *pgxpool.Pool {
-	t.Helper()
-	return fixture.Reopened(t, plain, func(c *pgx.ConnConfig) { c.Tracer = s })
-}
-
 // TestALogThatDoesNotAnswerIsNotEmpty: whenever the log stops answering, the rebuild
 // returns the error, and the live tables stay. The next rebuild succeeds. Neither leaves
 // a connection open.

@@ -155,41 +155,6 @@ func TestNothingOfOthersIsDropped(t *testing.T) {
 	}
 }
 
-// A rebuild that stops waiting for another rebuild does not return ErrRunning. This holds
-// if its caller cancels it, and if the database closes its connection.
-func TestWhoeverLeavesTheQueueIsNotToldOfAnother(t *testing.T) {
-	t.Parallel()
-	s := newStage(t)
-	s.fill(1, 3)
-	other, err := s.pool.Acquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer other.Release()
-	if _, err := other.Exec(t.Context(), `SELECT pg_advisory_lock($1)`, schema.LockKey("rebuild", schema.Live)); err != nil {
-		t.Fatal(err)
-	}
-	for name, c := range map[string]struct {
-		then func(leave func())
-		left bool
-	}{
-		"left": {func(leave func()) { leave() }, true},
-		"cut off": {func(func()) {
-			s.do(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'memory-ledger rebuild' AND datname = current_database()`)
-		}, false},
-	} {
-		ctx, leave := context.WithCancel(t.Context())
-		asked := &statements{beginning: "SET LOCAL lock_timeout", first: func() { c.then(leave) }}
-		cfg := s.config()
-		cfg.Pool = asked.pool(t, s.pool)
-		cfg.Patience = 5 * time.Second
-		if _, err := rebuild.Run(ctx, cfg); err == nil || errors.Is(err, rebuild.ErrRunning) || errors.Is(err, context.Canceled) != c.left {
-			t.Errorf("%s: it says %v", name, err)
-		}
-		leave()
-	}
-}
-
 // TestAServerThatEndsIdleTransactionsEndsNoRebuild: the transaction on the live tables is
 // idle while the new tables catch up.
 func TestAServerThatEndsIdleTransactionsEndsNoRebuild(t *testing.T) {

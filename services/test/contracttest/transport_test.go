@@ -30,12 +30,6 @@ func (w *witness) Errorf(format string, args ...any) {
 	w.complaints = append(w.complaints, fmt.Sprintf(format, args...))
 }
 
-func (w *witness) finish() {
-	for _, f := range w.cleanups {
-		f()
-	}
-}
-
 const (
 	hash   = "5346df3b560bcc9c656e2132669b7a4fc953b18a92313e5906f493afe9e3ae59"
 	id     = "019ca8d2-7b02-7d18-8f3e-6a1c2b3d4e02"
@@ -199,55 +193,6 @@ type failing struct{}
 
 func (failing) Read([]byte) (int, error) { return 0, errBroken }
 
-// TestBrokenOffAnswer: the client gets the same error as without the checks.
-func TestBrokenOffAnswer(t *testing.T) {
-	w := &witness{TB: t}
-	request := httptest.NewRequest("GET", "/memories", nil)
-	answer, err := contracttest.Transport(w, contracttest.Core, brokenOff{}).RoundTrip(request)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer answer.Body.Close()
-	body, err := io.ReadAll(answer.Body)
-	if string(body) != "[" || !errors.Is(err, errBroken) || len(w.complaints) > 0 {
-		t.Errorf("got %q, %v; complaints %v", body, err, w.complaints)
-	}
-}
-
-// TestManyAtOnce: many goroutines share the transport. It reports a problem once, and
-// reports nothing after the test is over.
-func TestManyAtOnce(t *testing.T) {
-	w := &witness{TB: t}
-	transport := contracttest.Transport(w, contracttest.Core, brokenOff{})
-	send := func() {
-		request := httptest.NewRequest("GET", "/health", strings.NewReader("{}"))
-		answer, err := transport.RoundTrip(request)
-		if err == nil {
-			_ = answer.Body.Close()
-		}
-		request = httptest.NewRequest("DELETE", "/health", nil)
-		if answer, err = transport.RoundTrip(request); err == nil {
-			_ = answer.Body.Close()
-		}
-	}
-	var running sync.WaitGroup
-	for range 64 {
-		running.Go(send)
-	}
-	running.Wait()
-	if len(w.complaints) != 1 {
-		t.Errorf("complaints: %v", w.complaints)
-	}
-	w.complaints = nil
-	w.finish()
-	if answer, err := transport.RoundTrip(httptest.NewRequest("PATCH", "/health", nil)); err == nil {
-		_ = answer.Body.Close()
-	}
-	if len(w.complaints) != 0 {
-		t.Errorf("complaints after the end: %v", w.complaints)
-	}
-}
-
 func TestCoverage(t *testing.T) {
 	coverage, err := contracttest.Seen(contracttest.Core)
 	if err != nil {
@@ -267,19 +212,6 @@ func TestCoverage(t *testing.T) {
 	}
 	if _, err := contracttest.Seen("nonsense"); err == nil {
 		t.Error("coverage of an API that there is not")
-	}
-}
-
-func BenchmarkTransport(b *testing.B) {
-	answer := []byte("[" + strings.Repeat(memory+",", 99) + memory + "]")
-	transport := contracttest.Transport(b, contracttest.Core, canned(answer))
-	b.SetBytes(int64(len(answer)))
-	for b.Loop() {
-		got, err := transport.RoundTrip(httptest.NewRequest("GET", "/memories", nil))
-		if err != nil {
-			b.Fatal(err)
-		}
-		_ = got.Body.Close()
 	}
 }
 

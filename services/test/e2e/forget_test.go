@@ -2,6 +2,10 @@ package e2e_test
 
 import (
 	"fmt"
+	"io"
+	"net/http"
+	"regexp"
+	"strconv"
 	"testing"
 	"time"
 
@@ -145,4 +149,27 @@ func TestALostKeyIsNotCalledDestroyed(t *testing.T) {
 	if got := core.Expect(200, "GET", "/memories/"+id, nil, session).Text("content"); got != "x" {
 		t.Errorf("got %q", got)
 	}
+}
+
+// metric reads the value of a series.
+func metric(t *testing.T, c *stacktest.Client, series string) float64 {
+	t.Helper()
+	answer, err := http.Get(c.URL + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(series) + ` (\S+)$`).FindSubmatch(text)
+	if m == nil {
+		t.Fatalf("no series %s", series)
+	}
+	n, err := strconv.ParseFloat(string(m[1]), 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
 }

@@ -2,7 +2,6 @@ package e2e_test
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -417,69 +416,4 @@ func TestTheCheckerBites(t *testing.T) {
 			t.Errorf("%s: is not found out", name)
 		}
 	}
-}
-
-// TestThinningChangesNoVerdict checks random short histories, good and bad,
-// whole and thinned.
-func TestThinningChangesNoVerdict(t *testing.T) {
-	t.Parallel()
-	random := rand.New(rand.NewPCG(1, 2))
-	good, thinner := 0, 0
-	const histories = 20_000
-	for range histories {
-		uses := 1 + random.IntN(2)
-		all := randomHistory(random, uses)
-		kept := thin(all)
-		whole := porcupine.CheckOperations(grantModel(uses), all)
-		if porcupine.CheckOperations(grantModel(uses), kept) != whole {
-			t.Fatalf("thinning makes a difference (whole: %v): %v", whole, all)
-		}
-		if whole {
-			good++
-		}
-		if len(kept) < len(all) {
-			thinner++
-		}
-	}
-	if good < histories/20 || good > histories*19/20 || thinner < histories/20 {
-		t.Errorf("of %d histories %d are good and %d were thinned: that shows little", histories, good, thinner)
-	}
-}
-
-// randomHistory lets a grant do things in some order, stretches each operation around its
-// moment, and sometimes falsifies an answer.
-func randomHistory(random *rand.Rand, uses int) []porcupine.Operation {
-	var all []porcupine.Operation
-	used, revoked := 0, false
-	for i := range 7 {
-		in, out := ask{what: []string{"use", "use", "status", "status", "status", "revoke"}[random.IntN(6)]}, reply{}
-		live := used < uses && !revoked
-		switch in.what {
-		case "use":
-			out.ok = live
-			if live {
-				used++
-			}
-		case "revoke":
-			revoked = revoked || live
-			out.ok = revoked
-		default:
-			out.used, out.remaining, out.revoked = used, uses-used, revoked
-		}
-		if random.IntN(12) == 0 {
-			out.ok = !out.ok && in.what != "status"
-		}
-		moment := int64(10 * i)
-		all = append(all, porcupine.Operation{
-			ClientId: i, Input: in, Call: moment - random.Int64N(40), Output: out, Return: moment + random.Int64N(40),
-		})
-	}
-	// Swap two answers: a stale replica would give a status from another time.
-	if random.IntN(3) == 0 {
-		i, j := random.IntN(len(all)), random.IntN(len(all))
-		if all[i].Input == all[j].Input {
-			all[i].Output, all[j].Output = all[j].Output, all[i].Output
-		}
-	}
-	return all
 }

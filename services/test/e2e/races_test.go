@@ -2,7 +2,6 @@ package e2e_test
 
 import (
 	"fmt"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -144,26 +143,6 @@ func TestGrantsUnderRace(t *testing.T) {
 	}
 }
 
-// TestManyReadersOfALongCase: the readers ask for more documents at once than an owner
-// may have lists waiting. Readers that come too late are told that the case is dead. No
-// reader is told that the service is busy.
-func TestManyReadersOfALongCase(t *testing.T) {
-	t.Parallel()
-	a := newArena(t)
-	session := a.Extension[0].SignIn(stacktest.NewWallet())
-	for range 30 {
-		a.Extension[0].Expect(201, "POST", "/memories", map[string]any{"content": strings.Repeat("ä", 10000), "source": "s"}, session)
-	}
-	grant, _ := a.mint(0, "case", 3, session)
-	h := newHistory(t)
-	rush(100, func(client int) {
-		h.do(client, ask{what: "use"}, func() reply { return grant.use(0) })
-	})
-	if read, refused := h.count("use"); read != 3 || refused != 97 {
-		t.Errorf("%d read it, %d were refused", read, refused)
-	}
-}
-
 // TestMintsUnderRace: of ten concurrent mints, one is active in the end, and the answers
 // count the nine others as revoked, while earlier ones are used and looked at.
 func TestMintsUnderRace(t *testing.T) {
@@ -227,35 +206,6 @@ func TestMintsUnderRace(t *testing.T) {
 			h.do(100, ask{what: "use", id: g.id}, func() reply { return g.use(i) })
 		}
 		h.check(mintModel(uses))
-	}
-}
-
-// TestTenMintsAtOnce: of ten concurrent mints, without other requests, exactly one can be
-// used.
-func TestTenMintsAtOnce(t *testing.T) {
-	t.Parallel()
-	a := newArena(t)
-	for _, kind := range []string{"case", "drop"} {
-		session := a.Extension[0].SignIn(stacktest.NewWallet())
-		h := newHistory(t)
-		minted := make([]handle, 10)
-		revoked := make([]int, 10)
-		rush(len(minted), func(client int) {
-			h.do(client, ask{what: "mint"}, func() reply {
-				made, r := a.mint(client, kind, 1, session)
-				minted[client], revoked[client] = made, r.previous
-				return r
-			})
-		})
-		sum := 0
-		for i, g := range minted {
-			h.do(0, ask{what: "use", id: g.id}, func() reply { return g.use(i) })
-			sum += revoked[i]
-		}
-		if used, refused := h.count("use"); used != 1 || refused != 9 || sum != 9 {
-			t.Errorf("%s: %d alive, %d dead, %d said to be revoked", kind, used, refused, sum)
-		}
-		h.check(mintModel(1))
 	}
 }
 
@@ -360,29 +310,6 @@ func contest(t *testing.T, again bool, users, enders int, uses []func(replica in
 		t.Errorf("ended by %d, refused to %d", ended, refused)
 	}
 	return h
-}
-
-// TestLogoutAgainstUse: a token opens everything until its logout and nothing after it,
-// on any replica, for any request, good or bad.
-func TestLogoutAgainstUse(t *testing.T) {
-	t.Parallel()
-	a := newArena(t)
-	for round := range 3 {
-		wallet := stacktest.NewWallet()
-		session := a.Extension[round%2].SignIn(wallet)
-		on := func(replica int) *stacktest.Client { return a.Extension[replica%2] }
-		h := contest(t, false, 9, 3, []func(int) reply{
-			func(r int) reply {
-				return verdict(t, on(r).Do("POST", "/memories", map[string]any{"content": "x", "source": "s"}, session), 201, 401)
-			},
-			func(r int) reply { return verdict(t, on(r).Do("GET", "/auth/me", nil, session), 200, 401) },
-			func(r int) reply { return verdict(t, on(r).Do("POST", "/memories", `nope`, session), 400, 401) },
-		}, func(r int) reply { return verdict(t, on(r).Do("POST", "/auth/logout", nil, session), 200, 401) })
-		wrote, _ := h.count("use 0")
-		if held := a.held(a.Extension[0].SignIn(wallet)); held != [2]int{wrote, wrote} {
-			t.Errorf("%v memories, %d were acknowledged", held, wrote)
-		}
-	}
 }
 
 // TestEndedSessionAgainstUse: a session of either API opens everything until its owner

@@ -4,12 +4,10 @@ import (
 	"bytes"
 	"crypto/aes"
 	"crypto/cipher"
-	"crypto/ed25519"
 	"crypto/hkdf"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
-	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
 	"os"
@@ -21,7 +19,6 @@ import (
 	"github.com/mr-tron/base58"
 
 	"github.com/memory-ledger/ledger/events"
-	"github.com/memory-ledger/ledger/events/verify"
 	"github.com/memory-ledger/ledger/infra/node"
 	"github.com/memory-ledger/ledger/infra/npm"
 	"github.com/memory-ledger/ledger/services/test/journey"
@@ -237,73 +234,6 @@ func root(t *testing.T, leaves []string) string {
 		k *= 2
 	}
 	return sum([]byte{1}, unhex(t, root(t, leaves[:k])), unhex(t, root(t, leaves[k:])))
-}
-
-func TestTree(t *testing.T) {
-	t.Parallel()
-	tr := read[treeFile](t, "tree.json")
-	same(t, "tile", tr.Tiles[0].Bytes, strings.Join(tr.Leaves, ""))
-	for n := 1; n < len(tr.Levels); n++ {
-		for i, hash := range tr.Levels[n] {
-			same(t, "hash", hash, sum([]byte{1}, unhex(t, tr.Levels[n-1][2*i]), unhex(t, tr.Levels[n-1][2*i+1])))
-		}
-	}
-	for size := range len(tr.Leaves) + 1 {
-		name, _ := json.Marshal(size)
-		same(t, "root of "+string(name), root(t, tr.Leaves[:size]), tr.Roots[string(name)])
-	}
-}
-
-// TestCommitments: instruction, transaction and account, byte by byte.
-func TestCommitments(t *testing.T) {
-	t.Parallel()
-	c, tr := read[commitmentFile](t, "commitment.json"), read[treeFile](t, "tree.json")
-	authority, _ := base58.Decode(c.Authority)
-	owner, _ := base58.Decode(c.Owner)
-	number := func(n uint64) []byte { return binary.LittleEndian.AppendUint64(nil, n) }
-	for i, commit := range c.Commits {
-		size, _ := json.Marshal(commit.Size)
-		same(t, "root", commit.Root, tr.Roots[string(size)])
-		instruction := bytes.Join([][]byte{number(1), owner, number(commit.Size), unhex(t, commit.Root)}, nil)
-		same(t, "instruction", hex.EncodeToString(instruction), commit.Instruction)
-		account := bytes.Join([][]byte{
-			[]byte("MLCOMMT1"), authority, owner, number(commit.Size), unhex(t, commit.Root), number(commit.Slot), number(uint64(i) + 1),
-		}, nil)
-		same(t, "account", hex.EncodeToString(account), commit.AccountData)
-		if _, err := verify.DecodeAccount(account); err != nil {
-			t.Error(err)
-		}
-		transaction, err := base64.StdEncoding.DecodeString(commit.Transaction)
-		if err != nil || !bytes.Contains(transaction, instruction) {
-			t.Fatalf("the transaction does not hold its commit: %v", err)
-		}
-		signature, _ := base58.Decode(commit.TxSignature)
-		if !bytes.Equal(transaction[1:65], signature) || !ed25519.Verify(authority, transaction[65:], signature) {
-			t.Error("the transaction is not signed by the authority")
-		}
-	}
-}
-
-// TestReceipt: the receipt verifies, and agrees with the other files.
-func TestReceipt(t *testing.T) {
-	t.Parallel()
-	r, err := verify.ParseReceipt(raw(t, "receipt.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := r.Verify(); err != nil {
-		t.Fatal(err)
-	}
-	l, tr, c := read[leafFile](t, "leaf.json"), read[treeFile](t, "tree.json"), read[commitmentFile](t, "commitment.json")
-	first, last := c.Commits[0], c.Commits[len(c.Commits)-1]
-	same(t, "leaf", r.LeafHash.String(), l.LeafHash)
-	same(t, "batch root", r.BatchRoot.String(), tr.Roots["5"])
-	same(t, "committed root", r.Anchor.CommittedRoot.String(), last.Root)
-	same(t, "signature", r.Anchor.TxSignature, last.TxSignature)
-	same(t, "place", r.Anchor.Cluster+r.Anchor.ProgramID+r.Anchor.Account, c.Cluster+c.ProgramID+c.Account)
-	if r.TreeSize != first.Size || r.Anchor.CommittedSize != last.Size || r.Anchor.Slot != last.Slot || r.LeafIndex != uint64(l.LeafIndex) {
-		t.Errorf("receipt %+v, %+v", r, r.Anchor)
-	}
 }
 
 // TestNothingSecretInTheLog searches the log for the story's secrets: texts, keys and
