@@ -101,35 +101,3 @@ func TestHeadSpendsNoRead(t *testing.T) {
 		t.Errorf("status %d, Allow %q", answer.StatusCode, answer.Header.Get("Allow"))
 	}
 }
-
-// TestPreflights: CORS allows the right origins, and answers as documented.
-func TestPreflights(t *testing.T) {
-	addr := serve(t, contracttest.Extension)
-	client := &http.Client{Transport: contracttest.Transport(t, contracttest.Extension, nil)}
-	for origin, status := range map[string]int{
-		"chrome-extension://abcdefghijklmnopabcdefghijklmnop":              204,
-		"moz-extension://4f1e2d3c-0a1b-4c2d-8e3f-5a6b7c8d9e0f":             204,
-		"safari-web-extension://4F1E2D3C-0A1B-4C2D-8E3F-5A6B7C8D9E0F":      204,
-		"https://app.example.com":                                          204,
-		"https://app.example.com.evil.example":                             403,
-		"chrome-extension://abcdefghijklmnopabcdefghijklmnop.evil.example": 403,
-		"null": 403,
-	} {
-		for _, path := range []string{"/memories", "/nope"} {
-			request, err := http.NewRequestWithContext(t.Context(), "OPTIONS", "http://"+addr+path, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			request.Header.Set("Origin", origin)
-			request.Header.Set("Access-Control-Request-Method", "POST")
-			answer, err := client.Do(request)
-			if err != nil {
-				t.Fatal(err)
-			}
-			_ = answer.Body.Close()
-			if answer.StatusCode != status {
-				t.Errorf("%s from %s: status %d, want %d", path, origin, answer.StatusCode, status)
-			}
-		}
-	}
-}

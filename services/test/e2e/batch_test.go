@@ -1,11 +1,8 @@
 package e2e_test
 
 import (
-	"bytes"
 	"fmt"
-	"net/http"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/memory-ledger/ledger/services/test/stacktest"
@@ -74,33 +71,4 @@ func TestBatch(t *testing.T) {
 		t.Errorf("log %s", head.Body)
 	}
 	s.Core[0].Expect(401, "POST", "/memories/batch", batchOf("x"))
-}
-
-// TestBatchIdempotency: the same key and body get the first answer again, on any replica,
-// even in concurrent requests; any other body is refused.
-func TestBatchIdempotency(t *testing.T) {
-	t.Parallel()
-	s := stacktest.Start(t, stacktest.Options{Core: 2})
-	session := s.Core[0].SignIn(stacktest.NewWallet())
-	key := stacktest.With("Idempotency-Key", "import-1")
-	s.Core[0].Expect(201, "POST", "/memories", map[string]any{"content": "memory 0", "metadata": map[string]any{"n": 0}}, session, key)
-	answers := make([][]byte, 20)
-	var group sync.WaitGroup
-	for i := range answers {
-		group.Go(func() {
-			answers[i] = s.Core[i%2].Expect(http.StatusCreated, "POST", "/memories/batch", batchOf(numbered(50)...), session, key).Body
-		})
-	}
-	group.Wait()
-	for _, a := range answers {
-		if !bytes.Equal(a, answers[0]) {
-			t.Errorf("%s and %s", a, answers[0])
-		}
-	}
-	for _, other := range [][]string{numbered(49), numbered(51), append(numbered(49), "other"), append([]string{"other"}, numbered(50)[1:]...)} {
-		s.Core[1].Expect(422, "POST", "/memories/batch", batchOf(other...), session, key)
-	}
-	if head := s.Core[0].Expect(200, "GET", "/log", nil, session); head.Number("treeSize") != 51 {
-		t.Errorf("log %s", head.Body)
-	}
 }

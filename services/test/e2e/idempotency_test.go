@@ -39,30 +39,6 @@ func TestIdempotencyKey(t *testing.T) {
 	}
 }
 
-func TestIdempotencyKeyUnderRace(t *testing.T) {
-	t.Parallel()
-	s := stacktest.Start(t, stacktest.Options{Core: 2})
-	session := s.Core[0].SignIn(stacktest.NewWallet())
-	const tries = 40
-	answers := make([]string, tries)
-	var group sync.WaitGroup
-	for i := range tries {
-		group.Go(func() {
-			a := s.Core[i%2].Expect(201, "POST", "/memories", `{"content":"once"}`, session, stacktest.With("Idempotency-Key", "k"))
-			answers[i] = string(a.Body)
-		})
-	}
-	group.Wait()
-	for _, a := range answers {
-		if a != answers[0] {
-			t.Errorf("%s and %s", a, answers[0])
-		}
-	}
-	if head := s.Core[0].Expect(200, "GET", "/log", nil, session); head.Number("treeSize") != 1 {
-		t.Errorf("log %s", head.Body)
-	}
-}
-
 // TestADropCanBeRetried: a retry after a lost answer spends no other write, even if the
 // write was the last one. Each drop has its own keys.
 func TestADropCanBeRetried(t *testing.T) {

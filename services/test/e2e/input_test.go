@@ -114,30 +114,6 @@ func checkKept(t *testing.T, core *stacktest.Client, session stacktest.Header, n
 	}
 }
 
-func TestContentTypes(t *testing.T) {
-	t.Parallel()
-	s := stacktest.Start(t, stacktest.Options{})
-	core := s.Core[0]
-	session := core.SignIn(stacktest.NewWallet())
-	body := []byte(`{"content":"x","metadata":{}}`)
-	for contentType, status := range map[string]int{
-		"application/json": 201, "application/json; charset=utf-8": 201, "Application/JSON": 201,
-		"text/plain": 415, "application/x-www-form-urlencoded": 415, "application/json; charset=utf-16": 415, "nonsense;;": 415,
-	} {
-		core.Expect(status, "POST", "/memories", body, session, stacktest.With("Content-Type", contentType))
-	}
-	core.Expect(415, "POST", "/memories", body, session, stacktest.With("Content-Encoding", "gzip"))
-	// If no member is required, an empty body means the defaults.
-	core.Expect(200, "POST", "/memories/search", ``, session)
-	core.Expect(200, "POST", "/memories/search", ``, session, stacktest.With("Content-Type", "application/json"))
-	core.Expect(200, "POST", "/memories/search", nil, session)
-	other := s.Extension[0].SignIn(stacktest.NewWallet())
-	for _, path := range []string{"/agent-cases", "/memory-drops"} {
-		s.Extension[0].Expect(201, "POST", path, ``, other, stacktest.With("Content-Type", "application/json"))
-		s.Extension[0].Expect(201, "POST", path, `{"expiresInMinutes":15.0}`, other, stacktest.With("Content-Type", "application/json"))
-	}
-}
-
 func TestUnknownRoutesAndMethods(t *testing.T) {
 	t.Parallel()
 	s := stacktest.Start(t, stacktest.Options{})
@@ -191,42 +167,6 @@ func TestCredentials(t *testing.T) {
 		s.Extension[0].Expect(401, request[0], request[1], map[string]any{}, twice)
 	}
 	s.Extension[0].Expect(200, "GET", "/memories", nil, stacktest.With("Authorization", "bearer  "+extensionToken))
-}
-
-// TestLongKeysAreRefusedQuickly: base58 decoding takes time quadratic in the length.
-func TestLongKeysAreRefusedQuickly(t *testing.T) {
-	t.Parallel()
-	s := stacktest.Start(t, stacktest.Options{})
-	long := strings.Repeat("z", 900_000) // quadratic time takes minutes at this length
-	wallet := stacktest.NewWallet()
-	for _, c := range []*stacktest.Client{s.Core[0], s.Extension[0]} {
-		start := time.Now()
-		c.Expect(400, "POST", "/auth/challenge", map[string]any{"publicKey": long})
-		c.Expect(400, "POST", "/auth/verify", map[string]any{"publicKey": long, "message": "m", "signature": "s"})
-		c.Expect(400, "POST", "/auth/verify", map[string]any{"publicKey": wallet.PublicKey, "message": "m", "signature": long})
-		c.Expect(400, "POST", "/auth/verify", map[string]any{"publicKey": wallet.PublicKey, "message": long, "signature": wallet.Answer("m")["signature"]})
-		if d := time.Since(start); d > 10*time.Second {
-			t.Errorf("four refusals took %v", d)
-		}
-	}
-}
-
-// TestHeadersTooLarge sends its request by hand, because HTTP clients refuse to send it.
-func TestHeadersTooLarge(t *testing.T) {
-	t.Parallel()
-	s := stacktest.Start(t, stacktest.Options{})
-	conn, err := net.Dial("tcp", strings.TrimPrefix(s.Core[0].URL, "http://"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(2 * time.Minute))
-	go func() { _, _ = fmt.Fprintf(conn, "GET /%s HTTP/1.1\r\nHost: x\r\n\r\n", strings.Repeat("a", 200_000)) }()
-	buffer := make([]byte, 64)
-	n, _ := conn.Read(buffer)
-	if got := string(buffer[:n]); !strings.HasPrefix(got, "HTTP/1.1 431") {
-		t.Errorf("got %q", got)
-	}
 }
 
 // toOldClient returns the body that an HTTP/1.0 client gets. It knows no chunks: a long

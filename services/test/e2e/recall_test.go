@@ -6,7 +6,6 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/memory-ledger/ledger/services/test/stacktest"
@@ -180,34 +179,6 @@ func TestBadSelections(t *testing.T) {
 			t.Errorf("%s gets %d", query, answer.Status)
 		}
 		s.Core[0].Expect(401, "GET", "/memories?"+query, nil) // the credential comes first
-	}
-}
-
-// TestAbsurdQueries: long and strange queries are answered, even 64 at once.
-func TestAbsurdQueries(t *testing.T) {
-	t.Parallel()
-	s := stacktest.Start(t, stacktest.Options{})
-	session := s.Core[0].SignIn(stacktest.NewWallet())
-	for n := range 40 {
-		s.Core[0].Expect(201, "POST", "/memories", map[string]any{"content": fmt.Sprintf("word%d (regex.*) \u0001 naïve", n)}, session)
-	}
-	many := make([]string, 10_000)
-	for i := range many {
-		many[i] = fmt.Sprint("word", i)
-	}
-	queries := []string{
-		strings.Join(many, " "), strings.Repeat(`"`, 9999), strings.Repeat("-", 5000), strings.Repeat("a*", 3000), `(.*)*+[`, "\u0001\u0002",
-		strings.Repeat("naive ", 2000), strings.Repeat("界", 9000), "*", `-"`, `""`,
-	}
-	var group sync.WaitGroup
-	for n := range 64 {
-		group.Go(func() {
-			s.Core[0].Expect(200, "POST", "/memories/search", map[string]any{"mode": "ranked", "query": queries[n%len(queries)]}, session)
-		})
-	}
-	group.Wait()
-	if found := decode[[]scored](t, s.Core[0].Expect(200, "POST", "/memories/search", map[string]any{"mode": "ranked", "query": queries[0], "limit": 5}, session).Body); len(found) != 5 {
-		t.Errorf("%d of 5 are found", len(found))
 	}
 }
 

@@ -1,9 +1,6 @@
 package e2e_test
 
 import (
-	"bytes"
-	"crypto/ed25519"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -16,25 +13,6 @@ import (
 	"github.com/memory-ledger/ledger/infra/localnats/natstest"
 	"github.com/memory-ledger/ledger/services/test/stacktest"
 )
-
-func TestChallengeForm(t *testing.T) {
-	t.Parallel()
-	s := stacktest.Start(t, stacktest.Options{})
-	for _, c := range []*stacktest.Client{s.Core[0], s.Extension[0]} {
-		wallet := stacktest.NewWallet()
-		a := c.Expect(200, "POST", "/auth/challenge", map[string]any{"publicKey": wallet.PublicKey})
-		lines := strings.Split(a.Text("message"), "\n")
-		host := strings.TrimPrefix(c.URL, "http://")
-		if len(lines) != 11 || lines[0] != host+" wants you to sign in with your Solana account:" || lines[1] != wallet.PublicKey || lines[2] != "" {
-			t.Errorf("message %q", lines)
-		}
-		for i, prefix := range []string{"URI: " + c.URL, "Version: 1", "Chain ID: ", "Nonce: " + a.Text("nonce"), "Issued At: " + a.Text("issuedAt"), "Expiration Time: " + a.Text("expiresAt")} {
-			if !strings.HasPrefix(lines[5+i], prefix) {
-				t.Errorf("line %q, want %q", lines[5+i], prefix)
-			}
-		}
-	}
-}
 
 func TestVerifyRefusals(t *testing.T) {
 	t.Parallel()
@@ -91,54 +69,6 @@ func TestVerifyRefusals(t *testing.T) {
 		// None of these refusals used up the nonce; one success does.
 		c.Expect(200, "POST", "/auth/verify", good)
 		c.Expect(401, "POST", "/auth/verify", good)
-	}
-}
-
-// TestKeysThatNobodyHolds: small-order points verify signatures that were made
-// without a secret key, and points off the curve have no secret key. Such keys get
-// a challenge, but every answer to it is refused.
-func TestKeysThatNobodyHolds(t *testing.T) {
-	t.Parallel()
-	s := stacktest.Start(t, stacktest.Options{})
-	verified := false
-	for name, key := range map[string]string{
-		"identity":               "0100000000000000000000000000000000000000000000000000000000000000",
-		"order 2":                "ecffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
-		"order 4":                "0000000000000000000000000000000000000000000000000000000000000000",
-		"order 4, sign bit":      "0000000000000000000000000000000000000000000000000000000000000080",
-		"order 8":                "26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05",
-		"order 8, other":         "c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac037a",
-		"not canonical":          "eeffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
-		"not canonical identity": "0100000000000000000000000000000000000000000000000000000000000080",
-		"off the curve":          "0200000000000000000000000000000000000000000000000000000000000000",
-	} {
-		raw, err := hex.DecodeString(key)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, c := range []*stacktest.Client{s.Core[0], s.Extension[0]} {
-			publicKey := base58.Encode(raw)
-			message := c.Expect(200, "POST", "/auth/challenge", map[string]any{"publicKey": publicKey}).Text("message")
-			for _, r := range [][]byte{{}, {1}, raw} { // {1} is good for the identity
-				signature := make([]byte, ed25519.SignatureSize)
-				copy(signature, r)
-				verified = verified || ed25519.Verify(raw, []byte(message), signature)
-				a := c.Do("POST", "/auth/verify", map[string]any{"publicKey": publicKey, "message": message, "signature": base58.Encode(signature)})
-				if a.Status != 401 || !strings.Contains(a.Text("error"), "bad signature") {
-					t.Errorf("%s: status %d: %s", name, a.Status, a.Body)
-				}
-			}
-		}
-	}
-	if !verified {
-		t.Error("no signature would have been good")
-	}
-	for name, text := range map[string]string{
-		"31 bytes": base58.Encode(make([]byte, 31)), "33 bytes": base58.Encode(bytes.Repeat([]byte{1}, 33)), "not base58": strings.Repeat("0", 44), "empty": "",
-	} {
-		if a := s.Core[0].Do("POST", "/auth/challenge", map[string]any{"publicKey": text}); a.Status != 400 {
-			t.Errorf("%s: status %d", name, a.Status)
-		}
 	}
 }
 
