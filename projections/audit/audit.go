@@ -11,7 +11,7 @@ import (
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/eventlog"
-	"github.com/memory-ledger/ledger/events/leaf"
+	"github.com/memory-ledger/ledger/events/verify/leaf"
 )
 
 // ErrNoKey means that the owner was forgotten: their data key is gone, and content that

@@ -12,7 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/memory-ledger/ledger/events"
-	"github.com/memory-ledger/ledger/events/canonical"
+	"github.com/memory-ledger/ledger/events/verify/canonical"
 )
 
 const testOwner = events.Owner("4Nd1mYvYzk6jNsMbXzN7XUxuJdDmHMczYbsYnyDyB1vM")

@@ -5,9 +5,9 @@ import (
 	"fmt"
 
 	"github.com/memory-ledger/ledger/events"
-	"github.com/memory-ledger/ledger/events/leaf"
 	"github.com/memory-ledger/ledger/events/verify"
 	"github.com/memory-ledger/ledger/events/verify/canonical"
+	"github.com/memory-ledger/ledger/events/verify/leaf"
 	"github.com/memory-ledger/ledger/projections/readmodel/batches"
 	"github.com/memory-ledger/ledger/projections/tree"
 	"github.com/memory-ledger/ledger/services/keystore"

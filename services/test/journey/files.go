@@ -15,9 +15,9 @@ import (
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/eventlog"
-	"github.com/memory-ledger/ledger/events/leaf"
 	"github.com/memory-ledger/ledger/events/schema"
 	"github.com/memory-ledger/ledger/events/verify"
+	"github.com/memory-ledger/ledger/events/verify/leaf"
 	"github.com/memory-ledger/ledger/projections/tree"
 )
 
