@@ -88,8 +88,6 @@ type Config struct {
 	Patience time.Duration
 }
 
-const defaultPatience = 30 * time.Second
-
 // Run runs an audit. It returns an error if the audit could not finish. Damage in the
 // data is reported as findings, not as an error.
 func Run(ctx context.Context, cfg Config) (Summary, error) {
@@ -100,7 +98,7 @@ func Run(ctx context.Context, cfg Config) (Summary, error) {
 		cfg.Report = func(Finding) {}
 	}
 	if cfg.Patience <= 0 {
-		cfg.Patience = defaultPatience
+		cfg.Patience = 30 * time.Second
 	}
 	a := &auditor{cfg: cfg, report: &report{to: cfg.Report, unread: map[unread]uint64{}}}
 	if err := a.run(ctx); err != nil {

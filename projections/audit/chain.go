@@ -11,9 +11,6 @@ import (
 	"github.com/memory-ledger/ledger/events"
 )
 
-// accountsAtOnce is the number of accounts that one request asks for.
-const accountsAtOnce = 100
-
 // checkChain compares the commitment accounts with the log. The accounts are read after
 // the log, so an account can be ahead of the replayed part. But leaves are in the log
 // before they are committed, so a second read of the log must reach the account's size.
@@ -28,7 +25,7 @@ func (a *auditor) checkChain(ctx context.Context) error {
 	if other, err := a.isAnother(ctx); err != nil || other {
 		return err
 	}
-	for some := range slices.Chunk(slices.Sorted(maps.Keys(a.fold.owners)), accountsAtOnce) {
+	for some := range slices.Chunk(slices.Sorted(maps.Keys(a.fold.owners)), 100) {
 		commitments, err := a.cfg.Chain.Commitments(ctx, some)
 		if err == nil && len(commitments) != len(some) {
 			err = fmt.Errorf("%d answers to %d questions", len(commitments), len(some))

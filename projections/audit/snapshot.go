@@ -16,9 +16,6 @@ import (
 // ErrRebuilding means that a rebuild is about to swap the tables that the audit reads.
 var ErrRebuilding = errors.New("a rebuild of the read models is under way; try again when it is done")
 
-// behindPoll is how often within checks its condition again.
-const behindPoll = 50 * time.Millisecond
-
 // snapshot is one moment of the read models.
 type snapshot struct {
 	conn *pgx.Conn
@@ -88,7 +85,7 @@ func catchUp(ctx context.Context, conn *pgx.Conn, head uint64, patience time.Dur
 func within(ctx context.Context, patience time.Duration, done func() (bool, error)) error {
 	deadline := time.NewTimer(patience)
 	defer deadline.Stop()
-	ticker := time.NewTicker(behindPoll)
+	ticker := time.NewTicker(50 * time.Millisecond)
 	defer ticker.Stop()
 	for {
 		if done, err := done(); err != nil || done {

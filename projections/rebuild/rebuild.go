@@ -69,19 +69,13 @@ type Result struct {
 	Swapped     bool
 }
 
-const (
-	comment         = "memory-ledger: rebuild"
-	defaultPatience = 10 * time.Second
-)
-
-// near is how many messages the new tables may be behind for the swap to begin.
-const near = 200
+const comment = "memory-ledger: rebuild"
 
 // Run rebuilds. After an error the live tables are unchanged, unless Result.Swapped is
 // true: then the new tables are live, and only the old tables may be left over.
 func Run(ctx context.Context, cfg Config) (Result, error) {
 	if cfg.Patience <= 0 {
-		cfg.Patience = defaultPatience
+		cfg.Patience = 10 * time.Second
 	}
 	r := &rebuild{cfg: cfg, live: schema.Name(cfg.Pool)}
 	r.fresh, r.old = r.live+"_rebuild", r.live+"_old"
@@ -320,8 +314,8 @@ func (r *rebuild) fill(ctx context.Context) error {
 	if err := r.bulk(ctx, target); err != nil {
 		return err
 	}
-	for {
-		if target, err = r.target(ctx); err != nil || r.replayer.At()+near >= target {
+	for { // until the new tables are so near that the swap can begin
+		if target, err = r.target(ctx); err != nil || r.replayer.At()+200 >= target {
 			return err
 		}
 		if err := r.replayer.To(ctx, target); err != nil {

@@ -13,16 +13,10 @@ import (
 	"github.com/memory-ledger/ledger/projections/schema"
 )
 
-const (
-	// swapLockTimeout is how long the swap may wait for a lock, and so how long others
-	// may have to wait behind it. It is shorter than PostgreSQL's deadlock_timeout, so in
-	// a deadlock the swap gives way.
-	swapLockTimeout = "500ms"
-	swapAttempts    = 60
-	swapPause       = 500 * time.Millisecond
-	// readersTimeout is longer than a fence takes to give up on a connection.
-	readersTimeout = 10 * time.Second
-)
+// swapLockTimeout is how long the swap may wait for a lock, and so how long others may have
+// to wait behind it. It is shorter than PostgreSQL's deadlock_timeout, so in a deadlock the
+// swap gives way.
+const swapLockTimeout = "500ms"
 
 // swapIn waits for audits that read the live tables, catches up, and swaps.
 func (r *rebuild) swapIn(ctx context.Context) error {
@@ -50,7 +44,7 @@ func (r *rebuild) swapIn(ctx context.Context) error {
 			r.say("swapped in at sequence %d; projectors were held back for %s", r.replayer.At(), r.result.Held.Round(time.Millisecond))
 			return nil
 		}
-		if !inUse(err) || attempt == swapAttempts {
+		if !inUse(err) || attempt == 60 {
 			return fmt.Errorf("swap: %w", err)
 		}
 		if err := r.giveWay(ctx); err != nil {
@@ -61,12 +55,13 @@ func (r *rebuild) swapIn(ctx context.Context) error {
 
 // awaitReaders returns once no fence trusts the old tables. Each fence holds a lock of
 // their generation until it has dropped the data that it cached from them. If a service
-// does not answer the database, awaitReaders gives up after readersTimeout.
+// does not answer the database, awaitReaders gives up after a while.
 func (r *rebuild) awaitReaders(ctx context.Context, generation string) error {
 	key := schema.GenerationKey(r.live, generation)
-	err := r.advisoryLock(ctx, key, readersTimeout)
+	const timeout = 10 * time.Second // longer than a fence takes to give up on a connection
+	err := r.advisoryLock(ctx, key, timeout)
 	if inUse(err) {
-		r.say("a service has not noticed the new tables after %s; it may answer from what it kept of the old ones until it does", readersTimeout)
+		r.say("a service has not noticed the new tables after %s; it may answer from what it kept of the old ones until it does", timeout)
 		return nil
 	}
 	if err == nil {
@@ -88,7 +83,7 @@ func inUse(err error) bool {
 func (r *rebuild) giveWay(ctx context.Context) error {
 	r.say("the tables are in use; trying again")
 	select {
-	case <-time.After(swapPause):
+	case <-time.After(500 * time.Millisecond):
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
