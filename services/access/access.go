@@ -1,20 +1,12 @@
 // Package access identifies callers: it turns a bearer credential into an owner. It
 // refuses a credential only after it has caught up with the log.
 //
-// A core session is a signed token, which names its owner and its end. Other credentials
-// (API keys, extension sessions) are looked up by the SHA-256 of their text. The owner of
-// a hash never changes, so the owner is remembered until a look-up finds the credential
-// dead. Each request checks again whether the credential is alive. A read asks the read
-// model behind the fence, unless the log still ends where it did at the last look-up. A
-// write leaves the check to the decision, where the owner's expected version guards it.
+// A credential is looked up once and remembered while it is alive: its owner never changes.
+// Each request checks again whether it is alive. A read asks the read model behind the
+// fence, unless the log still ends where it did at the last look-up. A write leaves the
+// check to the decision, where the owner's expected version guards it.
 //
-// A refusal of a key or an extension session costs the same whatever is wrong. Unknown,
-// expired and revoked credentials take one wait for the whole log and one look-up, and get
-// the same answer; none of them is remembered. Some refusals take a different time, but
-// tell a guesser nothing: a text without the form of a credential, and a token with a wrong
-// signature or past its end, are refused without a look-up. The first refusal by a replica
-// that last saw the credential alive takes another path. [Authenticator.StillAlive]
-// explains the rest.
+// Unknown, expired and revoked credentials get the same answer, and none is remembered.
 package access
 
 import (
@@ -56,7 +48,7 @@ type Caller struct {
 	// Expires is when the credential expires, zero for never.
 	Expires time.Time
 
-	hash   events.Hash    // set for a credential that is looked up
+	token  string
 	scopes []events.Scope // the scopes of an API key
 }
 
@@ -69,13 +61,10 @@ func (c Caller) Require(scope events.Scope) error {
 	return nil
 }
 
-const (
-	// maxCredential bounds the text before it is hashed or verified.
-	maxCredential = 4096
-	cachedHashes  = 100_000
-)
+// maxCredential bounds the text before it is hashed or verified.
+const maxCredential = 4096
 
-// identity is the owner of a hash, and the credential's data.
+// identity is the owner of a credential, and the credential's data.
 type identity struct {
 	owner   events.Owner
 	id      string
@@ -92,94 +81,75 @@ func (i identity) expired(now time.Time) bool {
 
 // lookups are the credentials of one kind.
 type lookups struct {
-	prefix string
-	kind   command.CredentialKind
-	// live holds the credentials that were alive at their last look-up.
-	live  *lru.Cache[events.Hash, identity]
-	hits  *cachestats.Counter
-	fence *fence.Fence
-	now   func() time.Time
-	find  func(context.Context, events.Hash) (who identity, revoked, found bool, err error)
-}
-
-func newLookups(l lookups) *lookups {
-	live, err := lru.New[events.Hash, identity](cachedHashes)
-	if err != nil {
-		panic(err) // only for a size that is not positive
-	}
-	l.live = live
-	return &l
-}
-
-// identify returns the identity of a live credential. If read is set, it also catches up
-// with everything that the owner did before the call, and returns the fence's head if
-// there is one.
-func (l *lookups) identify(ctx context.Context, hash events.Hash, read bool) (who identity, head fence.Head, err error) {
-	who, known := l.live.Get(hash)
-	known = known && who.head.Tables == l.fence.Tables() // exchanged tables may name another owner
-	switch {
-	case !l.hits.Count(known && !who.expired(l.now())):
-		if head, err = l.fence.WaitAllHead(ctx); err == nil {
-			who, err = l.lookUp(ctx, hash, head)
-		}
-	case read:
-		head, err = l.fence.WaitOwnerHead(ctx, who.owner)
-		if err == nil && (!head.Known() || head != who.head || who.expired(l.now())) {
-			who, err = l.lookUp(ctx, hash, head)
-		}
-	}
-	return who, head, err
-}
-
-// lookUp asks the read model, which the caller has waited for. head is what the fence
-// returned; it may be unknown.
-func (l *lookups) lookUp(ctx context.Context, hash events.Hash, head fence.Head) (identity, error) {
-	who, revoked, found, err := l.find(ctx, hash)
-	if err != nil {
-		return identity{}, fmt.Errorf("look up credential: %w", err)
-	}
-	if !found || revoked || who.expired(l.now()) {
-		l.live.Remove(hash)
-		return identity{}, ErrUnauthenticated
-	}
-	who.head = head
-	l.live.Add(hash, who)
-	return who, nil
+	kind command.CredentialKind
+	// valid reports whether a text has the form of a credential, without a question.
+	valid func(token string) bool
+	find  func(ctx context.Context, token string) (who identity, revoked, found bool, err error)
 }
 
 // Authenticator is the access control of one API.
 type Authenticator struct {
-	fence    *fence.Fence
-	signed   *signedSessions // core; nil on the extension API
-	keys     *lookups        // core
-	sessions *lookups        // extension; nil on core
-	// Hits counts look-ups of keys and extension sessions by whether the credential was
-	// remembered as alive.
+	fence *fence.Fence
+	now   func() time.Time
+	kinds func(token string) *lookups
+	// live holds the credentials that were alive at their last look-up.
+	live *lru.Cache[events.Hash, identity]
+	// Hits counts look-ups by whether the credential was remembered as alive.
 	Hits *cachestats.Counter
+}
+
+func newAuthenticator(f *fence.Fence, now func() time.Time, kinds func(string) *lookups) *Authenticator {
+	live, err := lru.New[events.Hash, identity](100_000)
+	if err != nil {
+		panic(err) // only for a size that is not positive
+	}
+	return &Authenticator{fence: f, now: now, kinds: kinds, live: live, Hits: &cachestats.Counter{}}
 }
 
 // NewCore accepts signed sessions and API keys.
 func NewCore(q schema.Querier, f *fence.Fence, jwt *signin.SignedTokens, now func() time.Time) *Authenticator {
-	h := &cachestats.Counter{}
-	return &Authenticator{fence: f, signed: newSignedSessions(q, f, jwt), Hits: h, keys: newLookups(lookups{
-		hits: h, prefix: APIKeyPrefix, kind: command.CredentialKey, fence: f, now: now,
-		find: func(ctx context.Context, hash events.Hash) (identity, bool, bool, error) {
-			key, found, err := apikeys.ByHash(ctx, q, hash)
+	keys := &lookups{
+		kind:  command.CredentialKey,
+		valid: func(token string) bool { return signin.HasTokenForm(token, APIKeyPrefix) },
+		find: func(ctx context.Context, token string) (identity, bool, bool, error) {
+			key, found, err := apikeys.ByHash(ctx, q, signin.HashToken(token))
 			return identity{owner: key.Owner, id: key.ID, expires: key.ExpiresAt.TimeOrZero(), scopes: key.Scopes}, key.RevokedAt != nil, found, err
 		},
-	})}
+	}
+	signed := &lookups{
+		kind: command.CredentialCoreSession,
+		valid: func(token string) bool {
+			_, _, _, err := jwt.Verify(token)
+			return err == nil
+		},
+		find: func(ctx context.Context, token string) (identity, bool, bool, error) {
+			owner, id, expires, err := jwt.Verify(token)
+			if err != nil {
+				return identity{}, false, false, nil // it expired meanwhile
+			}
+			s, found, err := sessions.ByID(ctx, q, owner, id)
+			return identity{owner: owner, id: id, expires: expires}, s.RevokedAt != nil, found, err
+		},
+	}
+	return newAuthenticator(f, now, func(token string) *lookups {
+		if strings.HasPrefix(token, APIKeyPrefix) {
+			return keys
+		}
+		return signed
+	})
 }
 
 // NewExtension accepts extension sessions.
 func NewExtension(q schema.Querier, f *fence.Fence, now func() time.Time) *Authenticator {
-	h := &cachestats.Counter{}
-	return &Authenticator{fence: f, Hits: h, sessions: newLookups(lookups{
-		hits: h, prefix: signin.ExtensionTokenPrefix, kind: command.CredentialExtensionSession, fence: f, now: now,
-		find: func(ctx context.Context, hash events.Hash) (identity, bool, bool, error) {
-			s, found, err := sessions.ByTokenHash(ctx, q, hash)
+	only := &lookups{
+		kind:  command.CredentialExtensionSession,
+		valid: func(token string) bool { return signin.HasTokenForm(token, signin.ExtensionTokenPrefix) },
+		find: func(ctx context.Context, token string) (identity, bool, bool, error) {
+			s, found, err := sessions.ByTokenHash(ctx, q, signin.HashToken(token))
 			return identity{owner: s.Owner, id: s.ID, expires: s.ExpiresAt.Time()}, s.RevokedAt != nil, found, err
 		},
-	})}
+	}
+	return newAuthenticator(f, now, func(string) *lookups { return only })
 }
 
 // Read authenticates a request that reads. When it returns, the projection has caught up
@@ -200,20 +170,10 @@ func (d *Authenticator) Write(ctx context.Context, header string) (Caller, error
 // Call it before a request is refused for another reason. Otherwise a message about a
 // wrong body would tell which dead credentials were alive once.
 func (d *Authenticator) StillAlive(ctx context.Context, caller Caller) error {
-	l := d.sessions
-	switch caller.Credential.Kind {
-	case command.CredentialCoreSession:
-		_, err := d.signed.alive(ctx, caller.Owner, caller.Credential.ID)
-		return err
-	case command.CredentialKey:
-		l = d.keys
-	case command.CredentialExtensionSession, command.CredentialNone:
-	}
 	head, err := d.fence.WaitAllHead(ctx)
-	if err != nil {
-		return err
+	if err == nil {
+		_, err = d.lookUp(ctx, d.kinds(caller.token), caller.token, head)
 	}
-	_, err = l.lookUp(ctx, caller.hash, head)
 	return err
 }
 
@@ -222,27 +182,53 @@ func (d *Authenticator) authenticate(ctx context.Context, header string, read bo
 	if err != nil {
 		return Caller{}, err
 	}
-	switch {
-	case d.sessions != nil:
-		return d.sessions.caller(ctx, token, read)
-	case strings.HasPrefix(token, APIKeyPrefix):
-		return d.keys.caller(ctx, token, read)
-	}
-	return d.signed.caller(ctx, token, read)
-}
-
-func (l *lookups) caller(ctx context.Context, token string, read bool) (Caller, error) {
-	if !signin.HasTokenForm(token, l.prefix) {
-		return Caller{}, ErrUnauthenticated
-	}
-	hash := signin.HashToken(token)
-	who, head, err := l.identify(ctx, hash, read)
+	l := d.kinds(token)
+	who, head, err := d.identify(ctx, l, token, read)
 	if err != nil {
 		return Caller{}, err
 	}
 	credential := command.Credential{Kind: l.kind, ID: who.id}
 	credential.Guest = l.kind == command.CredentialKey && !slices.Contains(who.scopes, events.ScopeRead)
-	return Caller{Owner: who.owner, Credential: credential, Head: head, Expires: who.expires, hash: hash, scopes: who.scopes}, nil
+	return Caller{Owner: who.owner, Credential: credential, Head: head, Expires: who.expires, token: token, scopes: who.scopes}, nil
+}
+
+// identify returns the identity of a live credential. If read is set, it also catches up
+// with everything that the owner did before the call, and returns the fence's head if
+// there is one.
+func (d *Authenticator) identify(ctx context.Context, l *lookups, token string, read bool) (who identity, head fence.Head, err error) {
+	who, known := d.live.Get(signin.HashToken(token))
+	known = known && who.head.Tables == d.fence.Tables() // exchanged tables may name another owner
+	switch {
+	case !d.Hits.Count(known && !who.expired(d.now())):
+		if !l.valid(token) {
+			return identity{}, head, ErrUnauthenticated
+		}
+		if head, err = d.fence.WaitAllHead(ctx); err == nil {
+			who, err = d.lookUp(ctx, l, token, head)
+		}
+	case read:
+		head, err = d.fence.WaitOwnerHead(ctx, who.owner)
+		if err == nil && (!head.Known() || head != who.head || who.expired(d.now())) {
+			who, err = d.lookUp(ctx, l, token, head)
+		}
+	}
+	return who, head, err
+}
+
+// lookUp asks the read model, which the caller has waited for. head is what the fence
+// returned; it may be unknown.
+func (d *Authenticator) lookUp(ctx context.Context, l *lookups, token string, head fence.Head) (identity, error) {
+	who, revoked, found, err := l.find(ctx, token)
+	if err != nil {
+		return identity{}, fmt.Errorf("look up credential: %w", err)
+	}
+	if !found || revoked || who.expired(d.now()) {
+		d.live.Remove(signin.HashToken(token))
+		return identity{}, ErrUnauthenticated
+	}
+	who.head = head
+	d.live.Add(signin.HashToken(token), who)
+	return who, nil
 }
 
 // bearer takes the credential out of an Authorization header. A gateway counts requests by

@@ -51,7 +51,6 @@ func (d *APIServer) ServeCore(ctx context.Context, listener net.Listener) error 
 			StakingProgramID: d.Config.StakingProgramID, StakeMint: d.Config.StakeMint,
 		},
 	}
-	registerHits(d.Registry, "core_tokens", &tokens.Hits)
 	registerHits(d.Registry, "core_credentials", api.Access.Hits)
 	app := httpapi.New(httpapi.Config{
 		Service: "core", Log: d.Logger, Registry: d.Registry, OpenAPI: core.OpenAPI, Probes: d.probes(), NewID: NewID,
