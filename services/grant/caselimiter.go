@@ -8,9 +8,6 @@ import (
 	"github.com/memory-ledger/ledger/services/memory"
 )
 
-// waitingOfCase bounds the waiting readers of one case.
-const waitingOfCase = 1024
-
 // caseLimiter bounds the readers that work on a case's document at the same time by the
 // reads that the case has left. Further readers would render a document for which no read
 // is left, or get ErrBusy because of the cost of all the documents. So they wait, and
@@ -63,7 +60,7 @@ func (l *caseLimiter) join(id string, width int) (*slot, error) {
 		}
 		l.byCase[id] = mine
 	}
-	if mine.readers >= cap(mine.working)+waitingOfCase {
+	if mine.readers >= cap(mine.working)+1024 {
 		return nil, memory.ErrBusy
 	}
 	mine.readers++

@@ -70,7 +70,7 @@ func TestLanesAreBounded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for range waitingOfCase {
+		for range 1024 {
 			go func() { _, _, _ = l.enter(ctx, "a", 1) }()
 		}
 		synctest.Wait()

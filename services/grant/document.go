@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/memory-ledger/ledger/events"
@@ -16,22 +15,14 @@ import (
 )
 
 const (
-	// keptBytes is the length of the longest document that is kept in memory until it is
-	// sent. A longer document is rendered a second time while it is sent.
-	keptBytes = 4 << 20
-	// keptByAll bounds the bytes of all kept documents.
-	keptByAll = 64 << 20
-	// heldBytes is about how much is rendered before some of it is read.
+	// heldBytes is about how much of a document is in memory. A longer one is rendered a
+	// second time while it is sent.
 	heldBytes = 1 << 20
-	// documentTimeout bounds the rendering of a document before its answer begins.
-	documentTimeout = time.Minute
 	// ReadTimeout bounds a Read: waiting for its turn, the rendering and the append.
-	ReadTimeout = documentTimeout + 30*time.Second
-	// pieceTimeout bounds one read of a piece. After the answer has begun, a failed read
-	// is retried up to pieceRetries times, with piecePause between.
-	pieceTimeout = 10 * time.Second
+	ReadTimeout = 90 * time.Second
+	// pieceRetries is how often a piece that can't be read is tried again, half a second
+	// later, after the answer has begun.
 	pieceRetries = 20
-	piecePause   = 500 * time.Millisecond
 )
 
 // document is the markdown that an agent reads: the owner, the time, the number of
@@ -53,7 +44,7 @@ type pieces interface {
 
 // newDocument begins the document of a cursor.
 func newDocument(owner events.Owner, at events.Timestamp, leaves uint64, cursor pieces, mark untrusted.Mark) *document {
-	d := &document{cursor: cursor, mark: mark, pause: func() { time.Sleep(piecePause) }}
+	d := &document{cursor: cursor, mark: mark, pause: func() { time.Sleep(500 * time.Millisecond) }}
 	d.writeHead(owner, at, leaves)
 	return d
 }
@@ -83,7 +74,7 @@ func (d *document) Read(p []byte) (int, error) {
 		if !d.cursor.More() {
 			return 0, io.EOF
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), pieceTimeout)
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		err := d.next(ctx)
 		cancel()
 		if err == nil {
@@ -101,92 +92,47 @@ func (d *document) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// rehearse renders the whole document once and reports whether all of it is kept. If not,
-// nothing is kept.
-func (d *document) rehearse(ctx context.Context, k *kept) (whole bool, err error) {
-	for whole = true; ; {
-		if whole && !k.add(d.buffer.Bytes()) {
+// rehearse renders the whole document once, and reports whether all of it is in the buffer.
+func (d *document) rehearse(ctx context.Context) (whole bool, err error) {
+	for whole = true; d.cursor.More(); {
+		if d.buffer.Len() >= heldBytes {
 			whole = false
-			k.drop()
-		}
-		d.buffer.Reset()
-		if !d.cursor.More() {
-			return whole, nil
+			d.buffer.Reset()
 		}
 		if err := d.next(ctx); err != nil {
-			k.drop()
 			return false, err
 		}
 	}
+	return whole, nil
 }
 
-// documentCache counts the bytes of all kept documents.
-type documentCache struct{ used atomic.Int64 }
-
-// kept is a document in a documentCache, or the beginning of one.
-type kept struct {
-	cache *documentCache
-	text  []byte
-	rest  *bytes.Reader // reads the text, once it is whole
-}
-
-// add keeps the next piece, or reports false if there is no room for the whole document
-// so far.
-func (k *kept) add(piece []byte) bool {
-	if len(k.text)+len(piece) > keptBytes {
-		return false
-	}
-	if k.cache.used.Add(int64(len(piece))) > keptByAll {
-		k.cache.used.Add(-int64(len(piece)))
-		return false
-	}
-	k.text = append(k.text, piece...)
-	return true
-}
-
-// Read implements io.Reader.
-func (k *kept) Read(p []byte) (int, error) { return k.rest.Read(p) }
-
-// Close implements io.Closer.
-func (k *kept) Close() error {
-	k.drop()
-	return nil
-}
-
-// drop releases the document's room.
-func (k *kept) drop() {
-	k.cache.used.Add(-int64(len(k.text)))
-	k.text = nil
-}
-
-// render renders an owner's whole document and returns it. A long document is not kept:
-// it is rendered once as a check, and the returned reader renders it again. Its size is
-// -1. gone, if not nil, reports that the client has hung up.
-func (s *Service) render(ctx context.Context, owner events.Owner, gone func() bool) (text io.ReadCloser, size int, err error) {
+// render renders an owner's whole document and returns it. A long document is rendered once
+// as a check, and the returned reader renders it again. Its size is -1. gone, if not nil,
+// reports that the client has hung up.
+func (s *Service) render(ctx context.Context, owner events.Owner, gone func() bool) (text io.Reader, size int, err error) {
 	// Do not use the request's deadline: an owner with a long log must also get a
 	// document.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), documentTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 	defer cancel()
 	at := events.At(s.Now())
 	cursor, err := s.leaves(ctx, owner, 0, gone)
 	if err != nil {
 		return nil, 0, err
 	}
-	k := &kept{cache: &s.documents}
 	mark := untrusted.NewMark()
-	whole, err := newDocument(owner, at, cursor.Kept(), cursor, mark).rehearse(ctx, k)
+	d := newDocument(owner, at, cursor.Kept(), cursor, mark)
+	whole, err := d.rehearse(ctx)
 	if err != nil {
 		return nil, 0, err
 	}
 	if whole {
-		k.rest = bytes.NewReader(k.text)
-		return k, len(k.text), nil
+		return &d.buffer, d.buffer.Len(), nil
 	}
 	again, err := s.leaves(ctx, owner, cursor.Size(), gone)
 	if err != nil {
 		return nil, 0, err
 	}
-	return io.NopCloser(newDocument(owner, at, again.Kept(), again, mark)), -1, nil
+	return newDocument(owner, at, again.Kept(), again, mark), -1, nil
 }
 
 // leaves selects the memories of the owner's first size leaves, or of all leaves if size is

@@ -195,45 +195,21 @@ func TestADocumentIsNotHeldWhole(t *testing.T) {
 	}
 }
 
-// TestTheShelfIsBounded: the kept bytes of one document and of all documents are bounded.
-// They are released when a document is closed, becomes too long, or can't be rendered.
-func TestTheShelfIsBounded(t *testing.T) {
+// TestARehearsedDocumentIsHeldIfItIsShort: a short document is in memory before a read is
+// spent; a long one is rendered in pieces that are dropped.
+func TestARehearsedDocumentIsHeldIfItIsShort(t *testing.T) {
 	t.Parallel()
 	at := events.At(time.Unix(0, 0))
-	var s documentCache
-	rehearse := func(n, bytes, failures int) (*kept, bool, error) {
-		k := &kept{cache: &s}
-		whole, err := newDocument("owner", at, uint64(n), &shown{views: someViews(n, bytes), failures: failures, err: io.ErrUnexpectedEOF}, mark).
-			rehearse(t.Context(), k)
-		return k, whole, err
-	}
-	var all []*kept
-	for s.used.Load() < keptByAll-keptBytes {
-		k, whole, err := rehearse(4, keptBytes/5, 0)
-		if err != nil || !whole || !bytes.Equal(k.text, textOf("owner", at, someViews(4, keptBytes/5))) {
-			t.Fatalf("%d bytes, %v, %v", len(k.text), whole, err)
-		}
-		all = append(all, k)
-	}
-	used := s.used.Load()
-	if k, whole, err := rehearse(6, keptBytes/5, 0); whole || err != nil || k.text != nil || s.used.Load() != used {
-		t.Errorf("a long one: %v, %v, %d bytes kept of it", whole, err, s.used.Load()-used)
-	}
-	if _, whole, err := rehearse(2, 100, 1); whole || err == nil || s.used.Load() != used {
-		t.Errorf("one that can't be made: %v, %v, %d bytes kept of it", whole, err, s.used.Load()-used)
-	}
-	filler := &kept{cache: &s}
-	for filler.add(make([]byte, 1<<10)) {
-	}
-	if _, whole, err := rehearse(4, keptBytes/5, 0); whole || err != nil {
-		t.Errorf("one for which there is no room: %v, %v", whole, err)
-	}
-	for _, k := range append(all, filler) {
-		if err := errors.Join(k.Close(), k.Close()); err != nil {
-			t.Error(err)
+	for n, short := range map[int]bool{0: true, 3: true, 6: false} {
+		views := someViews(n, heldBytes/4)
+		d := newDocument("owner", at, uint64(n), &atHand{views}, mark)
+		whole, err := d.rehearse(t.Context())
+		if err != nil || whole != short || whole != bytes.Equal(d.buffer.Bytes(), textOf("owner", at, someViews(n, heldBytes/4))) || d.buffer.Len() > 2*heldBytes {
+			t.Errorf("%d memories: whole is %v, %d bytes, %v", n, whole, d.buffer.Len(), err)
 		}
 	}
-	if left := s.used.Load(); left != 0 {
-		t.Errorf("%d bytes are still charged", left)
+	d := newDocument("owner", at, 2, &shown{views: someViews(2, 100), failures: 1, err: io.ErrUnexpectedEOF}, mark)
+	if _, err := d.rehearse(t.Context()); err == nil {
+		t.Error("a document that can't be made is")
 	}
 }

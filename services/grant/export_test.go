@@ -1,8 +1,5 @@
 package grant
 
-// Kept returns the number of bytes of kept documents.
-func (s *Service) Kept() int64 { return s.documents.used.Load() }
-
 // Readers returns the number of readers of cases that work or wait.
 func (s *Service) Readers() (n int) {
 	s.limiter.mu.Lock()

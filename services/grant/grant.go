@@ -80,8 +80,7 @@ type Config struct {
 // Service mints, shows, revokes and spends grants.
 type Service struct {
 	Config
-	limiter   caseLimiter
-	documents documentCache
+	limiter caseLimiter
 }
 
 // Opened is a grant. It was alive when its token was presented, or a drop that
@@ -306,9 +305,9 @@ func (s *Service) unlessDead(ctx context.Context, o Opened, err error) error {
 // append spends the read, but the answer does not reach the client.
 //
 // size is -1 for a long document. Read has rendered a long document once, as a check. The
-// returned reader renders it again, so that a log does not have to fit in memory. Any
-// other document must be closed. gone, if not nil, reports that the client has hung up.
-func (s *Service) Read(ctx context.Context, token string, gone func() bool) (document io.ReadCloser, size int, err error) {
+// returned reader renders it again, so that a log does not have to fit in memory. gone, if
+// not nil, reports that the client has hung up.
+func (s *Service) Read(ctx context.Context, token string, gone func() bool) (document io.Reader, size int, err error) {
 	// Refuse a dead grant before rendering. This wait for the whole log also covers the
 	// owner's part of it.
 	opened, err := s.Open(ctx, token, events.GrantCase)
@@ -331,7 +330,7 @@ func (s *Service) Read(ctx context.Context, token string, gone func() bool) (doc
 	}
 	// Like the rendering, the append does not end with the request's deadline.
 	if err := s.Commands.Execute(context.WithoutCancel(ctx), opened.owner, &command.ConsumeCase{GrantID: opened.id}); err != nil {
-		return nil, 0, errors.Join(err, document.Close())
+		return nil, 0, err
 	}
 	return document, size, nil
 }

@@ -13,13 +13,6 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 )
 
-const (
-	// maxComplaints bounds the wrong fields that a refusal names.
-	maxComplaints = 5
-	// maxName bounds a name of the caller's in a refusal. It is in characters.
-	maxName = 60
-)
-
 // checked repairs what models often get wrong in the arguments of a tool, and checks the
 // rest. Members that are null and optional texts that are empty are left out. A list, an
 // object, a number or a boolean may come as JSON text, a list of one object as the object.
@@ -38,8 +31,8 @@ func checked(tool string, schema *jsonschema.Schema, arguments json.RawMessage, 
 	}
 	good := c.value("", schema, sent)
 	if len(c.wrong) > 0 {
-		if more := len(c.wrong) - maxComplaints; more > 0 {
-			c.wrong = append(c.wrong[:maxComplaints], fmt.Sprintf("%d more fields are wrong", more))
+		if more := len(c.wrong) - 5; more > 0 {
+			c.wrong = append(c.wrong[:5], fmt.Sprintf("%d more fields are wrong", more))
 		}
 		return nil, &problem{fmt.Sprintf("%s did nothing: %s. A right call: %s", tool, strings.Join(c.wrong, "; "), example)}
 	}
@@ -131,9 +124,9 @@ func (c *checker) object(path string, schema *jsonschema.Schema, object map[stri
 
 // memberOf returns the path of a member.
 func memberOf(path, name string) string {
-	if utf8.RuneCountInString(name) > maxName || strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || !strconv.IsPrint(r) }) {
+	if utf8.RuneCountInString(name) > 60 || strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || !strconv.IsPrint(r) }) {
 		short := []rune(name)
-		name = strconv.Quote(string(short[:min(len(short), maxName)]))
+		name = strconv.Quote(string(short[:min(len(short), 60)]))
 	}
 	if path == "" {
 		return name

@@ -20,13 +20,7 @@ import (
 
 const (
 	bridgeTimeout = 30 * time.Second
-	pingTimeout   = 5 * time.Second
-	// bridged bounds the messages in flight.
-	bridged = 16
-
 	versionHeader = "Mcp-Protocol-Version"
-	// codeRejected is the SDK's error code for a message that it could not deliver.
-	codeRejected = -32005
 )
 
 // Bridge carries the messages of a client to a server's POST /mcp, and the answers back.
@@ -48,7 +42,7 @@ func NewBridge(baseURL string, key func() (string, error)) *Bridge {
 	// Without pings, an HTTP/2 connection that the network has forgotten, as while the
 	// computer slept, stays in use.
 	base := http.DefaultTransport.(*http.Transport).Clone()
-	base.HTTP2 = &http.HTTP2Config{SendPingTimeout: pingTimeout, PingTimeout: pingTimeout}
+	base.HTTP2 = &http.HTTP2Config{SendPingTimeout: 5 * time.Second, PingTimeout: 5 * time.Second}
 	b.transport = &sdk.StreamableClientTransport{
 		Endpoint: baseURL + "/mcp", MaxRetries: -1, DisableStandaloneSSE: true,
 		HTTPClient: &http.Client{
@@ -188,7 +182,7 @@ func (b *Bridge) Run(ctx context.Context, client sdk.Transport) error {
 	}
 	defer conn.Close()
 	var group errgroup.Group
-	group.SetLimit(bridged)
+	group.SetLimit(16)
 	for {
 		message, err := conn.Read(ctx)
 		if err != nil {
@@ -210,8 +204,8 @@ func (b *Bridge) carry(ctx context.Context, client sdk.Connection, message jsonr
 	if err == nil || request == nil || !request.IsCall() {
 		return nil // a notification expects no answer
 	}
-	var told *jsonrpc.Error // from the server, or from the SDK if it could not send
-	if !errors.As(err, &told) || told.Code == codeRejected {
+	var told *jsonrpc.Error                            // from the server, or from the SDK if it could not send
+	if !errors.As(err, &told) || told.Code == -32005 { // the SDK could not deliver it
 		told = &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: fate.explain(request, err)}
 	}
 	return client.Write(ctx, &jsonrpc.Response{ID: request.ID, Error: told})

@@ -10,13 +10,8 @@ import (
 	"github.com/memory-ledger/ledger/events"
 )
 
-const (
-	maxID = 100
-	// idExample is a right call of a tool that takes an id.
-	idExample = `{"id": "019a1b2c-3d4e-7f50-8a6b-7c8d9e0f1a2b"}`
-	// metadataCost bounds the metadata in an answer.
-	metadataCost = 1500
-)
+// idExample is a right call of a tool that takes an id.
+const idExample = `{"id": "019a1b2c-3d4e-7f50-8a6b-7c8d9e0f1a2b"}`
 
 type getInput struct {
 	ID     string `json:"id" jsonschema:"id of a memory"`
@@ -40,7 +35,7 @@ type getOutput struct {
 
 func (s *Server) addGet() {
 	input := schemaOf[getInput]()
-	input.Properties["id"].MaxLength = new(maxID)
+	input.Properties["id"].MaxLength = new(100)
 	input.Properties["offset"].Minimum = new(0.0)
 	addTool(s, &tool{scope: events.ScopeRead, input: input, example: idExample, Tool: sdk.Tool{
 		Name: "get", Title: "Get a memory",
@@ -59,7 +54,7 @@ func (s *Server) get(ctx context.Context, c call, in getInput) (getOutput, strin
 		LeafHash: v.LeafHash.String(), Anchored: v.Anchored, Resource: memoryURI(v.ID),
 	}
 	left := answerCost - headCost - entryCost
-	if spent := 2 * costOf(string(v.Metadata)); spent > metadataCost {
+	if spent := 2 * costOf(string(v.Metadata)); spent > 1500 {
 		out.MetadataLeftOut = true
 	} else if err := json.Unmarshal(v.Metadata, &out.UntrustedMetadata); err != nil {
 		return getOutput{}, "", err

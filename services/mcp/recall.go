@@ -15,18 +15,10 @@ import (
 	"github.com/memory-ledger/ledger/services/rfc3339"
 )
 
-const (
-	defaultRecalled, maxRecalled = 6, 10
-	maxQuery                     = 1000 // characters
-	// headCost is the approximate cost of an answer without memories. entryCost is the
-	// cost of a memory without its text. The answer holds the text twice: in the
-	// structured result, and in the text that a model reads.
-	headCost  = 500
-	entryCost = 500
-	// sourceCost bounds the source of a memory. Characters are no measure for it: 80 of
-	// them can cost more than entryCost.
-	sourceCost = 80
-)
+// headCost is the approximate cost of an answer without memories. entryCost is the cost of
+// a memory without its text. The answer holds the text twice: in the structured result, and
+// in the text that a model reads.
+const headCost, entryCost = 500, 500
 
 type recallInput struct {
 	Query    string `json:"query,omitempty" jsonschema:"a question or words; empty: the newest memories"`
@@ -60,11 +52,11 @@ type recalledMemory struct {
 
 func (s *Server) addRecall() {
 	input := schemaOf[recallInput]()
-	input.Properties["query"].MaxLength = new(maxQuery)
-	within(input, "limit", 1, maxRecalled)
+	input.Properties["query"].MaxLength = new(1000)
+	within(input, "limit", 1, 10)
 	input.Properties["via"].Enum = []any{"session", "key", "drop"}
 	for _, name := range []string{"cursor", "source", "from", "to"} {
-		input.Properties[name].MaxLength = new(maxQuery)
+		input.Properties[name].MaxLength = new(1000)
 	}
 	addTool(s, &tool{scope: events.ScopeRead, input: input, example: `{"query": "Ada's manager"}`, Tool: sdk.Tool{
 		Name: "recall", Title: "Recall",
@@ -77,7 +69,7 @@ func (s *Server) addRecall() {
 
 func (s *Server) recall(ctx context.Context, c call, in recallInput) (recallOutput, string, error) {
 	ask := memory.Selection{
-		Query: in.Query, Ranked: true, Order: memory.Relevance, Limit: cmp.Or(in.Limit, defaultRecalled), Cursor: in.Cursor,
+		Query: in.Query, Ranked: true, Order: memory.Relevance, Limit: cmp.Or(in.Limit, 6), Cursor: in.Cursor,
 		Filter: memories.Filter{Via: in.Via},
 	}
 	if in.Anchored {
@@ -158,7 +150,7 @@ func recalled(m *memory.View, most int) recalledMemory {
 
 // sourceShown returns the source, shortened.
 func sourceShown(m *memory.View) string {
-	source, cut := clip(sourceOf(m), sourceCost)
+	source, cut := clip(sourceOf(m), 80) // characters are no measure: 80 of them can cost more than entryCost
 	if cut {
 		source += "…" // a model must not filter by a shortened source: nothing would match
 	}

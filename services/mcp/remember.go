@@ -16,13 +16,8 @@ import (
 	"github.com/memory-ledger/ledger/services/memory"
 )
 
-const (
-	maxRemembered = 32  // memories in one call
-	maxSource     = 80  // characters
-	maxKey        = 200 // characters
-	// defaultSource is the source of a memory if the writer names no source.
-	defaultSource = "mcp"
-)
+// defaultSource is the source of a memory if the writer names no source.
+const defaultSource = "mcp"
 
 type rememberInput struct {
 	Memories       []newMemory `json:"memories" jsonschema:"the memories to store, in order"`
@@ -49,13 +44,13 @@ type storedMemory struct {
 func (s *Server) addRemember() {
 	input := schemaOf[rememberInput]()
 	list := input.Properties["memories"]
-	list.MinItems, list.MaxItems = new(1), new(maxRemembered)
+	list.MinItems, list.MaxItems = new(1), new(32)
 	list.Items.Properties["content"].MinLength = new(1)
-	list.Items.Properties["source"].MaxLength = new(maxSource)
+	list.Items.Properties["source"].MaxLength = new(80)
 	list.Items.Properties["metadata"].Properties = map[string]*jsonschema.Schema{
 		"topic": {Type: "string", Description: "an example; any other members can stand beside it"},
 	}
-	input.Properties["idempotencyKey"].MaxLength = new(maxKey)
+	input.Properties["idempotencyKey"].MaxLength = new(200)
 	no := false
 	addTool(s, &tool{scope: events.ScopeWrite, input: input, example: `{"memories": [{"content": "Ada's manager is Helena."}]}`, Tool: sdk.Tool{
 		Name: "remember", Title: "Remember",

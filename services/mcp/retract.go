@@ -19,7 +19,7 @@ type retractOutput struct {
 
 func (s *Server) addRetract() {
 	input := schemaOf[retractInput]()
-	input.Properties["id"].MaxLength = new(maxID)
+	input.Properties["id"].MaxLength = new(100)
 	yes, no := true, false
 	addTool(s, &tool{scope: events.ScopeRetract, input: input, example: idExample, Tool: sdk.Tool{
 		Name: "retract", Title: "Retract a memory",

@@ -64,7 +64,7 @@ func New(cfg Config) *Server {
 			},
 			// Lists are the same for every caller. A resource belongs to one owner.
 			SetCacheable: func(_ context.Context, r sdk.Request, c *sdk.Cacheable) {
-				c.TTLMs, c.CacheScope = int(listTTL.Milliseconds()), "public"
+				c.TTLMs, c.CacheScope = int((5 * time.Minute).Milliseconds()), "public"
 				if _, reads := r.(*sdk.ReadResourceRequest); reads {
 					c.TTLMs, c.CacheScope = 0, "private"
 				}
@@ -85,9 +85,6 @@ func New(cfg Config) *Server {
 	})
 	return s
 }
-
-// listTTL is how long a client may cache the lists.
-const listTTL = 5 * time.Minute
 
 // call holds the values that a request passes to its tools.
 type call struct {

@@ -10,10 +10,6 @@ import (
 	"github.com/memory-ledger/ledger/services/keystore"
 )
 
-// erasePasses bounds how often Erase starts over because of a concurrent sign-in. Six
-// clients that sign in again whenever they are refused have won five races in a row.
-const erasePasses = 50
-
 // Erase makes all texts of an owner unreadable for good, and returns how many leaves they
 // had. It ends all access, destroys the data key, and then appends the event. From that
 // event on, no replica returns an earlier text.
@@ -26,7 +22,9 @@ func (s *Service) Erase(ctx context.Context, owner events.Owner) (uint64, error)
 		return 0, err
 	}
 	erase := &command.EraseOwner{}
-	for range erasePasses {
+	// A concurrent sign-in may win a race. Six clients that sign in again whenever they are
+	// refused have won five in a row.
+	for range 50 {
 		if err := s.Commands.EndAllAccess(ctx, owner); err != nil {
 			return 0, err
 		}

@@ -32,7 +32,6 @@ import (
 const (
 	MaxContentBytes  = 262144 // UTF-8
 	MaxMetadataBytes = 65536  // canonical
-	maxSource        = 80     // code points
 )
 
 // Errors of this package.
@@ -130,7 +129,7 @@ func (s *Service) Write(ctx context.Context, d Draft) (*command.WriteMemory, err
 // WithSource merges a memory's source into its metadata, where it replaces a member of that
 // name.
 func WithSource(metadata canonical.Object, source string) (canonical.Object, error) {
-	if n := Length(source); n < 1 || n > maxSource {
+	if n := Length(source); n < 1 || n > 80 {
 		return canonical.Object{}, ErrSource
 	}
 	return metadata.With("source", source)
@@ -138,10 +137,6 @@ func WithSource(metadata canonical.Object, source string) (canonical.Object, err
 
 // MaxBatch is how many memories one request writes at most.
 const MaxBatch = 256
-
-// maxEvent bounds the size of a memory's event in the log, without its metadata and sealed
-// content.
-const maxEvent = 1 << 10
 
 // Errors of batches.
 var (
@@ -164,14 +159,14 @@ func (s *Service) prepareBatch(ctx context.Context, drafts []Draft) (*command.Wr
 		return nil, ErrBatchCount
 	}
 	write := &command.WriteBatch{Credential: drafts[0].Credential}
-	size := 0
+	size := 0 // about 1 KiB beside metadata and text, each
 	for i, d := range drafts {
 		memory, err := s.Prepare(ctx, d)
 		if err != nil {
 			return nil, fmt.Errorf("memories[%d]: %w", i, err)
 		}
 		memory.IdempotencyKey = nil
-		size += maxEvent + d.Metadata.Len() + base64.StdEncoding.EncodedLen(len(memory.Sealed))
+		size += 1<<10 + d.Metadata.Len() + base64.StdEncoding.EncodedLen(len(memory.Sealed))
 		write.Memories = append(write.Memories, memory)
 	}
 	if size > eventlog.MaxPayload {

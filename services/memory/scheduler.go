@@ -15,10 +15,9 @@ import (
 // Answer 503 with Retry-After.
 var ErrBusy = errors.New("too many searches and lists are waiting")
 
-const (
-	waitingOfOwner = 256
-	waitingOfAll   = 2048
-)
+// waitingOfOwner bounds the pieces of an owner that wait. Those of all owners are bounded
+// by eight times as many.
+const waitingOfOwner = 256
 
 // FairScheduler grants time slots for pieces of lists and searches. Waiting owners are
 // served in rotation: an owner with a huge log, or with a hundred searches, gets no more
@@ -68,7 +67,7 @@ func (t *FairScheduler) Take(ctx context.Context, owner events.Owner, begun bool
 // enqueue bounds the waiters. Work that has begun was admitted by the same bound.
 func (t *FairScheduler) enqueue(owner events.Owner, mine chan struct{}, begun bool) error {
 	line := t.lines[owner]
-	if !begun && (t.waiting >= waitingOfAll || len(line) >= waitingOfOwner) {
+	if !begun && (t.waiting >= 8*waitingOfOwner || len(line) >= waitingOfOwner) {
 		return ErrBusy
 	}
 	if line == nil {

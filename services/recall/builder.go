@@ -32,9 +32,6 @@ type Dictionary struct {
 	terms   []string // by id
 }
 
-// maxWords bounds how many words an index may start with. A larger dictionary is emptied.
-const maxWords = 100_000
-
 // word is a word as written.
 type word struct {
 	text   string
@@ -64,7 +61,7 @@ func (d *Dictionary) Index(first uint64, texts iter.Seq[[]byte], created []uint3
 }
 
 func newBuilder(first uint64, d *Dictionary) *builder {
-	if d.ids == nil || len(d.words) > maxWords {
+	if d.ids == nil || len(d.words) > 100_000 { // do not let it grow without bound
 		*d = Dictionary{ids: map[string]uint32{}, termIDs: map[string]uint32{}}
 	}
 	return &builder{block: &Words{first: first}, Dictionary: d}

@@ -8,14 +8,8 @@ import (
 
 // Bounds of a query. Anything beyond them is ignored.
 const (
-	maxQueryBytes = 16 << 10
-	maxConcepts   = 64
-	maxPhrases    = 16
-	// maxPhrased bounds the words of all phrases: each is looked up in every text. The
-	// longest phrase fits.
-	maxPhrased = maxConcepts + 1
-	// maxExpanded bounds the terms that a prefix matches, in each index.
-	maxExpanded = 1024
+	maxConcepts = 64
+	maxPhrases  = 16
 )
 
 // Query is a question in words. It is safe for concurrent use.
@@ -41,7 +35,7 @@ type phrase []concept
 // memory must not have, and prefixes such as wor*. No text is malformed: text without
 // such a meaning is a word, or nothing.
 func ParseQuery(text string) *Query {
-	text = beginning(text, maxQueryBytes)
+	text = beginning(text, 16<<10)
 	q := &Query{empty: strings.TrimSpace(text) == ""}
 	var functional []concept
 	phrased := 0
@@ -55,7 +49,7 @@ func ParseQuery(text string) *Query {
 		if last := &words[len(words)-1]; !quoted && strings.HasSuffix(piece, last.word+"*") {
 			last.prefix = true
 		}
-		fits := phrased+len(words) <= maxPhrased
+		fits := phrased+len(words) <= maxConcepts+1 // each is looked up in every text; the longest phrase fits
 		switch {
 		case negated && fits && len(q.not) < maxPhrases:
 			phrased += len(words)
@@ -167,7 +161,7 @@ func (c concept) termsIn(b *Words) []int {
 	}
 	if c.prefix {
 		prefix := foldedWord(c.word)
-		for i := b.find(prefix); i < len(b.begins)-1 && strings.HasPrefix(b.term(i), prefix) && len(found) < maxExpanded; i++ {
+		for i := b.find(prefix); i < len(b.begins)-1 && strings.HasPrefix(b.term(i), prefix) && len(found) < 1024; i++ {
 			if !slices.Contains(found, i) {
 				found = append(found, i)
 			}

@@ -7,22 +7,6 @@ import (
 	"time"
 )
 
-// Parameters of the ranking. saturation and lengthPart are k1 and b of BM25. Texts are
-// short, so a word that occurs twice says little more than one that occurs once, and the
-// length says little.
-const (
-	saturation = 0.9
-	lengthPart = 0.3
-	// A match gains these parts of the best score one and two leaves away, if that leaf
-	// was written within besideWithin: both were part of the same talk.
-	besideOne, besideTwo = 0.4, 0.2
-	besideWithin         = 30 * time.Minute
-	// recencyPart is the largest part that a score gains for recency. The gain halves
-	// with every recencyHalves before the newest memory.
-	recencyPart   = 0.1
-	recencyHalves = 30 * 24 * time.Hour
-)
-
 // Hit is a memory that matches.
 type Hit struct {
 	Leaf  uint64
@@ -158,8 +142,10 @@ func (q *Query) rank(matches []match, size uint64) []Hit {
 		rarity := math.Log(1 + (n-float64(documents)+0.5)/(float64(documents)+0.5))
 		leaves.each(i, func(leaf uint64, c count) {
 			times := float64(c.times)
-			norm := 1 - lengthPart + lengthPart*float64(leaves.lengths[leaf])/leaves.average
-			scores[leaf] += rarity * times * (saturation + 1) / (times + saturation*norm)
+			// BM25 with k1 = 0.9 and b = 0.3. Texts are short, so a word that occurs twice
+			// says little more than one that occurs once, and the length says little.
+			norm := 0.7 + 0.3*float64(leaves.lengths[leaf])/leaves.average
+			scores[leaf] += rarity * times * 1.9 / (times + 0.9*norm)
 			has[leaf] = true
 		})
 	}
@@ -219,16 +205,17 @@ func (l *leaves) beside(scores []float64, leaf int) float64 {
 			return 0
 		}
 		apart := time.Duration(int64(l.created[i])-int64(l.created[leaf])) * time.Second
-		if apart.Abs() > besideWithin {
+		if apart.Abs() > 30*time.Minute { // not of the same talk
 			return 0
 		}
 		return scores[i]
 	}
-	return besideOne*max(at(leaf-1), at(leaf+1)) + besideTwo*max(at(leaf-2), at(leaf+2))
+	return 0.4*max(at(leaf-1), at(leaf+1)) + 0.2*max(at(leaf-2), at(leaf+2))
 }
 
-// recency returns the factor for a leaf's age, from 1 to 1+recencyPart.
+// recency returns the factor for a leaf's age, from 1 to 1.1. The gain halves
+// with every 30 days before the newest memory.
 func (l *leaves) recency(leaf int) float64 {
 	age := time.Duration(int64(l.created[len(l.created)-1])-int64(l.created[leaf])) * time.Second
-	return 1 + recencyPart*math.Exp2(-float64(max(0, age))/float64(recencyHalves))
+	return 1 + 0.1*math.Exp2(-max(0, age).Hours()/(30*24))
 }
