@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/gagliardetto/solana-go"
-	lru "github.com/hashicorp/golang-lru/v2"
 
 	"github.com/memory-ledger/ledger/anchoring/chain"
 	"github.com/memory-ledger/ledger/anchoring/commitment"
@@ -62,7 +61,7 @@ type View struct {
 
 	mu      sync.Mutex
 	reader  Reader // nil until Connect
-	entries *lru.Cache[Account, *entry]
+	entries map[Account]*entry
 
 	hits, misses uint64
 }
@@ -70,11 +69,7 @@ type View struct {
 // New returns a view. If a requested account was read longer ago than fresh, it is read
 // again.
 func New(fresh time.Duration, now func() time.Time, log *slog.Logger) *View {
-	entries, err := lru.New[Account, *entry](50_000)
-	if err != nil {
-		panic(err) // the size is positive
-	}
-	return &View{fresh: fresh, now: now, log: log, queue: make(chan Account, queued), entries: entries}
+	return &View{fresh: fresh, now: now, log: log, queue: make(chan Account, queued), entries: map[Account]*entry{}}
 }
 
 // Connect sets the reader. Until then, nothing is read.
@@ -89,10 +84,13 @@ func (v *View) Connect(r Reader) {
 func (v *View) Last(a Account) *Seen {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	e, ok := v.entries.Get(a)
-	if !ok {
+	e := v.entries[a]
+	if e == nil {
+		if len(v.entries) >= 50_000 { // all are read again
+			clear(v.entries)
+		}
 		e = &entry{}
-		v.entries.Add(a, e)
+		v.entries[a] = e
 	}
 	fresh := !e.looked.IsZero() && v.now().Sub(e.looked) < v.fresh
 	if fresh {
@@ -170,7 +168,7 @@ func (v *View) read(ctx context.Context, wanted []Account) error {
 	defer v.mu.Unlock()
 	now := v.now()
 	for _, a := range wanted {
-		if e, ok := v.entries.Peek(a); ok {
+		if e := v.entries[a]; e != nil {
 			e.asked, e.looked = false, now
 		}
 	}
@@ -178,7 +176,7 @@ func (v *View) read(ctx context.Context, wanted []Account) error {
 		return err
 	}
 	for i, a := range known {
-		e, ok := v.entries.Peek(a)
+		e, ok := v.entries[a]
 		if held := a.understood(accounts[i]); ok && held != nil {
 			e.seen = &Seen{held.Size, held.Root, now}
 		}

@@ -5,9 +5,9 @@ package quota
 import (
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
-	lru "github.com/hashicorp/golang-lru/v2"
 	"golang.org/x/time/rate"
 
 	"github.com/memory-ledger/ledger/events"
@@ -35,25 +35,20 @@ type Limits [kinds]int
 type Quotas struct {
 	limits Limits
 	now    func() time.Time
-	owners [kinds]*lru.Cache[events.Owner, *rate.Limiter] // nil without a limit
+
+	mu     sync.Mutex
+	owners map[of]*rate.Limiter
+}
+
+// of is what a limiter counts.
+type of struct {
+	kind  Kind
+	owner events.Owner
 }
 
 // New returns Quotas.
 func New(limits Limits, now func() time.Time) *Quotas {
-	q := &Quotas{limits: limits, now: now}
-	for kind, limit := range limits {
-		if limit == 0 {
-			continue
-		}
-		// This bounds the remembered owners of each kind, about 150 bytes each. An owner who
-		// is forgotten because many others followed starts again with a full minute's quota.
-		owners, err := lru.New[events.Owner, *rate.Limiter](100_000)
-		if err != nil {
-			panic(err) // only for a size that is not positive
-		}
-		q.owners[kind] = owners
-	}
-	return q
+	return &Quotas{limits: limits, now: now, owners: map[of]*rate.Limiter{}}
 }
 
 // ErrExceeded: the owner did too much. The answer is 429. Every such error is an
@@ -82,7 +77,7 @@ func (e *ExceededError) Seconds() int { return int((e.Wait + time.Second - 1) / 
 // minute's quota at once needs a full minute's quota, and the owner has to wait until all
 // of it is made up for. nil Quotas have no limits.
 func (q *Quotas) Take(kind Kind, owner events.Owner, n int) error {
-	if q == nil || q.owners[kind] == nil {
+	if q == nil || q.limits[kind] == 0 {
 		return nil
 	}
 	now, limit := q.now(), q.limits[kind]
@@ -100,13 +95,16 @@ func (q *Quotas) Take(kind Kind, owner events.Owner, n int) error {
 }
 
 func (q *Quotas) limiter(kind Kind, owner events.Owner) *rate.Limiter {
-	if l, ok := q.owners[kind].Get(owner); ok {
-		return l
-	}
-	limit := q.limits[kind]
-	l := rate.NewLimiter(rate.Limit(limit)/60, limit)
-	if earlier, ok, _ := q.owners[kind].PeekOrAdd(owner, l); ok {
-		return earlier
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	l := q.owners[of{kind, owner}]
+	if l == nil {
+		if len(q.owners) >= 100_000 { // about 150 bytes each; all start again with a full minute's quota
+			clear(q.owners)
+		}
+		limit := q.limits[kind]
+		l = rate.NewLimiter(rate.Limit(limit)/60, limit)
+		q.owners[of{kind, owner}] = l
 	}
 	return l
 }

@@ -14,7 +14,7 @@ import (
 // leaves: a leaf that does not continue its owner's log stops the projector. The zero
 // Projection asks the database about every owner of every slice. A Projection from Begin
 // asks only about owners that it has not seen recently.
-type Projection struct{ seen *seen }
+type Projection struct{ seen seen }
 
 var _ projector.Beginner = Projection{}
 
@@ -25,7 +25,7 @@ func (Projection) Name() string { return "owners" }
 func (Projection) Tables() []string { return []string{"owners"} }
 
 // Begin implements projector.Beginner.
-func (Projection) Begin() projector.Projection { return Projection{newSeen(maxSeen)} }
+func (Projection) Begin() projector.Projection { return Projection{seen{}} }
 
 // change is the effect of a slice on one owner.
 type change struct {
@@ -52,11 +52,11 @@ func (p Projection) Apply(ctx context.Context, w *projector.Writer, s projector.
 	if err != nil || len(changes) == 0 {
 		return err
 	}
-	seen := p.seen
-	if seen == nil {
-		seen = newSeen(maxSeen) // for this slice
+	known := p.seen
+	if known == nil {
+		known = seen{} // for this slice
 	}
-	before, err := seen.before(ctx, w.Querier(), changes)
+	before, err := known.before(ctx, w.Querier(), changes)
 	if err != nil {
 		return err
 	}

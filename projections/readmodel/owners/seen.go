@@ -5,21 +5,15 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/hashicorp/golang-lru/v2/simplelru"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/memory-ledger/ledger/projections/schema"
 )
 
-// maxSeen is how many owners the projector remembers, in 16 MB of memory.
-const maxSeen = 100_000
-
 // seen remembers the owners of the projector's last slices, so that the projector does
 // not have to ask the database. It can't be out of date: only the projector writes these
 // facts to the database.
-type seen struct {
-	owners *simplelru.LRU[string, *standing]
-}
+type seen map[string]*standing
 
 // standing is the state of an owner before a slice.
 type standing struct {
@@ -29,24 +23,16 @@ type standing struct {
 	leaves uint64
 }
 
-func newSeen(limit int) *seen {
-	owners, err := simplelru.NewLRU[string, *standing](limit, nil)
-	if err != nil {
-		panic(err) // the limit is not positive
-	}
-	return &seen{owners}
-}
-
 // before returns the state of the changes' owners before the changes, in the same order.
 // It asks the database, in one query, about owners that were not seen recently. It
 // remembers the states that it returns; the caller updates them with the changes.
-func (s *seen) before(ctx context.Context, q schema.Querier, changes []*change) ([]*standing, error) {
+func (s seen) before(ctx context.Context, q schema.Querier, changes []*change) ([]*standing, error) {
 	var (
 		before  = make([]*standing, len(changes))
 		unknown []int
 	)
 	for i, c := range changes {
-		st, ok := s.owners.Get(c.owner)
+		st, ok := s[c.owner]
 		if before[i] = st; !ok || c.leaves > 0 && !st.known {
 			unknown = append(unknown, i)
 		}
@@ -57,9 +43,12 @@ func (s *seen) before(ctx context.Context, q schema.Querier, changes []*change) 
 	if err := ask(ctx, q, changes, unknown, before); err != nil {
 		return nil, err
 	}
+	if len(s) >= 100_000 { // 16 MB of memory
+		clear(s)
+	}
 	for _, i := range unknown {
 		// Clone the key: the change's owner is a part of the message.
-		s.owners.Add(strings.Clone(changes[i].owner), before[i])
+		s[strings.Clone(changes[i].owner)] = before[i]
 	}
 	return before, nil
 }
