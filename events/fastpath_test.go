@@ -60,7 +60,7 @@ func TestWhatIsWrittenIsReadQuickly(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !sameAnswer(t, written) {
-			t.Errorf("decodeCanonicalMemory of fastpath.go does not know a member: %s", written)
+			t.Errorf("decodeCanonicalMemory does not know a member: %s", written)
 		}
 	}
 }
