@@ -96,13 +96,13 @@ func TestEverySelectionYieldsEachOnce(t *testing.T) {
 	t.Parallel()
 	h := newHistory(t)
 	w := h.writer(t)
-	h.write(t, w, slices.Repeat([]string{"needle", "needle", "hay"}, pieceLeaves)...)
+	h.write(t, w, slices.Repeat([]string{"needle", "needle", "hay"}, pieceLeaves/2)...)
 	const from = 100
 	s := h.service(1 << 30)
 	for _, order := range []Order{Oldest, Newest} {
 		for _, query := range []string{"", "needle", "hay"} {
 			for _, filter := range []memories.Filter{{}, {From: w.written[from].CreatedAt.Time()}} {
-				for _, limit := range []int{0, 1000} {
+				for _, limit := range []int{0, 2500} {
 					var want, got []uint64
 					for _, v := range w.written {
 						if (query == "" || v.Content == query) && (filter.All() || v.LeafIndex >= from) {

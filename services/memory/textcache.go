@@ -130,8 +130,8 @@ func (t *TextCache) put(owner events.Owner, o *kept, c *chunk) {
 		return
 	}
 	was := o.chunks[c.number]
-	if was != nil && was.leaves() > c.leaves() {
-		return
+	if was != nil && (was.leaves() > c.leaves() || was.leaves() == c.leaves() && c.words == nil) {
+		return // another search read more meanwhile
 	}
 	if t.grow(o, c.bytes()-was.bytes()) {
 		o.chunks[c.number] = c
