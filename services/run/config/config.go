@@ -19,12 +19,6 @@ import (
 	"github.com/memory-ledger/ledger/services/keystore"
 )
 
-// Values of LOG_READ.
-const (
-	LogReadDirect   = "direct"
-	LogReadConsumer = "consumer"
-)
-
 // Config is every setting of every command. It is one struct because several commands
 // read nearly every setting. The variable NAME_FILE names a file with the value of NAME,
 // so that a secret need not be in the environment.
