@@ -14,8 +14,6 @@ import (
 const (
 	// soon is the pause between steps while there is more to do.
 	soon = 50 * time.Millisecond
-	// countEvery is how often waiting owners are counted, for the metrics.
-	countEvery = 5 * time.Second
 )
 
 // Anchorer anchors all owners' logs.
@@ -104,7 +102,8 @@ func (a *Anchorer) drive(ctx context.Context) (err error) {
 		if err != nil {
 			return err
 		}
-		if time.Since(counted) >= countEvery {
+		// This is how often waiting owners are counted, for the metrics.
+		if time.Since(counted) >= 5*time.Second {
 			waiting, err := a.store.count(ctx)
 			if err != nil {
 				return err

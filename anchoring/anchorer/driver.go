@@ -18,12 +18,6 @@ import (
 	"github.com/memory-ledger/ledger/events/tracing"
 )
 
-const (
-	// appendPatience is how long a failed append is retried before the session ends. An
-	// append fails if its answer was lost or the log could not accept it.
-	appendPatience = 30 * time.Second
-)
-
 // inFlight marks an owner as busy until its flight ends.
 const inFlight = math.MaxUint64
 
@@ -290,7 +284,9 @@ func (d *driver) appendOne(ctx context.Context, r record) (seq uint64, err error
 	if err != nil {
 		return 0, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, appendPatience)
+	// This is how long a failed append is retried before the session ends. An append fails if
+	// its answer was lost or the log could not accept it.
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	for {
 		seq, err := d.cfg.Log.Append(ctx, eventlog.Append{

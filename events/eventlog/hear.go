@@ -11,8 +11,6 @@ import (
 )
 
 const (
-	// hearPoll is how often a read in doubt asks.
-	hearPoll = 20 * time.Millisecond
 	// nodesPatience is how long the nodes have to say whom they follow.
 	nodesPatience = 250 * time.Millisecond
 	raftState     = "$SYS.REQ.SERVER.PING.RAFTZ"
@@ -53,7 +51,8 @@ func (l *JetStream) hear(ctx context.Context) error {
 		case !asked.Add(-heard.majority).Before(since), l.asksNodes.Load() && l.followed(ctx, info.Cluster):
 			return nil
 		}
-		if !Pause(ctx, hearPoll) {
+		// This is how often a read in doubt asks.
+		if !Pause(ctx, 20*time.Millisecond) {
 			return fmt.Errorf("%w: whether the leader is one: %w", ErrUnavailable, errors.Join(err, ctx.Err()))
 		}
 	}

@@ -9,14 +9,6 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-const (
-	// nodeSilence is how long the log may be silent before the client goes to another node
-	// of the cluster. The cause may be the node, or the way from there to the leader.
-	nodeSilence = 2 * time.Second
-	// moveInterval is the least time between two moves.
-	moveInterval = 500 * time.Millisecond
-)
-
 // mover takes a client to another node if the log does not answer at its own. During an
 // election no node answers: then the client goes round until one does.
 type mover struct {
@@ -41,7 +33,9 @@ func (m *mover) unanswered(began time.Time) {
 	if m.since.IsZero() {
 		m.since = began
 	}
-	if time.Since(m.since) >= nodeSilence {
+	// This is how long the log may be silent before the client goes to another node of the
+	// cluster. The cause may be the node, or the way from there to the leader.
+	if time.Since(m.since) >= 2*time.Second {
 		m.move()
 	}
 }
@@ -61,7 +55,8 @@ func (m *mover) at(node string) bool {
 // move interrupts the connection: all requests without an answer are sent again at the next
 // node.
 func (m *mover) move() {
-	if time.Since(m.moved) < moveInterval || !m.nc.IsConnected() || len(m.nc.Servers()) < 2 {
+	// This is the least time between two moves.
+	if time.Since(m.moved) < 500*time.Millisecond || !m.nc.IsConnected() || len(m.nc.Servers()) < 2 {
 		return
 	}
 	m.moved, m.since = time.Now(), time.Time{}

@@ -24,16 +24,14 @@ func (l *JetStream) Head(ctx context.Context) (uint64, error) {
 	return record.Seq, nil
 }
 
-// aheadOfLeader is how long the stream's leader may lack a message that another replica
-// has already delivered. Each replica stores a message when it learns that a majority has
-// the message, at its own pace. The leader acknowledges a message once it has stored the
-// message itself.
-const aheadOfLeader = 2 * time.Second
-
 // Lag returns the patience that [HeadHolding] needs with this log.
 func (l *JetStream) Lag() time.Duration {
 	if l.askLeader() {
-		return aheadOfLeader
+		// This is how long the stream's leader may lack a message that another replica has
+		// already delivered. Each replica stores a message when it learns that a majority has
+		// the message, at its own pace. The leader acknowledges a message once it has stored
+		// the message itself.
+		return 2 * time.Second
 	}
 	return 0
 }

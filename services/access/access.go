@@ -61,9 +61,6 @@ func (c Caller) Require(scope events.Scope) error {
 	return nil
 }
 
-// maxCredential bounds the text before it is hashed or verified.
-const maxCredential = 4096
-
 // identity is the owner of a credential, and the credential's data.
 type identity struct {
 	owner   events.Owner
@@ -237,7 +234,8 @@ func (d *Authenticator) lookUp(ctx context.Context, l *lookups, token string, he
 func bearer(header string) (string, error) {
 	scheme, token, ok := strings.Cut(header, " ")
 	token = strings.Trim(token, " \t")
-	if !ok || !strings.EqualFold(scheme, "Bearer") || token == "" || len(token) > maxCredential || strings.ContainsFunc(token, notVisible) {
+	// This bounds the text before it is hashed or verified.
+	if !ok || !strings.EqualFold(scheme, "Bearer") || token == "" || len(token) > 4096 || strings.ContainsFunc(token, notVisible) {
 		return "", ErrUnauthenticated
 	}
 	return token, nil

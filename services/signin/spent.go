@@ -70,8 +70,6 @@ const (
 	claimTime = 15 * time.Second
 	// releaseTimeout bounds how long a failed sign-in waits for the release.
 	releaseTimeout = 2 * time.Second
-	// outcomePatience is how long recording a session may take.
-	outcomePatience = 5 * time.Second
 )
 
 // errMoved: the nonce is not in the expected state.
@@ -127,7 +125,8 @@ func (s spentNonces) claim(ctx context.Context, nonce string) (revision uint64, 
 				unsure = true
 			}
 			continue
-		case waited >= outcomePatience:
+		// This is how long recording a session may take.
+		case waited >= 5*time.Second:
 			return 0, fmt.Errorf("%w: another attempt is using the nonce", ErrUnavailable)
 		}
 		if !s.pause(ctx, wait) {
