@@ -19,6 +19,7 @@ type Standing struct {
 // Standing returns an owner's status in the log.
 func (x *Executor) Standing(ctx context.Context, owner events.Owner) (is Standing, err error) {
 	err = x.inTurn(ctx, owner, func(ctx context.Context, e *entry) (time.Duration, error) {
+		e.fresh = false // another process may have written since this one read the tail
 		if err := x.catchUp(ctx, owner, e); err != nil {
 			return 0, err
 		}
