@@ -72,25 +72,6 @@ func (w *writer) write(t *testing.T, count int) {
 	}
 }
 
-// anchor appends a message of the chain family.
-func (w *writer) anchor(t *testing.T) {
-	t.Helper()
-	id := string(w.owner[:4]) + "-batch"
-	payload, err := events.EncodeBatch([]events.Event{{
-		ID: id, Source: "/anchorer", Owner: w.owner, Time: events.At(time.Now()), OwnerVersion: 1, CommandID: id,
-		Data: &events.BatchFailed{BatchID: "batch", Reason: "because"},
-	}})
-	if err == nil {
-		w.chainSeq, err = w.log.Append(t.Context(), eventlog.Append{
-			Family: events.FamilyChain, Owner: w.owner, Kind: events.KindBatch, CommandID: id, Payload: payload,
-		})
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.ids = append(w.ids, id)
-}
-
 func (w *writer) all() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -120,42 +101,6 @@ func newFeed(t *testing.T, log *eventlog.JetStream, tail eventlog.Follower, most
 	running.Go(func() { f.Run(ctx) })
 	t.Cleanup(func() { stop(); running.Wait() })
 	return f
-}
-
-func TestPages(t *testing.T) {
-	t.Parallel()
-	log := openLog(t)
-	f := newFeed(t, log, log, 1)
-	w, other := &writer{log: log, owner: logtest.Owner()}, &writer{log: log, owner: logtest.Owner()}
-	for _, n := range []int{1, 3, 1, 1, 2} {
-		w.write(t, n)
-		other.write(t, 1)
-	}
-	w.anchor(t)
-	for limit, sizes := range map[int][]int{1: {1, 3, 1, 1, 2, 1}, 2: {4, 2, 2, 1}, 5: {5, 4}, 9: {9}, 1000: {9}} {
-		var got []string
-		var is []int
-		for cursor := uint64(0); ; {
-			page, err := f.Page(t.Context(), w.owner, cursor, limit)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if page.Empty() {
-				if page.Cursor != cursor {
-					t.Errorf("the end has cursor %d, was %d", page.Cursor, cursor)
-				}
-				break
-			}
-			ids := idsOf(t, page)
-			got, is, cursor = append(got, ids...), append(is, len(ids)), page.Cursor
-		}
-		if !slices.Equal(got, w.all()) || !slices.Equal(is, sizes) {
-			t.Errorf("limit %d: %v of %v", limit, is, got)
-		}
-	}
-	if end, err := f.End(t.Context(), w.owner); err != nil || end != w.chainSeq {
-		t.Errorf("the end is %d, %v; the newest message %d", end, err, w.chainSeq)
-	}
 }
 
 // mostEvents is the largest limit that the API lets through.

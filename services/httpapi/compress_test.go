@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/gofiber/fiber/v2"
 )
@@ -139,63 +138,6 @@ func TestLongAnswersAreCompressed(t *testing.T) {
 	head := ask(t, strings.TrimPrefix(url, "http://"), "HEAD /long HTTP/1.1\r\nHost: x\r\nAccept-Encoding: gzip\r\n\r\n")
 	if answer := read(t, head, "HEAD"); answer.StatusCode != http.StatusOK || answer.Header.Get("Content-Encoding") != "" {
 		t.Errorf("HEAD: %d %v", answer.StatusCode, answer.Header)
-	}
-}
-
-// TestCompressedStreamsBeginAtOnce: the first part arrives before the next is made.
-func TestCompressedStreamsBeginAtOnce(t *testing.T) {
-	t.Parallel()
-	goOn := make(chan struct{})
-	addr := serve(t, compressing(goOn))
-	answer := get(t, "http://"+addr+"/long", "gzip")
-	text := unzip(t, answer)
-	first := make([]byte, 30000)
-	if _, err := io.ReadFull(text, first); err != nil || !strings.HasPrefix(string(first), `["number 0`) {
-		t.Errorf("%.20s, %v", first, err)
-	}
-	close(goOn)
-	if rest := all(t, text); !strings.HasSuffix(rest, `"]`) {
-		t.Errorf("it ends in %q", rest[len(rest)-10:])
-	}
-}
-
-// TestCompressedStreamsBreakOff: a failed part ends the connection, so that no client
-// takes half a list for a whole one.
-func TestCompressedStreamsBreakOff(t *testing.T) {
-	t.Parallel()
-	addr := serve(t, compressing(nil))
-	if _, err := io.ReadAll(unzip(t, get(t, "http://"+addr+"/broken", "gzip"))); !errors.Is(err, io.ErrUnexpectedEOF) {
-		t.Errorf("it ended with %v", err)
-	}
-}
-
-// TestCompressorsAreGivenBack: an answer that was sent or broke off returns its
-// compressor. If no compressor is free, the answer is plain.
-func TestCompressorsAreGivenBack(t *testing.T) {
-	t.Parallel()
-	app := compressing(nil)
-	app.compressing = make(chan struct{}, 1)
-	url := "http://" + serve(t, app)
-	for range 3 {
-		all(t, unzip(t, get(t, url+"/long", "gzip")))
-		_, _ = io.ReadAll(unzip(t, get(t, url+"/broken", "gzip")))
-		app.await(t)
-	}
-	app.compressing <- struct{}{}
-	if answer := get(t, url+"/long", "gzip"); answer.Header.Get("Content-Encoding") != "" || !strings.HasSuffix(all(t, answer.Body), `"]`) {
-		t.Errorf("%v", answer.Header)
-	}
-}
-
-// await returns when no answer is being compressed: the server returns a compressor after
-// the client has read the end of its answer.
-func (a *App) await(t *testing.T) {
-	t.Helper()
-	select {
-	case a.compressing <- struct{}{}:
-		<-a.compressing
-	case <-time.After(2 * time.Minute):
-		t.Fatal("a compressor was not given back")
 	}
 }
 

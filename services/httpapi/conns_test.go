@@ -2,16 +2,12 @@ package httpapi_test
 
 import (
 	"bufio"
-	"context"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
 	"os"
-	"strings"
-	"syscall"
 	"testing"
-	"time"
 
 	"github.com/gofiber/fiber/v2"
 	"github.com/prometheus/client_golang/prometheus"
@@ -32,15 +28,6 @@ func (l *failing) Accept() (net.Conn, error) {
 	err := l.with[0]
 	l.with = l.with[1:]
 	return nil, &net.OpError{Op: "accept", Net: "tcp", Err: os.NewSyscallError("accept4", err)}
-}
-
-// TestTooManyOpenFilesEndNothing: connections are accepted again once file descriptors
-// are free.
-func TestTooManyOpenFilesEndNothing(t *testing.T) {
-	t.Parallel()
-	listener := listen(t)
-	serve(t, newApp(), &failing{listener, []error{syscall.EMFILE, syscall.ENFILE, syscall.ECONNABORTED, syscall.EMFILE}})
-	ask(t, dial(t, listener), "/livez")
 }
 
 // ask sends a request, checks that the answer is a success, and returns a reader for the
@@ -131,38 +118,6 @@ func TestBusyConnectionsMakeRoom(t *testing.T) {
 	}
 }
 
-// slowBody is the body of an answer that has begun, and goes on when the test says so.
-type slowBody struct {
-	io.Reader
-	begun chan<- struct{}
-	goOn  <-chan struct{}
-}
-
-func (b slowBody) Read(p []byte) (int, error) {
-	b.begun <- struct{}{}
-	<-b.goOn
-	return b.Reader.Read(p)
-}
-
-// TestStreamsMakeRoom: an answer had begun before another connection waited for its place,
-// so its connection stays open. That is ended once it is idle.
-func TestStreamsMakeRoom(t *testing.T) {
-	t.Parallel()
-	app := bounded(1)
-	begun, goOn := make(chan struct{}, 10), make(chan struct{})
-	app.Get("/list", func(c *fiber.Ctx) error {
-		return httpapi.Stream(c, slowBody{strings.NewReader("a list"), begun, goOn})
-	})
-	busy, waits := waiting(t, app, "/list", begun)
-	close(goOn)
-	if status, body := read(t, bufio.NewReader(busy)); status != http.StatusOK || body != "a list" {
-		t.Errorf("%d %s", status, body)
-	}
-	if status, _ := read(t, bufio.NewReader(waits)); status != http.StatusOK {
-		t.Errorf("the one that waited: %d", status)
-	}
-}
-
 // accepting is a listener that signals each accepted connection.
 type accepting struct {
 	net.Listener
@@ -175,35 +130,4 @@ func (l *accepting) Accept() (net.Conn, error) {
 		l.accepted <- struct{}{}
 	}
 	return conn, err
-}
-
-// TestStopsWhileFull: the service stops at once, although a connection waits for a place.
-func TestStopsWhileFull(t *testing.T) {
-	t.Parallel()
-	listener := &accepting{Listener: listen(t), accepted: make(chan struct{}, 2)}
-	app := bounded(1)
-	begun, goOn := make(chan struct{}), make(chan struct{})
-	app.Get("/slow", func(*fiber.Ctx) error { close(begun); <-goOn; return nil })
-	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- app.Serve(ctx, listener, 10*time.Second) }()
-	busy := dial(t, listener)
-	send(t, busy, "GET /slow HTTP/1.1\r\nHost: x\r\n\r\n")
-	<-begun
-	waits := dial(t, listener)
-	<-listener.accepted
-	<-listener.accepted
-	stop()
-	if n, err := waits.Read(make([]byte, 1)); err != io.EOF {
-		t.Errorf("the one that waited got %d bytes, %v", n, err)
-	}
-	_ = waits.Close()
-	close(goOn)
-	if status, _ := read(t, bufio.NewReader(busy)); status != http.StatusOK {
-		t.Errorf("status %d", status)
-	}
-	_ = busy.Close()
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
 }

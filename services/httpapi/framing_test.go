@@ -159,20 +159,6 @@ func TestAmbiguousRequests(t *testing.T) {
 	}
 }
 
-// TestRefusedFramingIsCounted: these refusals are counted like those of a middleware.
-func TestRefusedFramingIsCounted(t *testing.T) {
-	t.Parallel()
-	app := newApp()
-	app.Early = func(c *fiber.Ctx) { c.Set("X-Early", "yes") }
-	listener := listen(t)
-	serve(t, app, listener)
-	converse(t, listener.Addr().String(), "FETCH / HTTP/1.1\r\n\r\n")
-	_, metrics := answerTo(t, app, httptest.NewRequest(http.MethodGet, "/metrics", nil))
-	if want := `ledger_http_request_seconds_count{method="TRACE",route="unknown",service="test",status="400"} 1`; !strings.Contains(metrics, want) {
-		t.Errorf("no %s", want)
-	}
-}
-
 // TestContentEncodings: an unsupported encoding is refused wherever it stands.
 func TestContentEncodings(t *testing.T) {
 	t.Parallel()

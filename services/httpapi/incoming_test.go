@@ -4,93 +4,14 @@ import (
 	"bufio"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
-	"runtime"
 	"strings"
 	"testing"
 
 	"github.com/gofiber/fiber/v2"
 
 	"github.com/memory-ledger/ledger/services/httpapi"
-	"github.com/memory-ledger/ledger/services/test/heap"
 )
-
-// reading is a listener that signals when the server reads from a connection for the
-// second time. By then the server has allocated its memory for the connection.
-type reading struct {
-	net.Listener
-	again chan struct{}
-}
-
-func (l *reading) Accept() (net.Conn, error) {
-	conn, err := l.Listener.Accept()
-	return &readingConn{Conn: conn, of: l}, err
-}
-
-type readingConn struct {
-	net.Conn
-	of    *reading
-	reads int
-}
-
-func (c *readingConn) Read(p []byte) (int, error) {
-	if c.reads++; c.reads == 2 {
-		c.of.again <- struct{}{}
-	}
-	return c.Conn.Read(p)
-}
-
-// The next two tests must not run in parallel with others: they measure the heap.
-
-// TestAnnouncedBodiesTakeNoMemory: a connection that announces a long body holds no more
-// memory than another.
-func TestAnnouncedBodiesTakeNoMemory(t *testing.T) {
-	const connections, most = 300, 100 << 10
-	app := newApp()
-	app.Post("/", func(c *fiber.Ctx) error { _, err := httpapi.Body(c); return err })
-	listener := &reading{listen(t), make(chan struct{}, connections)}
-	serve(t, app, listener)
-	before := heap.Live()
-	for range connections {
-		send(t, dial(t, listener), fmt.Sprintf("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n{", httpapi.MaxBody))
-	}
-	for range connections {
-		<-listener.again
-	}
-	if grown := (heap.Live() - before) / connections; grown > most {
-		t.Errorf("%d bytes a connection", grown)
-	}
-}
-
-// TestALongBodyIsNotKept: a connection does not keep a long body after its request.
-func TestALongBodyIsNotKept(t *testing.T) {
-	const connections, most = 50, 100 << 10
-	app := newApp()
-	app.Post("/", func(c *fiber.Ctx) error {
-		body, err := httpapi.Body(c)
-		if err != nil {
-			return err
-		}
-		return c.SendString(fmt.Sprint(len(body)))
-	})
-	listener := listen(t)
-	serve(t, app, listener)
-	body := strings.Repeat("b", httpapi.MaxBody)
-	before := heap.Live()
-	for range connections {
-		conn := dial(t, listener)
-		send(t, conn, fmt.Sprintf("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n", len(body)))
-		send(t, conn, body)
-		if status, got := read(t, bufio.NewReader(conn)); status != http.StatusOK || got != fmt.Sprint(len(body)) {
-			t.Fatalf("%d %s", status, got)
-		}
-	}
-	if grown := (heap.Live() - before) / connections; grown > most {
-		t.Errorf("%d bytes a connection", grown)
-	}
-	runtime.KeepAlive(body)
-}
 
 // TestRefusedBeforeTheBody: a route can refuse a caller while the body is still arriving.
 // The rest of the body is not read as a request.

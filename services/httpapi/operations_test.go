@@ -72,28 +72,3 @@ func TestAnAdvisoryProbeIsShown(t *testing.T) {
 		}
 	}
 }
-
-// TestAProbeThatPanicsIsAFault: a panic in a probe ends only its request.
-func TestAProbeThatPanicsIsAFault(t *testing.T) {
-	t.Parallel()
-	status, checks, lines := askReady(t,
-		httpapi.Probe{Name: "well", Check: func(context.Context) error { return nil }},
-		httpapi.Probe{Name: "faulty", Check: func(context.Context) error { panic("a fault") }})
-	if status != http.StatusInternalServerError || len(checks) != 0 || !strings.Contains(lines, `cause="a fault"`) {
-		t.Errorf("status %d: %v\n%s", status, checks, lines)
-	}
-}
-
-// TestAnAdvisoryProbeIsOnlyShown: requests are served although an advisory probe fails.
-func TestAnAdvisoryProbeIsOnlyShown(t *testing.T) {
-	t.Parallel()
-	ill := func(context.Context) error { return errors.New("ill") }
-	status, checks, _ := askReady(t, httpapi.Probe{Name: "advice", Advisory: true, Check: ill})
-	if status != http.StatusOK || checks["advice"] != "ill" {
-		t.Errorf("status %d: %v", status, checks)
-	}
-	status, checks, _ = askReady(t, httpapi.Probe{Name: "advice", Advisory: true, Check: ill}, httpapi.Probe{Name: "needed", Check: ill})
-	if status != http.StatusServiceUnavailable || checks["advice"] != "ill" || checks["needed"] != "ill" {
-		t.Errorf("status %d: %v", status, checks)
-	}
-}

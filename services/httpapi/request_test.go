@@ -4,7 +4,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"strings"
 	"testing"
 
 	"github.com/gofiber/fiber/v2"
@@ -111,25 +110,6 @@ func TestNumbersOfTheQuery(t *testing.T) {
 	} {
 		if _, body := answerTo(t, app, httptest.NewRequest(http.MethodGet, "/"+query, nil)); body != want {
 			t.Errorf("%s: %s, want %s", query, body, want)
-		}
-	}
-}
-
-// TestLongAcceptIsIgnored: the framework sorted the types of a long header for 90 ms.
-func TestLongAcceptIsIgnored(t *testing.T) {
-	t.Parallel()
-	app := newApp()
-	app.Get("/", func(c *fiber.Ctx) error { return c.JSON(httpapi.WantsPage(c)) })
-	for accept, want := range map[string]string{
-		"text/html,application/xhtml+xml,*/*;q=0.8":         "true",
-		"text/html," + strings.Repeat("a/*,", 200):          "true",
-		strings.Repeat("a/*,", 1500) + "text/html":          "false",
-		"text/html," + strings.Repeat("*,", 600) + "b/*, a": "false",
-	} {
-		request := httptest.NewRequest(http.MethodGet, "/", nil)
-		request.Header.Set("Accept", accept)
-		if _, body := answerTo(t, app, request); body != want {
-			t.Errorf("%.30s, %d bytes: %s, want %s", accept, len(accept), body, want)
 		}
 	}
 }

@@ -7,11 +7,9 @@ import (
 	"net"
 	"net/http"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/gofiber/fiber/v2"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/memory-ledger/ledger/services/httpapi"
@@ -66,50 +64,5 @@ func TestTooLargeIsTold(t *testing.T) {
 				t.Errorf("%d bytes: status %d", size, answer.StatusCode)
 			}
 		}
-	}
-}
-
-// counting is a listener that counts the writes to its connections.
-type counting struct {
-	net.Listener
-	writes atomic.Int64
-}
-
-func (l *counting) Accept() (net.Conn, error) {
-	conn, err := l.Listener.Accept()
-	return &countingConn{conn, l}, err
-}
-
-type countingConn struct {
-	net.Conn
-	of *counting
-}
-
-func (c *countingConn) Write(p []byte) (int, error) {
-	c.of.writes.Add(1)
-	return c.Conn.Write(p)
-}
-
-// TestAPageLeavesInOneWrite: an answer as long as a page of a list is one system
-// call.
-func TestAPageLeavesInOneWrite(t *testing.T) {
-	app := newApp()
-	page := strings.Repeat("m", 15<<10)
-	app.Get("/page", func(c *fiber.Ctx) error { return c.SendString(page) })
-	listener := &counting{Listener: listen(t)}
-	serve(t, app, listener)
-	client := &http.Client{Transport: &http.Transport{}}
-	defer client.CloseIdleConnections()
-	answer, err := client.Get("http://" + listener.Addr().String() + "/page")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer answer.Body.Close()
-	body, err := io.ReadAll(answer.Body)
-	if err != nil || string(body) != page {
-		t.Fatalf("%d bytes, %v", len(body), err)
-	}
-	if n := listener.writes.Load(); n != 1 {
-		t.Errorf("%d writes", n)
 	}
 }

@@ -3,108 +3,15 @@ package httpapi_test
 import (
 	"bufio"
 	"context"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/gofiber/fiber/v2"
 )
-
-// writers post numbered bodies to a server until it refuses or is gone.
-type writers struct {
-	addr string
-
-	mu       sync.Mutex
-	answered map[string]bool
-	some     chan struct{} // closed when a few were answered
-}
-
-const (
-	writerCount   = 20
-	answersBefore = 60
-)
-
-func (w *writers) run(t *testing.T, name int) {
-	client := &http.Client{Transport: &http.Transport{}}
-	defer client.CloseIdleConnections()
-	for n := 0; ; n++ {
-		body := fmt.Sprint(name, "/", n)
-		answer, err := client.Post("http://"+w.addr+"/write", "text/plain", strings.NewReader(body))
-		if err != nil {
-			return
-		}
-		_, err = io.Copy(io.Discard, answer.Body)
-		_ = answer.Body.Close()
-		switch {
-		case err != nil:
-			t.Errorf("half an answer to %s: %v", body, err)
-			return
-		case answer.StatusCode == http.StatusServiceUnavailable:
-			if answer.Header.Get("Retry-After") == "" || !answer.Close {
-				t.Errorf("refused with %v, close %v", answer.Header, answer.Close)
-			}
-			return
-		case answer.StatusCode != http.StatusCreated:
-			t.Errorf("%s: status %d", body, answer.StatusCode)
-			return
-		}
-		w.mu.Lock()
-		w.answered[body] = true
-		if len(w.answered) == answersBefore {
-			close(w.some)
-		}
-		w.mu.Unlock()
-	}
-}
-
-// TestStopUnderWriters: when the service stops, exactly the requests that were run were
-// answered. Each round stops at a different moment.
-func TestStopUnderWriters(t *testing.T) {
-	t.Parallel()
-	for range 60 {
-		app := newApp()
-		var mu sync.Mutex
-		stored := map[string]bool{}
-		app.Post("/write", func(c *fiber.Ctx) error {
-			mu.Lock()
-			defer mu.Unlock()
-			stored[string(c.Body())] = true
-			return c.SendStatus(http.StatusCreated)
-		})
-		listener := listen(t)
-		ctx, stop := context.WithCancel(t.Context())
-		ended := make(chan error, 1)
-		go func() { ended <- app.Serve(ctx, listener, 5*time.Second) }()
-		w := &writers{addr: listener.Addr().String(), answered: map[string]bool{}, some: make(chan struct{})}
-		var group sync.WaitGroup
-		for name := range writerCount {
-			group.Go(func() { w.run(t, name) })
-		}
-		<-w.some
-		began := time.Now()
-		stop()
-		if err := <-ended; err != nil {
-			t.Fatal(err)
-		}
-		if took := time.Since(began); took > 2*time.Second {
-			t.Errorf("stopping took %v", took)
-		}
-		group.Wait()
-		if len(stored) != len(w.answered) {
-			t.Fatalf("%d carried out, %d answered", len(stored), len(w.answered))
-		}
-		for body := range stored {
-			if !w.answered[body] {
-				t.Fatalf("%s was carried out and not answered", body)
-			}
-		}
-	}
-}
 
 // TestStopAnswersWhatItHasBegun: begun answers are sent in full. A request that has not
 // fully arrived is refused, and later requests are not answered.

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -13,7 +12,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-	"unsafe"
 
 	"github.com/gofiber/fiber/v2"
 	"github.com/prometheus/client_golang/prometheus"
@@ -70,18 +68,6 @@ func TestStreamsByVersion(t *testing.T) {
 		body, err := io.ReadAll(read(t, answers, "GET").Body)
 		if err != nil || string(body) != want {
 			t.Errorf("%d bytes, want %d, %v", len(body), len(want), err)
-		}
-	}
-}
-
-// TestStreamsAreNotGathered: an endless body arrives although it could never be gathered.
-func TestStreamsAreNotGathered(t *testing.T) {
-	t.Parallel()
-	addr, _ := serveStreams(t)
-	for _, version := range []string{"1.0", "1.1"} {
-		answer := read(t, ask(t, addr, "GET /endless HTTP/"+version+"\r\nHost: x\r\n\r\n"), "GET")
-		if n, err := io.CopyN(io.Discard, answer.Body, 4<<20); err != nil {
-			t.Errorf("%s: %d bytes, %v", version, n, err)
 		}
 	}
 }
@@ -238,46 +224,4 @@ func read(t *testing.T, answers *bufio.Reader, method string) *http.Response {
 		t.Fatal(err)
 	}
 	return answer
-}
-
-// TestAnswersOfAConnectionShareABuffer: answers share a buffer unless it became too long.
-func TestAnswersOfAConnectionShareABuffer(t *testing.T) {
-	app := streamApp()
-	var given, taken []*byte // the first byte of each answer's buffer, before and after it was made
-	app.Get("/text/:length", func(c *fiber.Ctx) error {
-		length, err := c.ParamsInt("length")
-		if err != nil {
-			return err
-		}
-		b := Buffer(c)
-		if len(b) > 0 || cap(b) > keptAnswer {
-			t.Errorf("a buffer of %d bytes that holds %d", cap(b), len(b))
-		}
-		given = append(given, unsafe.SliceData(b))
-		b = append(b, make([]byte, length)...)
-		taken = append(taken, unsafe.SliceData(b))
-		return SendJSON(c, b)
-	})
-	addr := serve(t, app)
-	lengths := []int{1000, 10, 800, keptAnswer + 1, 20, 20}
-	var requests strings.Builder
-	for _, n := range lengths {
-		fmt.Fprintf(&requests, "GET /text/%d HTTP/1.1\r\nHost: x\r\n\r\n", n)
-	}
-	answers := ask(t, addr, requests.String())
-	for _, n := range lengths {
-		res, err := http.ReadResponse(answers, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		body, err := io.ReadAll(res.Body)
-		if err != nil || len(body) != n || res.Header.Get(fiber.HeaderContentType) != fiber.MIMEApplicationJSON {
-			t.Errorf("%d bytes for %d, %v, %v", len(body), n, res.Header, err)
-		}
-	}
-	for i, n := range lengths[:len(lengths)-1] {
-		if kept := given[i+1] == taken[i]; kept != (n <= keptAnswer) {
-			t.Errorf("a buffer with %d bytes was kept: %v", n, kept)
-		}
-	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -145,48 +144,6 @@ func TestDestroySparesLaterKeys(t *testing.T) {
 	}
 }
 
-// TestTwoDestroyOneKey at the same time, and both succeed.
-func TestTwoDestroyOneKey(t *testing.T) {
-	t.Parallel()
-	js := connect(t, natstest.Start(t))
-	bucketIn(t, js)
-	s, owner := openPausing(t, js, atOnce), newOwners(1)[0]
-	if _, err := s.FindOrCreate(t.Context(), owner, 0); err != nil {
-		t.Fatal(err)
-	}
-	second := &between{js, func() {
-		if err := s.Destroy(t.Context(), js, owner, keystore.AnyKey); err != nil {
-			t.Error(err)
-		}
-	}}
-	if err := s.Destroy(t.Context(), second, owner, keystore.AnyKey); err != nil {
-		t.Error(err)
-	}
-	if _, err := s.Find(t.Context(), owner); second.meanwhile != nil || !errors.Is(err, keystore.ErrForgotten) {
-		t.Error(err)
-	}
-}
-
-// An older bucket, which denies deletes, can only hide a key, and Forget reports that.
-func TestForgettingWhereNothingMayBeErased(t *testing.T) {
-	t.Parallel()
-	js := connect(t, natstest.Start(t))
-	bucket, err := js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: keystore.Bucket, Storage: jetstream.FileStorage})
-	if err != nil {
-		t.Fatal(err)
-	}
-	owner := newOwners(1)[0]
-	if _, err := openStore(t, bucket, keystore.MasterKey{1}).FindOrCreate(t.Context(), owner, 0); err != nil {
-		t.Fatal(err)
-	}
-	if done, err := keystore.Forget(t.Context(), js, owner, false); err != nil || done != (keystore.Forgotten{Existed: true}) {
-		t.Errorf("%+v, %v", done, err)
-	}
-	if _, err := openStore(t, bucket, keystore.MasterKey{1}).Find(t.Context(), owner); !errors.Is(err, keystore.ErrNoKey) {
-		t.Error(err)
-	}
-}
-
 // TestAKeyThatIsGoneIsNotAKeyThatIsMissing: ErrForgotten is returned only if the bucket has
 // a mark. A bucket that was lost, or belongs to another log, has none.
 func TestAKeyThatIsGoneIsNotAKeyThatIsMissing(t *testing.T) {
@@ -209,86 +166,5 @@ func TestAKeyThatIsGoneIsNotAKeyThatIsMissing(t *testing.T) {
 	}
 	if _, err := s.FindOrCreate(t.Context(), missing, 0); err != nil {
 		t.Errorf("made: %v", err)
-	}
-}
-
-// asked counts the reads of a bucket.
-type asked struct {
-	jetstream.KeyValue
-	gets int
-}
-
-func (a *asked) Get(ctx context.Context, key string) (jetstream.KeyValueEntry, error) {
-	a.gets++
-	return a.KeyValue.Get(ctx, key)
-}
-
-// A process uses a cached key for MaxAge. Then it checks whether the key was destroyed or
-// rewrapped.
-func TestAKeyInMemoryIsLookedForAgain(t *testing.T) {
-	t.Parallel()
-	bucket := &asked{KeyValue: newBucket(t)}
-	now := time.Now()
-	old, fresh := keystore.MasterKey{1}, keystore.MasterKey{2}
-	s, err := keystore.Open(bucket, keystore.Config{
-		Masters: []keystore.MasterKey{fresh, old}, MaxAge: 4 * time.Second, Now: func() time.Time { return now },
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	owner := newOwners(1)[0]
-	if _, err := openStore(t, bucket, old).FindOrCreate(t.Context(), owner, 0); err != nil {
-		t.Fatal(err)
-	}
-	first, err := s.Find(t.Context(), owner)
-	if err != nil {
-		t.Fatal(err)
-	}
-	find := func(after time.Duration, wantGets int) (*keystore.OwnerKey, error) {
-		t.Helper()
-		now = now.Add(after)
-		before := bucket.gets
-		key, err := s.Find(t.Context(), owner)
-		if got := bucket.gets - before; got != wantGets {
-			t.Errorf("after %s the bucket was asked %d times, want %d", after, got, wantGets)
-		}
-		return key, err
-	}
-	if key, err := find(3*time.Second, 0); key != first || err != nil {
-		t.Error(key, err)
-	}
-	if key, err := find(time.Second, 1); key != first || err != nil { // the same entry: nothing to unwrap
-		t.Error(key, err)
-	}
-	if key, err := find(3*time.Second, 0); key != first || err != nil {
-		t.Error(key, err)
-	}
-	if _, err := s.Rewrap(t.Context(), nil); err != nil {
-		t.Fatal(err)
-	}
-	sealed, err := first.Seal("m", "text")
-	if err != nil {
-		t.Fatal(err)
-	}
-	again, err := find(4*time.Second, 1)
-	if err != nil || again == first {
-		t.Fatal("a key that was wrapped anew was not looked at", err)
-	}
-	if text, err := again.Open("m", sealed); err != nil || text != "text" {
-		t.Error(text, err)
-	}
-	if err := bucket.Delete(t.Context(), string(owner)); err != nil {
-		t.Fatal(err)
-	}
-	if key, err := find(3*time.Second, 0); key != again || err != nil {
-		t.Error(key, err)
-	}
-	for range 2 {
-		if _, err := find(time.Second, 1); !errors.Is(err, keystore.ErrNoKey) {
-			t.Errorf("forgotten a minute ago: %v", err)
-		}
-	}
-	if kept := s.Cached(); kept != 0 {
-		t.Errorf("%d forgotten keys are still in memory", kept)
 	}
 }

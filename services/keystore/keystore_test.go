@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -200,20 +199,6 @@ func TestACreationOutlivesWhatWasDestroyed(t *testing.T) {
 	}
 }
 
-// TestACreationThatMayNotWait makes no key.
-func TestACreationThatMayNotWait(t *testing.T) {
-	t.Parallel()
-	js := connect(t, natstest.Start(t))
-	kv, owner := bucketIn(t, js), logtest.Owner()
-	s := openPausing(t, js, func(context.Context, time.Duration) bool { return false })
-	if _, err := s.FindOrCreate(t.Context(), owner, 1); !errors.Is(err, keystore.ErrUnavailable) {
-		t.Error(err)
-	}
-	if _, err := kv.Get(t.Context(), string(owner)); !errors.Is(err, jetstream.ErrKeyNotFound) {
-		t.Error(err)
-	}
-}
-
 // TestAKeyIsDurableBeforeItIsUsed, even if it existed already: the process that made it may
 // not have synced it.
 func TestAKeyIsDurableBeforeItIsUsed(t *testing.T) {
@@ -234,38 +219,6 @@ func TestAKeyIsDurableBeforeItIsUsed(t *testing.T) {
 		key, err := s.FindOrCreate(t.Context(), owner, 0)
 		if synced != 1 || !errors.Is(err, failure) || (key == nil) != (failure != nil) || failure != nil && !errors.Is(err, keystore.ErrUnavailable) {
 			t.Errorf("synced %d times with %v: %v, %v", synced, failure, key != nil, err)
-		}
-	}
-}
-
-// TestOneKeyForAnOwner: processes that meet a new owner at the same time all use one key.
-func TestOneKeyForAnOwner(t *testing.T) {
-	t.Parallel()
-	kv, owner := newBucket(t), logtest.Owner()
-	var mu sync.Mutex
-	var keys []*keystore.OwnerKey
-	var group sync.WaitGroup
-	for range 8 {
-		s := openStore(t, kv, keystore.MasterKey{1})
-		group.Go(func() {
-			k, err := s.FindOrCreate(context.Background(), owner, 0)
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			mu.Lock()
-			keys = append(keys, k)
-			mu.Unlock()
-		})
-	}
-	group.Wait()
-	sealed, err := keys[0].Seal("m", "text")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, k := range keys {
-		if got, err := k.Open("m", sealed); err != nil || got != "text" {
-			t.Errorf("got %q, %v", got, err)
 		}
 	}
 }
@@ -306,19 +259,5 @@ func TestMasterKeys(t *testing.T) {
 	}
 	if strings.Contains(one.String(), "1") {
 		t.Error("a master key prints itself")
-	}
-}
-
-func TestForgetting(t *testing.T) {
-	t.Parallel()
-	kv, owner := newBucket(t), logtest.Owner()
-	if _, err := openStore(t, kv, keystore.MasterKey{1}).FindOrCreate(t.Context(), owner, 0); err != nil {
-		t.Fatal(err)
-	}
-	if err := kv.Delete(t.Context(), string(owner)); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := openStore(t, kv, keystore.MasterKey{1}).Find(t.Context(), owner); !errors.Is(err, keystore.ErrNoKey) {
-		t.Errorf("a forgotten key: %v", err)
 	}
 }

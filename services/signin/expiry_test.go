@@ -40,29 +40,3 @@ func TestExpiredChallengeSaysSo(t *testing.T) {
 		t.Errorf("a signature at the very end of the challenge's life: %v", err)
 	}
 }
-
-// TestASessionLastsAsLongAsItSays, to the millisecond, although a signed token has whole
-// seconds only.
-func TestASessionLastsAsLongAsItSays(t *testing.T) {
-	t.Parallel()
-	issued := events.At(time.Date(2026, 1, 2, 3, 4, 5, 999e6, time.UTC))
-	var now time.Time
-	tokens := signin.NewSignedTokens([]byte("a secret of thirty-two bytes long"), func() time.Time { return now })
-	expires := tokens.Expiry(issued)
-	if early := issued.Time().Add(signin.CoreSessionLifetime).Sub(expires.Time()); early < 0 || early >= time.Second {
-		t.Errorf("the session ends at %s", expires)
-	}
-	owner := events.OwnerFromBytes([32]byte{1})
-	token, _, err := tokens.Issue(owner, "session", issued, expires)
-	if err != nil {
-		t.Fatal(err)
-	}
-	now = expires.Time().Add(-time.Millisecond)
-	if got, _, _, err := tokens.Verify(token); err != nil || got != owner {
-		t.Errorf("a millisecond before: %q, %v", got, err)
-	}
-	now = expires.Time()
-	if _, _, _, err := tokens.Verify(token); !errors.Is(err, signin.ErrToken) {
-		t.Errorf("at the end: %v", err)
-	}
-}

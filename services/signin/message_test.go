@@ -35,33 +35,3 @@ Expiration Time: 2026-01-02T03:09:05.006Z`
 		t.Errorf("parsed %+v, %v", p, ok)
 	}
 }
-
-// FuzzParseMessage: for any signed text, the parser returns an address and a nonce of one
-// line each, and the nonce is not one of ours.
-func FuzzParseMessage(f *testing.F) {
-	issued := events.At(time.Unix(0, 0))
-	f.Add(message(Site{"d", "u", "c"}, PurposeSignIn, testOwner, strings.Repeat("0", 32), issued, issued))
-	f.Add(" account:\n\nNonce: ../../etc")
-	f.Add("x account:\n\n\nNonce: \n")
-	f.Fuzz(func(t *testing.T, text string) {
-		p, ok := parseMessage(text)
-		if !ok {
-			return
-		}
-		_, ours := parseNonce(p.nonce, []NonceKey{{1}}, scope{events.AudienceCore, PurposeSignIn, p.rest})
-		if strings.Contains(p.address+p.nonce, "\n") || ours {
-			t.Fatalf("parsed %+v, %v", p, ours)
-		}
-	})
-}
-
-func FuzzParsePublicKey(f *testing.F) {
-	f.Add(string(testOwner))
-	f.Add("11111111111111111111111111111111")
-	f.Fuzz(func(t *testing.T, text string) {
-		owner, err := ParsePublicKey(text)
-		if err == nil && string(owner) != text {
-			t.Fatalf("%q became %q", text, owner)
-		}
-	})
-}

@@ -208,28 +208,6 @@ func undecided(t *testing.T, d *signin.SignIn, a signin.Answer) {
 	}
 }
 
-// TestAnAlteredMessage is refused even though its owner signed it: the wallet showed
-// another text than the service issued.
-func TestAnAlteredMessage(t *testing.T) {
-	t.Parallel()
-	f := newFrontDesk(t)
-	public, private, err := ed25519.GenerateKey(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := f.extension.Challenge(base58.Encode(public), signin.PurposeSignIn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	signed := func(text string) signin.Answer {
-		return signin.Answer{
-			PublicKey: events.Owner(base58.Encode(public)), Message: text, Signature: ed25519.Sign(private, []byte(text)),
-		}
-	}
-	refuses(t, f.extension, signed(strings.Replace(c.Message, "ledger.example", "somebody.example", 1)), "not a challenge that this API issued")
-	verifies(t, f.extension, signed(c.Message))
-}
-
 // TestAFailedSignInKeepsTheNonce: if the session could not be recorded, or that is
 // uncertain, the same answer is valid once more, and then never again.
 func TestAFailedSignInKeepsTheNonce(t *testing.T) {
@@ -292,25 +270,6 @@ func TestASpentNonceStaysSpent(t *testing.T) {
 	}
 }
 
-// TestAClaimEndsByItself if the bucket could not be told that the attempt had failed.
-func TestAClaimEndsByItself(t *testing.T) {
-	t.Parallel()
-	f := newFrontDesk(t)
-	answer := challenge(t, f.extension)
-	f.log.once(func(context.Context, eventlog.Append) (uint64, error) {
-		f.nonces.deaf.Store(true)
-		return 0, eventlog.ErrUnavailable
-	})
-	if _, err := f.extension.Verify(t.Context(), answer); !errors.Is(err, eventlog.ErrUnavailable) {
-		t.Fatal(err)
-	}
-	f.nonces.deaf.Store(false)
-	undecided(t, f.extension, answer)
-	f.now.Add(15_000)
-	verifies(t, f.extension, answer)
-	refuses(t, f.extension, answer, "nonce was used")
-}
-
 // TestAClaimWhoseAnswerWasLost: the claim is made again, found, or released, and the
 // sign-in answer that it was made for succeeds, at once or when it is repeated.
 func TestAClaimWhoseAnswerWasLost(t *testing.T) {
@@ -342,20 +301,6 @@ func TestAClaimWhoseAnswerWasLost(t *testing.T) {
 			}
 		})
 	}
-}
-
-// TestAnAbandonedClaim: the claim was stored, and then the bucket was unreachable for the
-// rest of the request.
-func TestAnAbandonedClaim(t *testing.T) {
-	t.Parallel()
-	f := newFrontDesk(t)
-	answer := challenge(t, f.extension)
-	f.nonces.next <- storedLast
-	undecided(t, f.extension, answer)
-	f.nonces.deaf.Store(false)
-	undecided(t, f.replica, answer)
-	f.now.Add(15_000)
-	verifies(t, f.replica, answer)
 }
 
 // TestOneAtATime: while one attempt is recording a session, the same sign-in answer waits
@@ -417,35 +362,6 @@ func TestOneAtATime(t *testing.T) {
 			}
 			refuses(t, f.replica, answer, "nonce was used")
 		})
-	}
-}
-
-// TestHungUp: an attempt that waits for another stops when its client disconnects.
-func TestHungUp(t *testing.T) {
-	t.Parallel()
-	f := newFrontDesk(t)
-	answer := challenge(t, f.extension)
-	f.nonces.next <- storedLast
-	undecided(t, f.extension, answer)
-	f.nonces.deaf.Store(false)
-	ctx, cancel := context.WithCancel(t.Context())
-	waited := 0
-	hangUp := func() { waited++; cancel() }
-	f.pause.Store(&hangUp)
-	if s, err := f.replica.Verify(ctx, answer); !errors.Is(err, signin.ErrUnavailable) || s.Token != "" || waited != 1 {
-		t.Errorf("after %d pauses: %+v, %v", waited, s, err)
-	}
-}
-
-// TestAChallengeIsOfOneAPI: the wallet showed where the session would be good.
-func TestAChallengeIsOfOneAPI(t *testing.T) {
-	t.Parallel()
-	f := newFrontDesk(t)
-	for _, pair := range [][2]*signin.SignIn{{f.core, f.extension}, {f.extension, f.core}} {
-		answer := challenge(t, pair[0])
-		refuses(t, pair[1], answer, "not a challenge that this API issued")
-		verifies(t, pair[0], answer)
-		refuses(t, pair[0], answer, "nonce was used")
 	}
 }
 
