@@ -28,11 +28,12 @@ func TestDamagedMemories(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer db.Close(t.Context())
+	core.Expect(200, "GET", "/log", nil, session) // the rows are there after it
 	for leaf, change := range map[int]string{
 		1: `sealed = set_byte(sealed, 20, get_byte(sealed, 20) # 1)`, 2: `metadata = '{"n":7}'`,
 	} {
-		if _, err := db.Exec(t.Context(), `UPDATE ledger.memories SET `+change+` WHERE id = $1`, ids[leaf]); err != nil {
-			t.Fatal(err)
+		if done, err := db.Exec(t.Context(), `UPDATE ledger.memories SET `+change+` WHERE id = $1`, ids[leaf]); err != nil || done.RowsAffected() != 1 {
+			t.Fatal(done, err)
 		}
 	}
 	type listed struct {
