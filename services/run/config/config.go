@@ -70,25 +70,24 @@ type Config struct {
 	AnchorPriorityFee       uint64        `env:"ANCHOR_PRIORITY_FEE" envDefault:"0" for:"anchorer run" doc:"micro-lamports for each compute unit"`
 	AnchorMaxLamportsPerDay uint64        `env:"ANCHOR_MAX_LAMPORTS_PER_DAY" envDefault:"0" for:"anchorer run" doc:"most that anchoring spends on a UTC day: fees, and rent for the accounts of new owners; 0: no bound"`
 
-	ServiceName string // what spans say they come from, unless OTEL_SERVICE_NAME is set
+	KeyMaxAge   time.Duration // how long a data key is used before it is read again; 0: a minute
+	MaxCommands int           // most writes that one process appends at the same time; 0: 64
+	ServiceName string        // what spans say they come from, unless OTEL_SERVICE_NAME is set
 
 	AgentURL string `env:"LEDGER_URL" for:"mcp" doc:"base URL of the core API; unset: that of the local run"`
 	AgentKey string `env:"LEDGER_API_KEY" for:"mcp" doc:"the agent's API key"`
 
-	DataDir          string        `env:"LEDGER_DATA_DIR" envDefault:".data" for:"run tools restore sign-in mcp" doc:"folder of a local run"`
-	LogLevel         string        `env:"LOG_LEVEL" envDefault:"info" for:"services provision" doc:"'debug', 'info', 'warn' or 'error'"`
-	TraceEndpoint    string        `env:"OTEL_EXPORTER_OTLP_ENDPOINT" for:"services" doc:"turns tracing on: base URL of a collector that takes OTLP over HTTP; the other 'OTEL_' variables work as OpenTelemetry specifies them"`
-	KeyMaxAge        time.Duration `env:"KEY_MAX_AGE" envDefault:"1m" for:"apis" doc:"how long a data key is used before it is read again"`
-	BodyCacheBytes   int64         `env:"BODY_CACHE_BYTES" envDefault:"268435456" for:"apis" doc:"most bytes of opened texts and their words in memory"`
-	MaxCommands      int           `env:"MAX_COMMANDS" envDefault:"64" for:"apis" doc:"most writes, of any kind, that one process appends at the same time; it takes eight times as many, half of them of one owner, and answers one more 503"`
-	MaxConnections   int           `env:"MAX_CONNECTIONS" envDefault:"2048" for:"apis" doc:"most open connections of one API: further ones wait, and the one that has been idle for the longest is closed for them; lowered to what the limit on open files leaves"`
-	MaxStreams       int           `env:"MAX_STREAMS" envDefault:"1024" for:"core-api run" doc:"most open event streams of one core API: one more is answered 503; at most half of its connections"`
-	QuotaWrites      int           `env:"QUOTA_WRITES" envDefault:"0" for:"apis" doc:"most memories that one owner writes in a minute on one replica; one more is answered 429; 0: no limit"`
-	QuotaMints       int           `env:"QUOTA_MINTS" envDefault:"0" for:"apis" doc:"the same for agent cases and memory drops that are handed out"`
-	QuotaKeys        int           `env:"QUOTA_KEYS" envDefault:"0" for:"core-api run" doc:"the same for API keys that are made"`
-	QuotaBytesPerDay int64         `env:"QUOTA_BYTES_PER_DAY" envDefault:"0" for:"apis" doc:"most bytes of sealed content and metadata that one owner writes on a UTC day, drops included; one more is answered 429; 0: no limit"`
-	NewOwners        string        `env:"NEW_OWNERS" envDefault:"on" for:"apis" doc:"'off' takes no new owners: the first sign-in of a wallet is answered 403"`
-	QuotaSearches    int           `env:"QUOTA_SEARCHES" envDefault:"0" for:"core-api run" doc:"the same for searches, and for what agents recall"`
+	DataDir          string `env:"LEDGER_DATA_DIR" envDefault:".data" for:"run tools restore sign-in mcp" doc:"folder of a local run"`
+	LogLevel         string `env:"LOG_LEVEL" envDefault:"info" for:"services provision" doc:"'debug', 'info', 'warn' or 'error'"`
+	TraceEndpoint    string `env:"OTEL_EXPORTER_OTLP_ENDPOINT" for:"services" doc:"turns tracing on: base URL of a collector that takes OTLP over HTTP; the other 'OTEL_' variables work as OpenTelemetry specifies them"`
+	BodyCacheBytes   int64  `env:"BODY_CACHE_BYTES" envDefault:"268435456" for:"apis" doc:"most bytes of opened texts and their words in memory"`
+	MaxStreams       int    `env:"MAX_STREAMS" envDefault:"1024" for:"core-api run" doc:"most open event streams of one core API: one more is answered 503; at most half of its connections"`
+	QuotaWrites      int    `env:"QUOTA_WRITES" envDefault:"0" for:"apis" doc:"most memories that one owner writes in a minute on one replica; one more is answered 429; 0: no limit"`
+	QuotaMints       int    `env:"QUOTA_MINTS" envDefault:"0" for:"apis" doc:"the same for agent cases and memory drops that are handed out"`
+	QuotaKeys        int    `env:"QUOTA_KEYS" envDefault:"0" for:"core-api run" doc:"the same for API keys that are made"`
+	QuotaBytesPerDay int64  `env:"QUOTA_BYTES_PER_DAY" envDefault:"0" for:"apis" doc:"most bytes of sealed content and metadata that one owner writes on a UTC day, drops included; one more is answered 429; 0: no limit"`
+	NewOwners        string `env:"NEW_OWNERS" envDefault:"on" for:"apis" doc:"'off' takes no new owners: the first sign-in of a wallet is answered 403"`
+	QuotaSearches    int    `env:"QUOTA_SEARCHES" envDefault:"0" for:"core-api run" doc:"the same for searches, and for what agents recall"`
 }
 
 // Need is something that a service requires.
@@ -213,9 +212,6 @@ func (c *Config) validate() []error {
 	must((c.StakeMint == "") == (c.StakingProgramID == ""), "STAKE_MINT and STAKING_PROGRAM_ID: set both or neither")
 	must(c.ChainFactsBy == "all" || c.ChainFactsBy == "anchorer", "CHAIN_FACTS_BY: %q is neither all nor anchorer", c.ChainFactsBy)
 	must(c.StakeMaturity >= 0, "STAKE_MATURITY: must not be negative")
-	must(c.KeyMaxAge > 0, "KEY_MAX_AGE: must be positive")
-	must(c.MaxCommands >= 1, "MAX_COMMANDS: must be at least 1")
-	must(c.MaxConnections >= 1, "MAX_CONNECTIONS: must be at least 1")
 	must(min(c.QuotaWrites, c.QuotaMints, c.QuotaKeys, c.QuotaSearches) >= 0 && c.QuotaBytesPerDay >= 0, "QUOTA_WRITES, QUOTA_MINTS, QUOTA_KEYS, QUOTA_SEARCHES, QUOTA_BYTES_PER_DAY: must not be negative")
 	must(c.NewOwners == "on" || c.NewOwners == "off", "NEW_OWNERS: must be on or off")
 	if c.TraceEndpoint != "" {

@@ -19,7 +19,7 @@ func TestEveryVariableIsDocumented(t *testing.T) {
 			t.Errorf("%+v", v)
 		}
 	}
-	for _, want := range []string{"CORE_ADDR", "EXTENSION_ADDR", "MASTER_KEY", "KEY_MAX_AGE"} {
+	for _, want := range []string{"CORE_ADDR", "EXTENSION_ADDR", "MASTER_KEY"} {
 		if !slices.Contains(names, want) {
 			t.Errorf("there is no %s", want)
 		}
