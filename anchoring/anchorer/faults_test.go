@@ -13,8 +13,6 @@ import (
 	"time"
 
 	"github.com/gagliardetto/solana-go"
-	"github.com/jackc/pgx/v5"
-	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/memory-ledger/ledger/anchoring/chain"
 	"github.com/memory-ledger/ledger/anchoring/commitment"
@@ -24,8 +22,6 @@ import (
 	"github.com/memory-ledger/ledger/events/verify"
 	"github.com/memory-ledger/ledger/infra/localchain"
 	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
-	"github.com/memory-ledger/ledger/projections/projector"
-	"github.com/memory-ledger/ledger/projections/schema"
 	"github.com/memory-ledger/ledger/projections/tree"
 )
 
@@ -152,71 +148,6 @@ func TestOutOfFundsAndFundedLater(t *testing.T) {
 	w.turns(p, nil)
 }
 
-func TestSpendingBound(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, false)
-	keys := w.owners(6)
-	bound := func(lamports uint64) func(*Config) {
-		return func(c *Config) { c.MaxLamportsPerDay = lamports }
-	}
-	first := w.start(nil, bound(5_000_000)) // rent alone is 1.8 million for each
-	w.turns(first, errBound)
-	first.stop()
-	// The next anchorer knows how much was spent today, even if the tables were lost.
-	for _, database := range []string{w.database, pgtest.Database(t)} {
-		w.database = database
-		next := w.start(nil, bound(5_000_000))
-		w.turns(next, errBound)
-		all := w.await("as many as the bound allows", func(all map[events.Owner]*history) bool {
-			n := 0
-			for _, h := range all {
-				n += len(h.confirmed)
-			}
-			return n >= 2
-		})
-		if len(all) != 2 {
-			t.Errorf("%d owners have batches", len(all))
-		}
-		next.stop()
-	}
-	var known uint64
-	w.must(w.pool().QueryRow(t.Context(), `SELECT lamports FROM ledger_anchor.spending`).Scan(&known))
-	balance, err := w.client.Balance(t.Context(), w.authority.PublicKey())
-	w.must(err)
-	if spent := 100*solana.LAMPORTS_PER_SOL - balance; known < spent {
-		t.Errorf("%d lamports are known of %d", known, spent)
-	}
-	w.start(nil, bound(0))
-	if all := w.allAnchored(); len(all) != len(keys) {
-		t.Errorf("%d owners are anchored", len(all))
-	}
-}
-
-// A first commit is expensive and a later one is cheap. New owners who can't be paid for
-// wait. The owners behind them are anchored, even if the new ones would fill all the
-// room.
-func TestTheDearDoNotStopTheCheap(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, false)
-	keys := w.owners(2)
-	p := w.start(nil, func(c *Config) { c.MaxLamportsPerDay, c.MaxFlights = 5_000_000, 1 })
-	w.allAnchored()
-	dear := w.owners(packed + 1)
-	w.turns(p, errBound)
-	for range 2 {
-		for _, key := range keys {
-			w.write(key, 1)
-		}
-		all := w.allAnchored(dear...)
-		for _, key := range dear {
-			if h := all[key]; h != nil {
-				t.Errorf("an owner who can't be paid for has batches: %v", h.cut)
-			}
-		}
-	}
-	w.turns(p, errBound)
-}
-
 // fundedChain is a chain on which the authority has a fixed balance.
 type fundedChain struct {
 	Chain
@@ -227,48 +158,6 @@ func (p fundedChain) Balance(context.Context, solana.PublicKey) (uint64, error) 
 	return p.balance, nil
 }
 func (p fundedChain) Rent(context.Context, int) (uint64, error) { return 0, nil }
-
-func TestAffordable(t *testing.T) {
-	t.Parallel()
-	l := newLone(t)
-	d, dear, cheap := l.driver, l.dear, l.cheap
-	a, b, c, e, f := l.owner(0, 1), l.owner(1, 2), l.owner(0, 1), l.owner(1, 2), l.owner(1, 2)
-	lagging := l.owner(0, 1) // is not paid for, and no money is set aside for it
-	l.cache.sizes[lagging.key] = 0
-	all := []*owner{lagging, a, b, c, e, f}
-	for _, test := range []struct {
-		lamports uint64
-		want     []*owner
-	}{
-		{0, nil},
-		{cheap - 1, nil},
-		{cheap, []*owner{b}},
-		{3*cheap - 1, []*owner{b, e}},
-		{dear - 1, []*owner{b, e, f}},
-		{dear, []*owner{a}},
-		{dear + 2*cheap, []*owner{a, b, e}},
-		{2*dear + 3*cheap - 1, []*owner{a, b, c, e}},
-		{2*dear + 3*cheap, all[1:]},
-	} {
-		for _, short := range []error{errUnfunded, errBound} {
-			d.cfg.Chain, d.cfg.MaxLamportsPerDay = fundedChain{balance: test.lamports}, 0
-			if short == errBound {
-				if test.lamports == 0 {
-					continue // a bound of 0 means no bound
-				}
-				d.cfg.Chain, d.cfg.MaxLamportsPerDay = fundedChain{balance: 1 << 40}, test.lamports
-			}
-			got, err := d.affordable(t.Context(), all)
-			must(t, err)
-			if !slices.Equal(got, test.want) {
-				t.Errorf("%d lamports, %v: paid for %d owners, want %d", test.lamports, short, len(got), len(test.want))
-			}
-			if left := len(got) < len(all)-1; left != errors.Is(d.status.funds, short) || !left && d.status.funds != nil {
-				t.Errorf("%d lamports: %d of %d paid for, funds are %v", test.lamports, len(got), len(all)-1, d.status.funds)
-			}
-		}
-	}
-}
 
 func TestChainReset(t *testing.T) {
 	t.Parallel()
@@ -294,22 +183,6 @@ func TestChainReset(t *testing.T) {
 			t.Errorf("%s: the new chain holds %+v", key, held)
 		}
 	}
-}
-
-// TestALowerChain: the chain is exchanged before anything was anchored, by one that is
-// far from the last block at which a transaction in flight could land.
-func TestALowerChain(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, true)
-	w.fault(localchain.Advance(2 * tooHigh))
-	w.fault(localchain.Drop(1_000_000))
-	key := w.owners(1)[0]
-	w.start(nil, nil)
-	w.await("in flight", func(all map[events.Owner]*history) bool { return all[key] != nil && len(all[key].submitted) == 1 })
-	w.fault(localchain.Reset())
-	w.fault(localchain.Drop(0))
-	w.must(w.chain.Fund(t.Context(), w.authority.PublicKey().String(), solana.LAMPORTS_PER_SOL))
-	w.await("anchored on the new chain", func(all map[events.Owner]*history) bool { return len(all[key].confirmed) == 1 })
 }
 
 // elsewhere is an endpoint that answers once from a different chain. It switches over
@@ -570,20 +443,6 @@ func TestTwoAnchorers(t *testing.T) {
 	}
 }
 
-// Two anchorers share one database. One works; the other takes over when it stops.
-func TestStandby(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, false)
-	keys := w.owners(3)
-	first := w.start(nil, nil)
-	w.allAnchored()
-	second := w.start(nil, nil)
-	w.turns(second, nil)
-	first.stop()
-	w.write(keys[0], 2)
-	w.allAnchored()
-}
-
 // The tables are a cache: if they are lost, the log restores everything.
 func TestTablesComeBackFromTheLog(t *testing.T) {
 	t.Parallel()
@@ -616,7 +475,6 @@ func (w *world) folded() (seq uint64) {
 
 // While no anchorer runs, the log is replaced by a log that ends before their checkpoint.
 // The anchorer that holds the partitions rebuilds their state once and skips nothing.
-// TestAnotherLogThatIsLonger covers a log that has grown past the checkpoint.
 func TestAnotherLog(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, false)
@@ -644,161 +502,5 @@ func TestAnotherLog(t *testing.T) {
 	p.stop()
 	if n := len(said.of(slog.LevelError, rebuilt)); n != 1 {
 		t.Errorf("%d lines say that the state is rebuilt, want 1", n)
-	}
-}
-
-// The same with a log that has grown past the checkpoint.
-func TestAnotherLogThatIsLonger(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, false)
-	said := newLines()
-	start := func() *process { return w.start(nil, func(c *Config) { c.Logger = slog.New(said) }).waitAnchored(w) }
-	w.owners(2)
-	start().stop()
-	before := w.folded()
-	w.otherLog()
-	w.owners(int(before) + 1)
-	start()
-	lines := said.of(slog.LevelError, "")
-	if len(lines) != 1 || !strings.Contains(lines[0].Message, "the state is rebuilt") {
-		t.Errorf("%v: want one line that says that the state is rebuilt", lines)
-	}
-}
-
-// An anchorer that loses its turn no longer reports the state from before.
-func TestLostTurnLeavesNothingBehind(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, false)
-	bad := w.owners(1)[0]
-	registry := prometheus.NewRegistry()
-	// This bound pays for one first commit.
-	p := w.start(nil, func(c *Config) { c.MaxLamportsPerDay, c.Registerer = 3_000_000, registry })
-	w.allAnchored()
-	w.mu.Lock()
-	w.bad[bad] = true
-	w.mu.Unlock()
-	w.write(bad, 1)
-	w.owners(2)
-	w.turns(p, errBound)
-	w.turns(p, errDisagree)
-	w.gauges(registry, func(g map[string]float64) bool {
-		return g["owners waiting"] > 0 && g["oldest_unanchored_seconds"] > 0 && g["ready"] == 0 && g["active"] == 1
-	})
-	conn, err := pgx.Connect(t.Context(), w.database)
-	w.must(err)
-	t.Cleanup(func() { schema.Disconnect(conn) })
-	_, err = conn.Exec(t.Context(), `SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND pid <> pg_backend_pid()
-		AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`)
-	w.must(err)
-	_, err = conn.Exec(t.Context(), `SELECT pg_advisory_lock($1)`, projector.AloneKey(schemaName)) // another anchorer
-	w.must(err)
-	w.comes(p, true)
-	w.gauges(registry, func(g map[string]float64) bool {
-		return g["owners waiting"] == 0 && g["oldest_unanchored_seconds"] == 0 && g["lag_messages"] == 0 && g["ready"] == 1 && g["active"] == 0
-	})
-	w.turns(p, nil)
-}
-
-// gauges waits until an anchorer's gauges are as wanted.
-func (w *world) gauges(registry *prometheus.Registry, wanted func(map[string]float64) bool) {
-	w.t.Helper()
-	deadline := time.Now().Add(patience)
-	for {
-		families, err := registry.Gather()
-		w.must(err)
-		values := map[string]float64{}
-		for _, f := range families {
-			name := strings.TrimPrefix(f.GetName(), "ledger_anchor_")
-			for _, m := range f.GetMetric() {
-				for _, label := range m.GetLabel() {
-					values[name+" "+label.GetValue()] = m.GetGauge().GetValue()
-				}
-				values[name] = m.GetGauge().GetValue()
-			}
-		}
-		if wanted(values) {
-			return
-		}
-		if time.Now().After(deadline) {
-			w.t.Fatalf("the gauges are %v", values)
-		}
-		eventlog.Pause(w.t.Context(), 5*time.Millisecond)
-	}
-}
-
-// looks counts the reads of the genesis hash and of the balance.
-type looks struct {
-	Chain
-	genesis, balance atomic.Int32
-}
-
-func (l *looks) GenesisHash(ctx context.Context) (string, error) {
-	l.genesis.Add(1)
-	return l.Chain.GenesisHash(ctx)
-}
-
-func (l *looks) Balance(ctx context.Context, key solana.PublicKey) (uint64, error) {
-	l.balance.Add(1)
-	return l.Chain.Balance(ctx, key)
-}
-
-// The anchorer logs one line per trouble, however often it repeats, and one when it ends.
-func TestTroubleIsSaidOnce(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, true)
-	var err error
-	w.authority, err = solana.NewRandomPrivateKey() // has no lamports
-	w.must(err)
-	keys := w.owners(2)
-	said, seen := newLines(), &looks{}
-	until := func(what string, done func() bool) {
-		t.Helper()
-		for deadline := time.Now().Add(patience); !done(); eventlog.Pause(t.Context(), 5*time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Fatalf("%s did not happen", what)
-			}
-		}
-	}
-	several := func(n *atomic.Int32) {
-		t.Helper()
-		before := n.Load()
-		until("several looks", func() bool { return n.Load() > before+4 })
-	}
-	const noFunds, funded = "owners can't be paid for", "can be paid for again"
-	const noChain, usable = "the chain can't be anchored on", "can be anchored on again"
-	line := func(level slog.Level, text string) func() bool {
-		return func() bool { return len(said.of(level, text)) > 0 }
-	}
-	p := w.start(nil, func(c *Config) {
-		seen.Chain = c.Chain
-		c.Chain, c.Logger = seen, slog.New(said)
-	})
-	until("a line about the funds", line(slog.LevelWarn, noFunds))
-	several(&seen.balance)
-	w.must(w.chain.Fund(t.Context(), w.authority.PublicKey().String(), solana.LAMPORTS_PER_SOL))
-	w.allAnchored()
-	until("a line that funds are there", line(slog.LevelInfo, funded))
-
-	w.fault(localchain.Down(true))
-	w.write(keys[0], 1)
-	until("a line about the chain", line(slog.LevelWarn, noChain))
-	several(&seen.genesis)
-	w.fault(localchain.Down(false))
-	until("a line that the chain is back", line(slog.LevelInfo, usable))
-	w.allAnchored()
-
-	w.fault(localchain.Reset())
-	w.write(keys[0], 1)
-	w.turns(p, errReset)
-	several(&seen.genesis)
-	for _, want := range []struct {
-		level slog.Level
-		text  string
-		times int
-	}{{slog.LevelWarn, noFunds, 1}, {slog.LevelInfo, funded, 1}, {slog.LevelWarn, noChain, 1}, {slog.LevelInfo, usable, 1},
-		{slog.LevelError, "memories stay unanchored: " + errReset.Error() + ": its genesis hash is ", 1}} {
-		if n := len(said.of(want.level, want.text)); n != want.times {
-			t.Errorf("%q is said %d times, want %d", want.text, n, want.times)
-		}
 	}
 }

@@ -4,14 +4,12 @@ import (
 	"context"
 	"errors"
 	"testing"
-	"time"
 
 	"github.com/gagliardetto/solana-go"
 
 	"github.com/memory-ledger/ledger/anchoring/chain"
 	"github.com/memory-ledger/ledger/anchoring/commitment"
 	"github.com/memory-ledger/ledger/anchoring/program"
-	"github.com/memory-ledger/ledger/events"
 )
 
 // A transaction is given up only when it can no longer land. New batches are then cut for
@@ -137,38 +135,5 @@ func TestOnlyOurOwnCommitmentCounts(t *testing.T) {
 		if got := d.understood(c.account, o); (got != nil) != c.good || c.good && *got != ours {
 			t.Errorf("%s: %+v", name, got)
 		}
-	}
-}
-
-// Late or repeated events of an earlier batch do not change the open batch, and an
-// owner's number of anchored leaves never decreases.
-func TestLateWordsOfEarlierBatches(t *testing.T) {
-	t.Parallel()
-	o, at := newOwner(newOwnerKey()), time.Unix(1_700_000_000, 0)
-	for i := range uint64(4) {
-		must(t, o.leaf(&events.MemoryWritten{LeafIndex: i, LeafHash: events.Hash{byte(i)}}, at))
-	}
-	two, four := events.Hash{2}, o.frontier.Root()
-	must(t, o.fold(&events.BatchCut{BatchID: "open", Size: 4, Root: four}, at, ""))
-	for _, late := range []events.Data{
-		&events.BatchSubmitted{BatchID: "earlier", Signature: "s"},
-		&events.BatchFailed{BatchID: "earlier"},
-		&events.BatchConfirmed{BatchID: "earlier", Size: 2, Root: two},
-	} {
-		must(t, o.fold(late, at, ""))
-		if o.batch == nil || o.batch.id != "open" || o.batch.tried != nil {
-			t.Fatalf("after %T: %+v", late, o.batch)
-		}
-	}
-	if o.confirmedSize != 2 || o.confirmedRoot != two {
-		t.Errorf("%d leaves are anchored", o.confirmedSize)
-	}
-	must(t, o.fold(&events.BatchConfirmed{BatchID: "open", Size: 4, Root: four}, at, ""))
-	must(t, o.fold(&events.BatchConfirmed{BatchID: "earlier", Size: 2, Root: two}, at, ""))
-	if o.batch != nil || o.confirmedSize != 4 || o.confirmedRoot != four {
-		t.Errorf("%d leaves are anchored, %+v is open", o.confirmedSize, o.batch)
-	}
-	if o.fold(&events.BatchCut{BatchID: "more", Size: 5}, at, "") == nil {
-		t.Error("a batch of more leaves than there are")
 	}
 }

@@ -64,38 +64,6 @@ func TestPacksFit(t *testing.T) {
 	}
 }
 
-// Every owner is in exactly one pack, no pack is too large, and of the shared packs only
-// the last may be partly full.
-func TestPacks(t *testing.T) {
-	t.Parallel()
-	for range 200 {
-		owners := make([]*owner, rand.IntN(50))
-		alone := map[events.Owner]bool{}
-		for i := range owners {
-			owners[i] = cutOwner(1)
-			alone[owners[i].key] = rand.IntN(5) == 0
-		}
-		seen, notFull := map[events.Owner]int{}, 0
-		for _, p := range packs(owners, func(key events.Owner) bool { return alone[key] }) {
-			if len(p) == 0 || len(p) > packed {
-				t.Fatalf("a pack of %d", len(p))
-			}
-			if len(p) < packed && !alone[p[0].key] {
-				notFull++
-			}
-			for _, o := range p {
-				seen[o.key]++
-				if alone[o.key] && len(p) > 1 {
-					t.Fatal("not alone")
-				}
-			}
-		}
-		if len(seen) != len(owners) || notFull > 1 {
-			t.Fatalf("%d of %d owners are packed, %d packs are not full", len(seen), len(owners), notFull)
-		}
-	}
-}
-
 // Compare the fold with a model: random leaves and random batch lifecycles.
 func TestFold(t *testing.T) {
 	t.Parallel()

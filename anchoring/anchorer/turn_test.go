@@ -21,37 +21,6 @@ func (w *world) comes(p *process, standby bool) {
 	}
 }
 
-// Tables of another build are left alone while an anchorer works on them, and rebuilt
-// after that.
-func TestTablesAreMadeAnewByOneAlone(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, false)
-	w.owners(2)
-	w.start(nil, nil).waitAnchored(w).stop()
-	pool := w.pool()
-	_, err := pool.Exec(t.Context(), `UPDATE ledger_anchor.about SET version = version - 1`)
-	w.must(err)
-	// The other build's anchorer. It can't be one of this build: that one would look at the
-	// version every second, and stop.
-	other, err := pool.Acquire(t.Context())
-	w.must(err)
-	defer other.Release()
-	_, err = other.Exec(t.Context(), `SELECT pg_advisory_lock_shared($1)`, projector.AloneKey(schemaName))
-	w.must(err)
-	p := w.start(nil, nil)
-	w.comes(p, true)
-	var version int
-	w.must(pool.QueryRow(t.Context(), `SELECT version FROM ledger_anchor.about`).Scan(&version))
-	if version != tablesVersion-1 {
-		t.Error("the tables were made anew while another anchorer worked on them")
-	}
-	_, err = other.Exec(t.Context(), `SELECT pg_advisory_unlock_shared($1)`, projector.AloneKey(schemaName))
-	w.must(err)
-	w.comes(p, false)
-	w.owners(4)
-	w.allAnchored()
-}
-
 // A standby takes over when the working anchorer ends.
 func TestAStandbyTakesOver(t *testing.T) {
 	t.Parallel()

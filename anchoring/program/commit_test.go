@@ -93,18 +93,6 @@ func TestCommitCreatesThenUpdates(t *testing.T) {
 	}
 }
 
-func TestCommitAccountIsRentExempt(t *testing.T) {
-	c := newCommitter(t)
-	_, err := c.commit(1, root("one"))
-	c.must(err)
-	_, lamports, _ := c.account(c.address)
-	needed, err := c.rpc.GetMinimumBalanceForRentExemption(t.Context(), verify.AccountLen, "")
-	c.must(err)
-	if lamports != needed {
-		t.Fatalf("holds %d lamports, rent exemption needs %d", lamports, needed)
-	}
-}
-
 // The program reads the rent from the chain, in each form that the chain uses. The test
 // has its own chain, because the rent applies to a whole chain.
 func TestCommitPaysTheRentOfTheDay(t *testing.T) {

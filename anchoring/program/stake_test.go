@@ -328,15 +328,6 @@ func TestStakeOfAnothersTokens(t *testing.T) {
 	}
 }
 
-func TestStakeOfTokensOfAnotherMint(t *testing.T) {
-	s := newStaker(t, 1000)
-	other := s.newMint(solana.TokenProgramID)
-	in, err := staking.NewStake(program.LocalID, other, s.payer.PublicKey(), s.tokens, 10)
-	s.must(err)
-	_, err = s.send([]solana.PrivateKey{s.payer}, in)
-	s.refused(program.ErrInsufficient, err)
-}
-
 func TestStakeOfToken2022(t *testing.T) {
 	s := newStaker(t, 1000)
 	mint := s.newMint(solana.Token2022ProgramID)

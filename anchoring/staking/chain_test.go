@@ -226,3 +226,12 @@ func TestALongHistoryComesOldestFirst(t *testing.T) {
 		}
 	}
 }
+
+func mustVault(t *testing.T) string {
+	t.Helper()
+	vault, err := staking.NewChain(nil, programID, mintID).VaultOf(owner)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return vault.String()
+}

@@ -1,7 +1,6 @@
 package staking
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"log/slog"
@@ -9,7 +8,6 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -79,27 +77,5 @@ func TestASweepGoesOnWhereItFailed(t *testing.T) {
 	}
 	if len(store.listed) != len(store.owners) {
 		t.Errorf("%d of %d owners were looked at", len(store.listed), len(store.owners))
-	}
-}
-
-// TestAnOutageIsToldOnce: all noticed owners' vaults fail, and a round logs one line.
-func TestAnOutageIsToldOnce(t *testing.T) {
-	t.Parallel()
-	var lines bytes.Buffer
-	w := NewWatcher(WatcherConfig{Now: time.Now, Logger: slog.New(slog.NewTextHandler(&lines, nil))})
-	for i := range 100 {
-		w.Notice(events.Owner(solana.PublicKey{1, byte(i)}.String()))
-	}
-	looked := atomic.Int64{}
-	w.each(t.Context(), w.noticed(), func(context.Context, events.Owner) error {
-		looked.Add(1)
-		return ErrUnreadable
-	})
-	if n := strings.Count(lines.String(), "\n"); n != 1 || looked.Load() != 100 || !strings.Contains(lines.String(), "100 of 100") {
-		t.Errorf("%d lines about %d vaults: %s", n, looked.Load(), lines.String())
-	}
-	w.each(t.Context(), w.noticed(), func(context.Context, events.Owner) error { return nil })
-	if n := strings.Count(lines.String(), "\n"); n != 1 {
-		t.Errorf("a good round logs %s", lines.String())
 	}
 }
