@@ -13,38 +13,6 @@ import (
 	"github.com/memory-ledger/ledger/events/verify"
 )
 
-func TestFileHeads(t *testing.T) {
-	t.Parallel()
-	store := FileHeads(t.TempDir() + "/heads.json")
-	if head, err := store.Load(t.Context(), "a"); head != nil || err != nil {
-		t.Errorf("%v, %v", head, err)
-	}
-	old, head := SeenHead{Size: 3, Root: Hash{1}, AnchoredSize: 1, AnchoredRoot: &Hash{2}}, SeenHead{Size: 5, Root: Hash{3}}
-	for _, step := range []struct {
-		owner  string
-		old    *SeenHead
-		head   SeenHead
-		stored bool
-	}{
-		{"a", nil, old, true}, {"b", nil, old, true}, {"a", nil, head, false}, {"a", &head, head, false},
-		{"a", &SeenHead{Size: 3, Root: Hash{1}, AnchoredSize: 1, AnchoredRoot: &Hash{4}}, head, false},
-		{"a", &SeenHead{Size: 3, Root: Hash{1}, AnchoredSize: 1}, head, false},
-		{"a", &SeenHead{Size: 3, Root: Hash{1}, AnchoredSize: 1, AnchoredRoot: &Hash{2}}, head, true},
-	} {
-		if stored, err := store.Replace(t.Context(), step.owner, step.old, step.head); stored != step.stored || err != nil {
-			t.Errorf("%+v: %v, %v", step, stored, err)
-		}
-	}
-	for owner, want := range map[string]SeenHead{"a": head, "b": old} {
-		if got, err := store.Load(t.Context(), owner); err != nil || !got.Equal(&want) {
-			t.Errorf("%s: %+v, %v", owner, got, err)
-		}
-	}
-	if _, err := FileHeads(t.TempDir()+"/none/heads.json").Replace(t.Context(), "a", nil, head); err == nil {
-		t.Error("saved nowhere")
-	}
-}
-
 // TestFileHeadsLosesNoUpdate: many writers of one file, as several processes are, each raise
 // the size, and none undoes what another did.
 func TestFileHeadsLosesNoUpdate(t *testing.T) {

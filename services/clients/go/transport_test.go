@@ -128,18 +128,6 @@ func TestCaseIsReadOnce(t *testing.T) {
 	}
 }
 
-func TestErrorsSayWhatTheServiceSays(t *testing.T) {
-	t.Parallel()
-	client, _ := roundTrip(func(int, *http.Request) (*http.Response, error) {
-		return answer(404, `{"error":"memory not found"}`, "X-Request-Id", "r-1"), nil
-	}).client()
-	err := New("http://ledger", WithHTTPClient(client)).Retract(t.Context(), "x")
-	var refused *Error
-	if !errors.As(err, &refused) || refused.Status != 404 || refused.Message != "memory not found" || refused.RequestID != "r-1" || !errors.Is(err, ErrNotFound) {
-		t.Errorf("%#v", err)
-	}
-}
-
 // TestTimes: an attempt ends at its timeout, and a call when its context ends.
 func TestTimes(t *testing.T) {
 	t.Parallel()
@@ -169,73 +157,6 @@ func TestTimes(t *testing.T) {
 	})
 }
 
-// TestALongRetryAfterIsAnAnswer: a service that asks for a day is not waited for.
-func TestALongRetryAfterIsAnAnswer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		for after, attempts := range map[string]int{"60": 4, "61": 1, "86400": 1} {
-			asked := 0
-			client, _ := roundTrip(func(int, *http.Request) (*http.Response, error) {
-				asked++
-				return answer(429, "", "Retry-After", after), nil
-			}).client()
-			if _, err := New("http://ledger", WithHTTPClient(client)).Write(t.Context(), "x", nil); !errors.Is(err, ErrRateLimited) || asked != attempts {
-				t.Errorf("after %s s: %d attempts, %v", after, asked, err)
-			}
-		}
-	})
-}
-
-// slowBody sends one byte, then waits.
-type slowBody struct {
-	ctx  context.Context
-	rest string
-	wait time.Duration
-}
-
-func (b *slowBody) Read(p []byte) (int, error) {
-	if b.rest == "" {
-		return 0, io.EOF
-	}
-	if err := sleep(b.ctx, b.wait); err != nil {
-		return 0, err
-	}
-	p[0], b.rest = b.rest[0], b.rest[1:]
-	return 1, nil
-}
-
-func (b *slowBody) Close() error { return nil }
-
-// TestStreams: a stream may take any time while its data keeps arriving, and so may its
-// reader.
-func TestStreams(t *testing.T) {
-	t.Parallel()
-	for wait, want := range map[time.Duration]error{50 * time.Second: nil, 70 * time.Second: ErrTimeout} {
-		synctest.Test(t, func(t *testing.T) {
-			client, _ := roundTrip(func(_ int, r *http.Request) (*http.Response, error) {
-				a := answer(200, "")
-				a.Body = &slowBody{r.Context(), "{}\n", wait}
-				return a, nil
-			}).client()
-			c := New("http://ledger", WithHTTPClient(client), WithoutVerification())
-			for _, err := range c.Export(t.Context(), ExportOptions{}) {
-				if want == nil && !errors.Is(err, ErrMalformed) || want != nil && !(errors.Is(err, want) && errors.Is(err, ErrIncomplete)) {
-					t.Errorf("%v a byte: %v", wait, err)
-				}
-			}
-		})
-	}
-}
-
-func TestRetryAfter(t *testing.T) {
-	t.Parallel()
-	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	for header, want := range map[string]time.Duration{"": 0, "7": 7 * time.Second, "-7": 0, "soon": 0, "86400": 24 * time.Hour, "Fri, 02 Jan 2026 03:04:35 GMT": 30 * time.Second} {
-		if got := retryAfter(header, now); got != want {
-			t.Errorf("%q: %v", header, got)
-		}
-	}
-}
-
 // TestTokensStaySecret: an error about a grant's URL does not quote the token.
 func TestTokensStaySecret(t *testing.T) {
 	t.Parallel()
@@ -243,86 +164,6 @@ func TestTokensStaySecret(t *testing.T) {
 	_, err := New("http://ledger", WithHTTPClient(client)).OpenCase(t.Context(), "http://ledger/agent-cases/svc_agent_secret-token")
 	if !errors.Is(err, ErrConnection) || strings.Contains(err.Error(), "secret") {
 		t.Error(err)
-	}
-}
-
-// TestFollow: a stream that ends is reopened after the last page. A message that is cut
-// in half loses and repeats no event.
-func TestFollow(t *testing.T) {
-	t.Parallel()
-	page := func(cursor string, ids ...string) string {
-		events := make([]string, len(ids))
-		for i, id := range ids {
-			events[i] = `{"id":"` + id + `","subject":"o"}`
-		}
-		return "id: " + cursor + "\ndata: {\"events\":[" + strings.Join(events, ",") + `],"cursor":"` + cursor + "\"}\n\n"
-	}
-	streams := []string{
-		"retry: 1000\nid: 5\n\n:\n\n" + page("7", "a", "b") + page("9", "c")[:20],
-		"", // ends at once
-		"retry: 1000\nid: 7\n\n" + page("9", "c"),
-		"retry: 1000\nid: 9\n\n:\n\n" + page("12", "d"),
-	}
-	synctest.Test(t, func(t *testing.T) {
-		var asked []string
-		client, _ := roundTrip(func(n int, r *http.Request) (*http.Response, error) {
-			asked = append(asked, r.Header.Get("Last-Event-ID"))
-			if n == 3 {
-				return nil, io.EOF
-			}
-			if n > 3 {
-				n--
-			}
-			if n > len(streams) {
-				return answer(401, ""), nil
-			}
-			return answer(200, streams[n-1], "Content-Type", "text/event-stream"), nil
-		}).client()
-		var got, cursors []string
-		for e, err := range New("http://ledger", WithHTTPClient(client)).Follow(t.Context(), "") {
-			if err != nil {
-				if !errors.Is(err, ErrUnauthorized) {
-					t.Error(err)
-				}
-				break
-			}
-			got, cursors = append(got, e.ID), append(cursors, e.Cursor)
-		}
-		if strings.Join(got, " ") != "a b c d" || strings.Join(cursors, " ") != "5 7 9 12" || strings.Join(asked, " ") != " 7 7 7 9 12" {
-			t.Errorf("events %q, cursors %q, asked after %q", got, cursors, asked)
-		}
-	})
-	// A stream that never connected ends with an error.
-	synctest.Test(t, func(t *testing.T) {
-		client, attempts := roundTrip(func(int, *http.Request) (*http.Response, error) { return nil, io.EOF }).client()
-		for _, err := range New("http://ledger", WithHTTPClient(client)).Follow(t.Context(), "0") {
-			if !errors.Is(err, ErrConnection) || attempts.Load() != 4 {
-				t.Errorf("%v after %d attempts", err, attempts.Load())
-			}
-		}
-	})
-}
-
-// TestCursorsRise: the same page does not come again.
-func TestCursorsRise(t *testing.T) {
-	t.Parallel()
-	const page = `{"events":[{"id":"a"}],"cursor":"7"}`
-	for body, read := range map[string]func(*Client, context.Context, string) iter.Seq2[Event, error]{
-		page: (*Client).Events, "data: " + page + "\n\n": (*Client).Follow,
-	} {
-		client, _ := roundTrip(func(n int, _ *http.Request) (*http.Response, error) {
-			if n > 3 {
-				return answer(401, ""), nil // ends a client that does not notice
-			}
-			return answer(200, body, "Content-Type", "text/event-stream"), nil
-		}).client()
-		got, last := 0, error(nil)
-		for _, err := range read(New("http://ledger", WithHTTPClient(client), WithRetries(0, 0)), t.Context(), "") {
-			got, last = got+1, err
-		}
-		if !errors.Is(last, ErrMalformed) || got != 2 {
-			t.Errorf("%s: %d events and errors, %v at last", body, got, last)
-		}
 	}
 }
 

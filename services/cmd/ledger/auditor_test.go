@@ -8,8 +8,6 @@ import (
 	"errors"
 	"net/http/httptest"
 	"path/filepath"
-	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -128,48 +126,6 @@ func storedAt(t *testing.T, url string, seq uint64) string {
 		t.Fatal(err)
 	}
 	return at.Format(time.RFC3339Nano)
-}
-
-// The newest events are found no matter how many messages lie between them.
-func TestNewestAcrossWindows(t *testing.T) {
-	t.Parallel()
-	log := &rareLog{head: 5*tailWindow + 7, every: tailWindow + 1}
-	tail := tailing{newest: 3}
-	var out bytes.Buffer
-	if err := tail.upTo(t.Context(), log, log.head, "", &out); err != nil {
-		t.Fatal(err)
-	}
-	var got []uint64
-	for line := range strings.Lines(out.String()) {
-		seq, err := strconv.ParseUint(strings.Fields(line)[0], 10, 64)
-		if err != nil {
-			t.Fatal(err)
-		}
-		got = append(got, seq)
-	}
-	if want := []uint64{3 * log.every, 4 * log.every, 5 * log.every}; !slices.Equal(got, want) || log.read > 4*tailWindow {
-		t.Errorf("%v of every %d, after %d messages", got, log.every, log.read)
-	}
-}
-
-// rareLog is a log that has one event in every so many messages.
-type rareLog struct{ head, every, read uint64 }
-
-func (l *rareLog) Read(_ context.Context, cfg eventlog.ReadConfig, yield func(eventlog.Slice) error) error {
-	l.read += cfg.To - cfg.From + 1
-	var slice eventlog.Slice
-	for seq := cfg.From; seq <= cfg.To; seq++ {
-		if seq%l.every != 0 {
-			continue
-		}
-		payload, err := events.EncodeBatch([]events.Event{{ID: "id", Source: "/test", Owner: logtest.Owner(), Time: events.At(time.Now()), OwnerVersion: 1,
-			CommandID: "c", Data: &events.OwnerRegistered{UserID: "u"}}})
-		if err != nil {
-			return err
-		}
-		slice.Records = append(slice.Records, eventlog.Record{Seq: seq, Payload: payload})
-	}
-	return yield(slice)
 }
 
 // An auditor, who may only read, tails and verifies the log with the credentials shipped
@@ -320,20 +276,5 @@ func TestAnAuditorMayNotReadTheKeystore(t *testing.T) {
 	const why = "3 leaves against their content: the credentials of NATS_URL may not read the keystore"
 	if err == nil || !strings.Contains(err.Error(), why) || !strings.Contains(text, why) {
 		t.Errorf("%s, %v", text, err)
-	}
-}
-
-// The APIs, in the role shipped for them, may ask which master key the keystore is
-// written with. (The attacks of infra/nats check that other roles can't.)
-func TestTheAPIsMayAskForTheNewestMaster(t *testing.T) {
-	urlOf := deployed(t)
-	js, err := jetstream.New(dial(t, urlOf("core")))
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
-	if id, err := keystore.NewestMaster(ctx, js); err != nil || id != "" {
-		t.Errorf("%q, %v", id, err)
 	}
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -56,59 +55,5 @@ func noteRun(t *testing.T, dir string, run datadir.Run) {
 	t.Cleanup(func() { _ = d.Close() })
 	if err := d.WriteRun(run); err != nil {
 		t.Fatal(err)
-	}
-}
-
-// The output of env is for other programs. In a shell that evaluated it, the commands of
-// ledger still find the local run by its folder, with all rights, even if the run's
-// addresses changed since. Values that the user set take precedence.
-func TestAShellThatHasTheEnvironment(t *testing.T) {
-	dir := t.TempDir()
-	note := datadir.Run{NATSURL: "nats://ledger:all@127.0.0.1:1", NATSReadURL: "nats://auditor:read@127.0.0.1:1", DatabaseURL: "postgres://old/x", SolanaRPCURL: "http://old"}
-	d, err := datadir.Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = d.Close() }()
-	write := func() {
-		t.Helper()
-		if err := d.WriteRun(note); err != nil {
-			t.Fatal(err)
-		}
-	}
-	write()
-	onlyEnviron(t, map[string]string{"LEDGER_DATA_DIR": dir})
-	printed, err := ledger(t.Context(), "env")
-	if err != nil || strings.Contains(printed, "ledger:all") {
-		t.Fatalf("%s, %v", printed, err)
-	}
-	for line := range strings.Lines(printed) {
-		name, value, _ := strings.Cut(strings.TrimPrefix(strings.TrimSpace(line), "export "), "=")
-		t.Setenv(name, strings.Trim(value, "'"))
-	}
-	if os.Getenv("NATS_URL") != note.NATSReadURL {
-		t.Fatalf("NATS_URL is %s", os.Getenv("NATS_URL"))
-	}
-	loads := func(nats, database, chain string) {
-		t.Helper()
-		if cfg, _, err := loadBeside(); err != nil || cfg.NATSURL != nats || cfg.DatabaseURL != database || cfg.SolanaRPCURL != chain {
-			t.Errorf("%s, %s, %s, %v; want %s, %s, %s", cfg.NATSURL, cfg.DatabaseURL, cfg.SolanaRPCURL, err, nats, database, chain)
-		}
-	}
-	loads(note.NATSURL, "postgres://old/x", "http://old")
-	note.NATSURL, note.DatabaseURL, note.SolanaRPCURL = "nats://ledger:all@127.0.0.1:2", "postgres://new/x", "http://new"
-	write()
-	loads(note.NATSURL, "postgres://new/x", "http://new")
-	t.Setenv("NATS_URL", "nats://cluster")
-	loads("nats://cluster", "", "") // the local run's read models and chain are of another log
-	t.Setenv("NATS_URL", "nats://auditor:read@127.0.0.1:1")
-	if err := d.Close(); err != nil {
-		t.Fatal(err)
-	}
-	loads("", "", "")
-	for _, command := range []string{"env", "tail", "verify", "rewrap", "rebuild", "backup x", "forget --yes 11111111111111111111111111111112"} {
-		if _, err := ledger(t.Context(), strings.Fields(command)...); err == nil || !strings.Contains(err.Error(), "not running: `make run`") {
-			t.Errorf("%s beside a stopped run: %v", command, err)
-		}
 	}
 }

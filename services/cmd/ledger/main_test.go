@@ -2,14 +2,8 @@ package main
 
 import (
 	"bytes"
-	"io"
-	"path/filepath"
-	"runtime/debug"
 	"strings"
-	"syscall"
 	"testing"
-
-	"github.com/memory-ledger/ledger/infra/datadir"
 )
 
 // A command line without a command, or with a wrong one, gets an explanation on standard
@@ -45,30 +39,6 @@ func TestUsage(t *testing.T) {
 	}
 }
 
-// A flag with an empty value is wrong usage, not a missing flag. So is a flag that is
-// given twice.
-func TestFlagsHaveAValue(t *testing.T) {
-	onlyEnviron(t, map[string]string{"LEDGER_DATA_DIR": t.TempDir(), "NATS_URL": "nats://127.0.0.1:1"})
-	file := filepath.Join(t.TempDir(), "receipt")
-	for _, args := range []string{
-		"verify-receipt --rpc= " + file, "verify-receipt --program= " + file, "verify-receipt --authority= " + file, "tail --owner=", "tail --type=", "verify --owner=", "verify --authority=", "rebuild --projection=", "backup --only= x",
-		"tail --since=", "tail --type=MemoryWritten,", "tail --type=MemoryWritten --type=", "verify --owner=x --owner=x",
-	} {
-		for _, given := range [][]string{strings.Fields(args), strings.Fields(strings.ReplaceAll(args, "=", " ="))} {
-			for i := range given {
-				given[i] = strings.TrimPrefix(given[i], "=") // one argument, then two
-			}
-			_, err := ledger(t.Context(), given...)
-			if err == nil || !strings.Contains(err.Error(), "it must not be") {
-				t.Errorf("%q: %v", given, err)
-			}
-			if code := run(given, io.Discard); code != exitUsage {
-				t.Errorf("%q: exit code %d", given, code)
-			}
-		}
-	}
-}
-
 // An error about a command line is a sentence that names the wrong part, and suggests the
 // likely meaning if there is one.
 func TestWrongUsageIsSaid(t *testing.T) {
@@ -96,49 +66,4 @@ func TestWrongUsageIsSaid(t *testing.T) {
 			t.Errorf("%q: %v, want %s", args, err, want)
 		}
 	}
-}
-
-// full is a full disk.
-type full struct{}
-
-func (full) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
-
-// A failed print is a failure.
-func TestNothingPrinted(t *testing.T) {
-	d, err := datadir.Open(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = d.Close() }()
-	if err := d.WriteRun(datadir.Run{NATSURL: "nats://127.0.0.1:1"}); err != nil {
-		t.Fatal(err)
-	}
-	onlyEnviron(t, map[string]string{"LEDGER_DATA_DIR": d.Path()})
-	for _, args := range []string{"env", "help", "--version", "tail --help"} {
-		if code := run(strings.Fields(args), full{}); code != exitUsage {
-			t.Errorf("%s: exit code %d", args, code)
-		}
-		var out bytes.Buffer
-		if code := run(strings.Fields(args), &out); code != 0 || out.Len() == 0 {
-			t.Errorf("%s: exit code %d, %s", args, code, &out)
-		}
-	}
-}
-
-func TestVersions(t *testing.T) {
-	t.Parallel()
-	info := &debug.BuildInfo{GoVersion: "go1.26"}
-	want := func(text string) {
-		t.Helper()
-		if got := versionOf(info); got != text {
-			t.Errorf("%q, want %q", got, text)
-		}
-	}
-	want("(devel) go1.26")
-	info.Main.Version = "v1.2.3"
-	want("v1.2.3 go1.26")
-	info.Settings = []debug.BuildSetting{{Key: "vcs.revision", Value: "abc"}, {Key: "vcs.modified", Value: "false"}}
-	want("v1.2.3 revision abc go1.26")
-	info.Settings[1].Value = "true"
-	want("v1.2.3 revision abc with changes go1.26")
 }

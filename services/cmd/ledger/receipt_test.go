@@ -5,7 +5,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"unicode"
 )
 
 // TestVerifyReceiptIsToldWhose: an authority means something only together with its
@@ -73,45 +72,4 @@ func TestVerifyReceiptBeforeItsAnchor(t *testing.T) {
 			t.Errorf("%s: exit code %d, %s", c.args, code, out.String())
 		}
 	}
-}
-
-// TestVerifyReceiptPrintsNoEscapes: a receipt's own texts can't act on the terminal.
-func TestVerifyReceiptPrintsNoEscapes(t *testing.T) {
-	onlyEnviron(t, nil)
-	good, err := os.ReadFile("../../../events/verify/testdata/receipt/good.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range []string{"\\u001b[2J\\u001b]0;good\\u0007", "\\u009b31m", "\\u202eyako", "\\rgood: all is well"} {
-		for _, from := range []string{`"version"`, `"content"`, `"cluster"`} { // of the receipt, its entry and its anchor
-			file := filepath.Join(t.TempDir(), "receipt.json")
-			if err := os.WriteFile(file, []byte(strings.Replace(string(good), from, `"`+name+`": 1, `+from, 1)), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			for _, args := range []string{"verify-receipt " + file, "verify-receipt " + file + " --complete " + file + ".done --later " + file, "verify-export " + file} {
-				printed, code := stderrOf(t, func() int { return run(strings.Fields(args), &strings.Builder{}) })
-				if code != exitFinding || strings.ContainsFunc(strings.TrimSuffix(printed, "\n"), func(r rune) bool { return !unicode.IsPrint(r) }) {
-					t.Errorf("%s, %s before %s: exit code %d, %q", args, name, from, code, printed)
-				}
-			}
-		}
-	}
-}
-
-// stderrOf returns what a function writes to the standard error.
-func stderrOf(t *testing.T, do func() int) (printed string, code int) {
-	t.Helper()
-	file, err := os.Create(filepath.Join(t.TempDir(), "stderr"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	before := os.Stderr
-	os.Stderr = file
-	code = do()
-	os.Stderr = before
-	text, err := os.ReadFile(file.Name())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text), code
 }

@@ -2,17 +2,12 @@ package main
 
 import (
 	"context"
-	"log/slog"
-	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/memory-ledger/ledger/infra/localnats/natstest"
-	"github.com/memory-ledger/ledger/services/run/assembly"
-	"github.com/memory-ledger/ledger/services/run/config"
 )
 
 // atOnce is much less than any of these commands is willing to wait.
@@ -60,48 +55,5 @@ func TestProvisionDoesNotWaitInVain(t *testing.T) {
 	onlyEnviron(t, map[string]string{"NATS_URL": natstest.Start(t).URL(), "NATS_REPLICAS": "3"})
 	if said := runs(t, "provision"); !strings.Contains(said, "set NATS_REPLICAS=1, or give it a cluster") {
 		t.Error(said)
-	}
-}
-
-// heard is a log that stops the waiting command as soon as a text appears in it.
-type heard struct {
-	mu   sync.Mutex
-	text strings.Builder
-	want string
-	stop context.CancelFunc
-}
-
-func (h *heard) Write(p []byte) (int, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if strings.Contains(string(p), h.want) {
-		h.stop()
-	}
-	return h.text.Write(p)
-}
-
-// A service that can't work says why, both while it waits and in its final error.
-func TestAStartSaysWhatIsMissing(t *testing.T) {
-	bare := filepath.Join(t.TempDir(), "nats.conf")
-	if err := os.WriteFile(bare, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for name, c := range map[string]struct{ url, want string }{
-		"nothing was provisioned": {guarded(t)("core"), "run `ledger provision`"},
-		"no JetStream":            {natstest.FromConfig(t, bare), "JetStream does not answer"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), atOnce)
-			defer cancel()
-			said := &heard{want: c.want, stop: cancel}
-			cfg := config.Config{NATSURL: c.url}
-			_, err := assembly.NewBase(ctx, cfg, slog.New(slog.NewTextHandler(said, nil)), assembly.Dial(cfg))
-			if err == nil || !strings.Contains(err.Error(), c.want) || context.Cause(ctx) != context.Canceled {
-				t.Errorf("%v; said\n%s", err, said.text.String())
-			}
-			if lines := strings.Count(said.text.String(), "\n"); lines > 2 {
-				t.Errorf("%d lines:\n%s", lines, said.text.String())
-			}
-		})
 	}
 }

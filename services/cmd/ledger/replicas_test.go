@@ -107,17 +107,3 @@ func damageReplica(t *testing.T, n *natstest.Node) {
 		t.Fatal(err)
 	}
 }
-
-// An auditor can't choose a replica, and learns at once whose credentials that needs.
-func TestReplicasTakeTheAdministrator(t *testing.T) {
-	urlOf := deployed(t)
-	write(t, urlOf("core"), 3)
-	onlyEnviron(t, map[string]string{"NATS_URL": urlOf("auditor"), "LEDGER_DATA_DIR": t.TempDir()})
-	if said := runs(t, "verify", "--log-only", "--replicas"); !strings.Contains(said, "verify --replicas needs the administrator's credentials in NATS_URL") {
-		t.Error(said)
-	}
-	t.Setenv("NATS_URL", urlOf("admin"))
-	if text, err := ledger(t.Context(), "verify", "--log-only", "--replicas"); err != nil || !strings.Contains(text, "agrees") {
-		t.Errorf("%s, %v", text, err)
-	}
-}

@@ -37,26 +37,3 @@ func TestNothingToRestore(t *testing.T) {
 		})
 	}
 }
-
-// TestRestoreOnlyWhatIsThere: a part that --only names must be there. Without --only, a
-// folder need not have all parts.
-func TestRestoreOnlyWhatIsThere(t *testing.T) {
-	from, data := t.TempDir(), filepath.Join(t.TempDir(), "data")
-	if err := os.Mkdir(filepath.Join(from, "secrets"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(from, "secrets", "master-key"), []byte("x"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	t.Setenv("LEDGER_DATA_DIR", data)
-	t.Setenv("NATS_URL", "")
-	if code := run([]string{"restore", from, "--only", "secrets,keystore"}, io.Discard); code != exitUsage {
-		t.Errorf("without the keystore: exit code %d", code)
-	}
-	if _, err := os.Stat(data); !os.IsNotExist(err) {
-		t.Errorf("the data folder: %v", err)
-	}
-	if code := run([]string{"restore", from}, io.Discard); code != 0 {
-		t.Errorf("what is there: exit code %d", code)
-	}
-}

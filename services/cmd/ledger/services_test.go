@@ -1,19 +1,10 @@
 package main
 
 import (
-	"context"
-	"crypto/ed25519"
-	"encoding/base64"
-	"errors"
-	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
-
-	"github.com/gagliardetto/solana-go"
 )
 
 // onlyEnviron replaces the environment for the rest of the test.
@@ -80,46 +71,6 @@ func TestEveryProblemAtOnce(t *testing.T) {
 			}
 			if lines := strings.Count(err.Error(), "\n") + 1; lines != len(test.want) || strings.Contains(err.Error(), secret) {
 				t.Errorf("%d lines: %v", lines, err)
-			}
-		})
-	}
-}
-
-// TestAskedToStopWhileStarting: a process that waits for an unresponsive log stops when
-// asked to, without an error.
-func TestAskedToStopWhileStarting(t *testing.T) {
-	key := ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))
-	pair := filepath.Join(t.TempDir(), "pair.json")
-	text := strings.ReplaceAll(strings.Trim(fmt.Sprint([]byte(key)), "[]"), " ", ",")
-	if err := os.WriteFile(pair, []byte("["+text+"]"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range []string{"run", "core-api", "extension-api", "projector", "anchorer"} {
-		t.Run(name, func(t *testing.T) {
-			log, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer log.Close()
-			onlyEnviron(t, map[string]string{
-				"NATS_URL": "nats://" + log.Addr().String(), "DATABASE_URL": "postgres://127.0.0.1:1/x",
-				"MASTER_KEY": base64.StdEncoding.EncodeToString(make([]byte, 32)), "JWT_SECRET": strings.Repeat("s", 32),
-				"SOLANA_RPC_URL": "http://127.0.0.1:1", "AUTHORITY_KEYPAIR": pair, "COMMITMENT_PROGRAM_ID": solana.SystemProgramID.String(),
-				"LEDGER_DATA_DIR": t.TempDir(), "LOCAL_CHAIN": "off", "LOG_LEVEL": "error",
-				"CORE_ADDR": "127.0.0.1:0", "EXTENSION_ADDR": "127.0.0.1:0",
-			})
-			ctx, stop := context.WithTimeout(t.Context(), time.Minute)
-			defer stop()
-			go func() {
-				if asked, err := log.Accept(); err == nil {
-					_ = asked.Close()
-					stop()
-				}
-			}()
-			command := newRoot()
-			command.SetArgs([]string{name})
-			if err := command.ExecuteContext(ctx); err != nil || !errors.Is(ctx.Err(), context.Canceled) {
-				t.Errorf("%v, %v", err, ctx.Err())
 			}
 		})
 	}

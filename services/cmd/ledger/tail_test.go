@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 	"unicode"
-	"unicode/utf8"
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/eventlog"
@@ -48,26 +47,4 @@ func TestTailIsHarmless(t *testing.T) {
 	if json.Unmarshal([]byte(line), &printed) != nil || json.Unmarshal([]byte(metadata), &want) != nil || !reflect.DeepEqual(printed.Data.Metadata, want) {
 		t.Errorf("%s, want %s", line, metadata)
 	}
-}
-
-// FuzzHarmless: the output decodes to the stored text and contains no control characters.
-func FuzzHarmless(f *testing.F) {
-	f.Add("plain")
-	f.Add("\u009b\x7f\u2028é")
-	f.Fuzz(func(t *testing.T, text string) {
-		if !utf8.ValidString(text) {
-			return
-		}
-		var quoted bytes.Buffer
-		encoder := json.NewEncoder(&quoted)
-		encoder.SetEscapeHTML(false)
-		if err := encoder.Encode(text); err != nil {
-			t.Fatal(err)
-		}
-		out := harmless(bytes.TrimSpace(quoted.Bytes()))
-		var again string
-		if err := json.Unmarshal(out, &again); err != nil || again != text || bytes.ContainsFunc(out, unicode.IsControl) {
-			t.Errorf("%q became %q, %v", text, out, err)
-		}
-	})
 }

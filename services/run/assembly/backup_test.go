@@ -1,21 +1,16 @@
 package assembly_test
 
 import (
-	"context"
 	"errors"
 	"io/fs"
-	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/memory-ledger/ledger/infra/localnats/natstest"
-	"github.com/memory-ledger/ledger/infra/localpostgres"
-	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
 	natsconf "github.com/memory-ledger/ledger/infra/nats"
 	"github.com/memory-ledger/ledger/services/run/assembly"
 	"github.com/memory-ledger/ledger/services/run/backup"
@@ -33,57 +28,6 @@ func provisioned(t *testing.T, url string) jetstream.JetStream {
 		t.Fatal(err)
 	}
 	return js
-}
-
-// TestARestoreLeavesTheConsumers: consumers that were provisioned before a restore exist
-// after it, so services that follow the log through them can go on.
-func TestARestoreLeavesTheConsumers(t *testing.T) {
-	t.Parallel()
-	from, to := natstest.Start(t), natstest.Start(t)
-	js := provisioned(t, from.URL())
-	if _, err := js.Publish(t.Context(), "ledger.aa.owner.memory", []byte("[]")); err != nil {
-		t.Fatal(err)
-	}
-	// The copied note names three replicas, which a single server would refuse, and a
-	// compression that no stream may have.
-	dir := filepath.Join(t.TempDir(), "copies")
-	said := func(backup.Done) {}
-	both := []backup.Part{backup.Log, backup.Keystore}
-	if err := assembly.Backup(t.Context(), config.Config{NATSURL: from.URL()}, dir, both, said, quiet); err != nil {
-		t.Fatal(err)
-	}
-	note := filepath.Join(dir, "log", "stream.json")
-	text, err := os.ReadFile(note)
-	if err != nil {
-		t.Fatal(err)
-	}
-	three := strings.Replace(string(text), `"num_replicas": 1`, `"num_replicas": 3`, 1)
-	compressed := strings.Replace(three, `"compression": "none"`, `"compression": "s2"`, 1)
-	if err := os.WriteFile(note, []byte(compressed), 0o600); err != nil || three == string(text) || compressed == three {
-		t.Fatal(err, string(text))
-	}
-	fresh := provisioned(t, to.URL())
-	var log backup.Done
-	if err := assembly.Restore(t.Context(), config.Config{NATSURL: to.URL()}, dir, nil, func(d backup.Done) {
-		if d.Part == backup.Log {
-			log = d
-		}
-	}, quiet); err != nil {
-		t.Fatal(err)
-	}
-	slices.Sort(log.Consumers)
-	if log.Messages != 1 || log.Replicas != 1 || !slices.Equal(log.Consumers, []string{"anchorer", "projector"}) {
-		t.Errorf("restored %+v", log)
-	}
-	if s, err := fresh.Stream(t.Context(), natsconf.Stream); err != nil || s.CachedInfo().Config.Compression != jetstream.NoCompression {
-		t.Errorf("%+v, %v", s, err)
-	}
-	for _, name := range log.Consumers {
-		consumer, err := fresh.Consumer(t.Context(), natsconf.Stream, name)
-		if err != nil || consumer.CachedInfo().Config.DeliverPolicy != jetstream.DeliverNewPolicy {
-			t.Errorf("%s: %+v, %v", name, consumer, err)
-		}
-	}
 }
 
 // TestANamedPartIsNotLeftOut: a restore that can't put back each named part puts back
@@ -179,44 +123,4 @@ func TestAFailedBackupIsRemoved(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(dir, "log")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("its own: %v", err)
 	}
-}
-
-// TestAConsumerThatIsNotThereIsNamed: if the consumer does not exist, the projector logs
-// which setting names it and which command creates it.
-func TestAConsumerThatIsNotThereIsNamed(t *testing.T) {
-	t.Parallel()
-	server := natstest.Start(t)
-	db := pgtest.Start(t, localpostgres.Config{Dir: pgtest.Folder(t), NoSync: true})
-	cfg, err := config.Load([]string{"NATS_URL=" + server.URL(), "DATABASE_URL=" + db.URL(), "PROJECTOR_CONSUMER=projector"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	heard := make(chan string, 100)
-	said := &lines{onLine: func(line string) {
-		if strings.Contains(line, "consumer") {
-			select {
-			case heard <- line:
-			default:
-			}
-		}
-	}}
-	base, err := assembly.NewBase(t.Context(), cfg, slog.New(slog.NewTextHandler(said, nil)), assembly.Dial(cfg))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(base.Close)
-	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- assembly.RunProjector(ctx, base) }()
-	select {
-	case line := <-heard:
-		if !strings.Contains(line, "PROJECTOR_CONSUMER") || !strings.Contains(line, "ledger provision") {
-			t.Error(line)
-		}
-		stop()
-		<-ended
-	case err := <-ended:
-		t.Errorf("it ended: %v", err)
-	}
-	stop()
 }

@@ -1,7 +1,6 @@
 package assembly_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,7 +14,6 @@ import (
 	"github.com/memory-ledger/ledger/infra/datadir"
 	"github.com/memory-ledger/ledger/infra/localchain"
 	"github.com/memory-ledger/ledger/infra/localchain/localchaintest"
-	"github.com/memory-ledger/ledger/infra/localnats/natstest"
 	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
 	"github.com/memory-ledger/ledger/infra/npm"
 	"github.com/memory-ledger/ledger/projections/audit"
@@ -186,47 +184,6 @@ func TestARestoredRunIsAnchoredAgain(t *testing.T) {
 	}
 	if saved, err := localchain.Copy(filepath.Join(elsewhere.cfg.DataDir, "chain"), t.TempDir()); err != nil || !strings.Contains(elsewhere.said.text.String(), "the anchored roots are on "+saved.GenesisHash) {
 		t.Errorf("put back chain %+v, %v", saved, err)
-	}
-}
-
-// TestARunThatMetDamageSaysSo: a run that reads a damaged message, here while it fills an
-// empty database, reports it at once. The log and readiness name the message, and
-// readiness says what to do.
-func TestARunThatMetDamageSaysSo(t *testing.T) {
-	t.Parallel()
-	data := t.TempDir()
-	run := startRun(t, data, "LOCAL_CHAIN=off")
-	session := run.core.SignIn(stacktest.NewWallet())
-	run.write(session, "one", "two", "three")
-	answer := run.core.Expect(200, "GET", "/memories", nil, session)
-	var all []struct{ ID string }
-	if err := json.Unmarshal(answer.Body, &all); err != nil || len(all) != 3 {
-		t.Fatal(err, string(answer.Body))
-	}
-	run.stop()
-	for _, path := range natstest.FilesHolding(t, filepath.Join(data, "nats", "jetstream"), []byte(all[1].ID)) {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		text[bytes.Index(text, []byte(all[1].ID))] ^= 1
-		if err := os.WriteFile(path, text, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	run = startRun(t, data, "LOCAL_CHAIN=off")
-	const says, wayOut = "the log's server can't read sequence ", "restore the log from a backup"
-	run.until("readiness names the message", "/readyz", nil, func(a stacktest.Answer) bool {
-		var state struct{ Checks map[string]string }
-		text := ""
-		if json.Unmarshal(a.Body, &state) == nil {
-			text = state.Checks["log content"]
-		}
-		return a.Status == 503 && strings.Contains(text, says) && strings.Contains(text, wayOut)
-	})
-	run.stop()
-	if text := run.said.text.String(); !strings.Contains(text, "level=ERROR") || !strings.Contains(text, says) {
-		t.Errorf("it did not say so:\n%s", text)
 	}
 }
 

@@ -150,42 +150,6 @@ func TestADamagedStreamIsNoBackup(t *testing.T) {
 	}
 }
 
-// TestACopyOfADiskThatFailsIsWholeOrNone: the server may still have a message in memory
-// that its disk has lost. The copy then holds all messages, or the backup fails.
-func TestACopyOfADiskThatFailsIsWholeOrNone(t *testing.T) {
-	t.Parallel()
-	data := t.TempDir()
-	_, nc := fill(t, data)
-	damage(t, data, "log message 000123")
-	dir := filepath.Join(t.TempDir(), "log")
-	done, err := Stream(t.Context(), nc, Log, dir, quiet)
-	if err == nil && done.Messages != filled || err != nil && !errors.Is(err, ErrDamaged) {
-		t.Errorf("%+v, %v", done, err)
-	}
-}
-
-// TestAWholeStreamIsProven: an undamaged stream is copied and checked to its end. The
-// check leaves no files.
-func TestAWholeStreamIsProven(t *testing.T) {
-	t.Parallel()
-	_, nc := fill(t, t.TempDir())
-	for part, want := range map[Part]uint64{Log: filled, Keystore: filled / 2} {
-		copies, checked := t.TempDir(), uint64(0)
-		progress := func(step string, bytes bool, done, total uint64) {
-			if step == "checking "+string(part) && !bytes && total == want {
-				checked = done
-			}
-		}
-		done, err := Stream(t.Context(), nc, part, filepath.Join(copies, string(part)), progress)
-		if err != nil || done.Messages != want || checked != want {
-			t.Errorf("%s: %+v, %d checked, %v", part, done, checked, err)
-		}
-		if left, err := os.ReadDir(copies); err != nil || len(left) != 1 {
-			t.Errorf("%s: it left %v, %v", part, left, err)
-		}
-	}
-}
-
 // TestARestoreTakesOurSettings: what a backup says about a stream does not loosen it.
 func TestARestoreTakesOurSettings(t *testing.T) {
 	t.Parallel()

@@ -90,34 +90,6 @@ func TestDoorSettings(t *testing.T) {
 	}
 }
 
-// TestEachProblemIsSaidOnce: a value that can't be read is reported once, without a
-// second problem.
-func TestEachProblemIsSaidOnce(t *testing.T) {
-	t.Parallel()
-	_, err := config.Load([]string{"EXTENSION_SESSION_TTL=a week", "STAKE_MATURITY=-1h", "ANCHOR_MAX_LEAVES=0"})
-	if err == nil {
-		t.Fatal("nothing is wrong with them")
-	}
-	var about []string
-	for line := range strings.Lines(err.Error()) {
-		name, _, _ := strings.Cut(line, ":")
-		about = append(about, name)
-	}
-	slices.Sort(about)
-	if want := []string{"ANCHOR_MAX_LEAVES", "EXTENSION_SESSION_TTL", "STAKE_MATURITY"}; !slices.Equal(about, want) {
-		t.Errorf("%v, want %v: %v", about, want, err)
-	}
-}
-
-func TestProductionInAnyCase(t *testing.T) {
-	t.Parallel()
-	for value, want := range map[string]bool{"production": true, "PRODUCTION": true, "development": false, "staging": false} {
-		if cfg, err := config.Load([]string{"ENVIRONMENT=" + value}); err != nil || cfg.Production() != want {
-			t.Errorf("%s: %v, %v", value, cfg.Production(), err)
-		}
-	}
-}
-
 // TestDefaultURLs: an API that listens on all addresses is reached by loopback.
 func TestDefaultURLs(t *testing.T) {
 	t.Parallel()
@@ -156,14 +128,5 @@ func TestOriginsAsBrowsersSendThem(t *testing.T) {
 	cfg, err = config.Load([]string{"CORE_ALLOWED_ORIGINS=" + given})
 	if err != nil || !slices.Equal(cfg.CoreAllowedOrigins, want) {
 		t.Errorf("%q, %v", cfg.CoreAllowedOrigins, err)
-	}
-}
-
-// TestDoorProblemsAtOnce: all problems are reported together.
-func TestDoorProblemsAtOnce(t *testing.T) {
-	t.Parallel()
-	_, err := config.Load([]string{"ENVIRONMENT=prod", "LOG_LEVEL=x", "CORE_URL=https://u@h", "EXTENSION_URL=x", "EXTENSION_ALLOWED_ORIGINS=x,y", "SIGN_IN_CHAIN_ID= "})
-	if err == nil || strings.Count(err.Error(), "\n")+1 != 7 {
-		t.Error(err)
 	}
 }
