@@ -114,30 +114,3 @@ func allTests(t *testing.T) []string {
 	}
 	return names
 }
-
-func TestCommandRulesBite(t *testing.T) {
-	t.Parallel()
-	for name, test := range map[string]struct{ markdown, want string }{
-		"run":             {"```sh\nbin/ledger verify\n```\n", ""},
-		"with a reason":   {"<!-- not run: needs Docker; TestGood does it -->\n```sh\ndocker compose up\n```\n", ""},
-		"make":            {"```sh\nmake run     # all\nmake test\n```\n", ""},
-		"a diagram":       {"text\n\n    HTTP -> decide\n", ""},
-		"hidden":          {"text\n\n    bin/ledger verify\n", "outside a block marked sh"},
-		"hidden, env":     {"text\n\n    LEDGER_DATA_DIR=x make run\n", "outside a block marked sh"},
-		"no language":     {"```\nbin/ledger verify\n```\n", "no known language"},
-		"other language":  {"```bash\nbin/ledger verify\n```\n", "no known language"},
-		"empty reason":    {"<!-- not run: no -->\n```sh\nx\n```\n", "no reason"},
-		"unknown target":  {"```sh\nmake nothing\n```\n", "no such target"},
-		"unknown test":    {"<!-- not run: TestNoneSuch does it -->\n```sh\nx\n```\n", "no such test"},
-		"no shell":        {"```sh\nif then\n```\n", "not the shell's language"},
-		"a reason for Go": {"<!-- not run: needs it -->\n```go\nx()\n```\n", "nothing there"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			got := strings.Join(complaints(test.markdown, []string{"run", "test"}, []string{"TestGood"}), "\n")
-			if (got == "") != (test.want == "") || !strings.Contains(got, test.want) {
-				t.Errorf("got %q, want %q", got, test.want)
-			}
-		})
-	}
-}

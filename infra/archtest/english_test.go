@@ -66,19 +66,6 @@ func unplainComments(t *testing.T, path, source string) (found []string) {
 	return found
 }
 
-// TestUnplainWordsAreFound tries texts that must not pass.
-func TestUnplainWordsAreFound(t *testing.T) {
-	t.Parallel()
-	text := "Whoever reads this builds it anew, says `nobody answers`. What is this? What fails is tried again."
-	if found := unplainWords(text); len(found) != 3 {
-		t.Errorf("found %q", found)
-	}
-	source := "package p\n\n// A row that comes to\n// nothing.\nvar x = \"nobody\"\n"
-	if found := unplainComments(t, "p.go", source); len(found) != 1 {
-		t.Errorf("found %q", found)
-	}
-}
-
 // TestDocumentsAreShort bounds the documents that grow with every change, and all of them.
 func TestDocumentsAreShort(t *testing.T) {
 	t.Parallel()

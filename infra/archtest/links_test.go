@@ -76,17 +76,3 @@ func anchor(heading string) string {
 		return -1
 	}, heading)
 }
-
-// TestDanglingLinksAreFound tries links that must not pass.
-func TestDanglingLinksAreFound(t *testing.T) {
-	t.Parallel()
-	document := root + "/docs/changing.md"
-	for target, want := range map[string]string{
-		"events.md": "", "events.md#a-new-version": "", "#add-an-error": "", "https://example.com/x.md": "",
-		"nothing.md": "no such file", "events.md#an-old-version": "no such heading", "#nothing": "no such heading",
-	} {
-		if got := dangling(document, target); got != want {
-			t.Errorf("%s: %q, want %q", target, got, want)
-		}
-	}
-}

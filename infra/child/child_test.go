@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"os/signal"
 	"runtime"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -142,40 +141,5 @@ func TestStopForces(t *testing.T) {
 				t.Errorf("ended with %v", p.Err())
 			}
 		})
-	}
-}
-
-func TestChildHasItsOwnProcessGroup(t *testing.T) {
-	t.Parallel()
-	p, pid := start(t, "polite")
-	group, err := syscall.Getpgid(pid)
-	if err != nil || group != p.PID() {
-		t.Errorf("group %d of process %d, %v", group, pid, err)
-	}
-}
-
-func TestStartSaysWhy(t *testing.T) {
-	t.Parallel()
-	_, err := child.Start(exec.Command("/nonexistent/program"), syscall.SIGKILL)
-	if !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "/nonexistent/program") {
-		t.Errorf("got %v", err)
-	}
-}
-
-func TestLines(t *testing.T) {
-	t.Parallel()
-	var seen []string
-	l := child.NewLines(2, func(line string) { seen = append(seen, line) }).Except("still st")
-	for _, part := range []string{"one\ntw", "o\r\n\nthree\n", strings.Repeat("x", 20000), "\nstill starting\nend"} {
-		if n, err := io.WriteString(l, part); n != len(part) || err != nil {
-			t.Fatalf("wrote %d, %v", n, err)
-		}
-	}
-	long := strings.Repeat("x", 8<<10)
-	if got := l.Last(); got != long+" | end" {
-		t.Errorf("last: %d bytes", len(got))
-	}
-	if want := []string{"one", "two", "three", long, "still starting", "end"}; !slices.Equal(seen, want) {
-		t.Errorf("saw %d lines", len(seen))
 	}
 }

@@ -114,15 +114,6 @@ func TestSecondInstanceIsRefusedByName(t *testing.T) {
 	}
 }
 
-func TestSameProcessIsRefusedToo(t *testing.T) {
-	t.Parallel()
-	path := t.TempDir()
-	open(t, path)
-	if _, err := datadir.Open(path); !errors.Is(err, datadir.ErrLocked) {
-		t.Fatalf("second Open: %v, want ErrLocked", err)
-	}
-}
-
 func TestKilledRunLeavesNothingInTheWay(t *testing.T) {
 	t.Parallel()
 	path := t.TempDir()
@@ -143,33 +134,6 @@ func TestKilledRunLeavesNothingInTheWay(t *testing.T) {
 	open(t, path)
 	if _, err := os.Stat(filepath.Join(path, "run.json")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("stale note survived Open: %v", err)
-	}
-}
-
-func TestRunNote(t *testing.T) {
-	t.Parallel()
-	path := t.TempDir()
-	if _, err := datadir.LoadRun(path); !errors.Is(err, datadir.ErrNotRunning) {
-		t.Fatalf("nothing there: %v", err)
-	}
-	d := open(t, path)
-	if _, err := datadir.LoadRun(path); !errors.Is(err, datadir.ErrNotRunning) {
-		t.Fatalf("starting: %v", err)
-	}
-	want := datadir.Run{NATSURL: "nats://u:p@127.0.0.1:1", DatabaseURL: "postgresql://x", SolanaRPCURL: "http://s", CoreURL: "http://c", ExtensionURL: "http://e"}
-	if err := d.WriteRun(want); err != nil {
-		t.Fatal(err)
-	}
-	wantMode(t, filepath.Join(path, "run.json"), 0o600)
-	want.PID = os.Getpid()
-	if got, err := datadir.LoadRun(path); err != nil || got != want {
-		t.Fatalf("got %+v, %v", got, err)
-	}
-	if err := d.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := datadir.LoadRun(path); !errors.Is(err, datadir.ErrNotRunning) {
-		t.Fatalf("stopped: %v", err)
 	}
 }
 
@@ -272,16 +236,6 @@ func TestDamagedSecretIsNeverReplaced(t *testing.T) {
 	}
 }
 
-func TestSecretNamesStayInTheFolder(t *testing.T) {
-	t.Parallel()
-	d := open(t, t.TempDir())
-	for _, name := range []string{"", "..", "../x", "a/b", ".hidden", "A"} {
-		if _, err := d.Secret(name, 32); err == nil {
-			t.Errorf("name %q was accepted", name)
-		}
-	}
-}
-
 func TestOpenRemovesWhatACrashLeftHalfWritten(t *testing.T) {
 	t.Parallel()
 	path := t.TempDir()
@@ -298,27 +252,6 @@ func TestOpenRemovesWhatACrashLeftHalfWritten(t *testing.T) {
 	}
 }
 
-func TestWriteFileReplacesWhole(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	path := filepath.Join(dir, "f")
-	for _, content := range []string{"first, longer", "second"} {
-		if err := datadir.WriteFile(path, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if got, err := os.ReadFile(path); err != nil || string(got) != content {
-			t.Fatalf("read %q, %v", got, err)
-		}
-	}
-	if err := datadir.WriteFile(filepath.Join(dir, "missing", "f"), nil, 0o600); err == nil {
-		t.Error("wrote into a folder that is not there")
-	}
-	entries, err := os.ReadDir(dir)
-	if err != nil || len(entries) != 1 {
-		t.Errorf("left behind: %v, %v", entries, err)
-	}
-}
-
 func wantMode(t *testing.T, path string, want fs.FileMode) {
 	t.Helper()
 	info, err := os.Stat(path)
@@ -327,27 +260,5 @@ func wantMode(t *testing.T, path string, want fs.FileMode) {
 	}
 	if got := info.Mode().Perm(); got != want {
 		t.Errorf("%s has mode %o, want %o", path, got, want)
-	}
-}
-
-func TestMakeFolderMakesAllThatIsMissing(t *testing.T) {
-	t.Parallel()
-	path := filepath.Join(t.TempDir(), "a", "b", "c")
-	for range 2 { // the second time all folders exist
-		if err := datadir.MakeFolder(path); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for _, made := range []string{path, filepath.Dir(path)} {
-		if info, err := os.Stat(made); err != nil || info.Mode() != os.ModeDir|0o700 {
-			t.Errorf("%s: %v, %v", made, info, err)
-		}
-	}
-	file := filepath.Join(path, "file")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := datadir.MakeFolder(filepath.Join(file, "below")); err == nil {
-		t.Error("made a folder below a file")
 	}
 }

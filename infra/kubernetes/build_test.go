@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"sync"
 	"testing"
 
@@ -184,22 +183,4 @@ func named(t *testing.T, all []workload, name string) workload {
 	}
 	t.Fatalf("there is no %s", name)
 	return workload{}
-}
-
-func TestStrictDecoding(t *testing.T) {
-	t.Parallel()
-	const good = "apiVersion: v1\nkind: Service\nmetadata: {name: x}\nspec: {ports: [{port: 1}]}\n"
-	if _, err := decode([]byte(good)); err != nil {
-		t.Error(err)
-	}
-	for name, bad := range map[string]string{
-		"misspelt":   strings.Replace(good, "ports", "port", 1),
-		"wrong type": strings.Replace(good, "port: 1", "port: one", 1),
-		"twice":      good + "spec: {}\n",
-		"unknown":    strings.Replace(good, "v1", "v2", 1),
-	} {
-		if _, err := decode([]byte(bad)); err == nil {
-			t.Errorf("%s: decoded", name)
-		}
-	}
 }

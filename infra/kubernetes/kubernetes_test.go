@@ -112,35 +112,6 @@ func TestWorkloadsAreHardened(t *testing.T) {
 	}
 }
 
-func TestHardeningBites(t *testing.T) {
-	t.Parallel()
-	for want, spoil := range map[string]func(*corev1.PodSpec){
-		"token":                 func(p *corev1.PodSpec) { p.AutomountServiceAccountToken = nil },
-		"may be root":           func(p *corev1.PodSpec) { p.SecurityContext.RunAsUser = new(int64) },
-		"any system call":       func(p *corev1.PodSpec) { p.SecurityContext.SeccompProfile = nil },
-		"lives in the host":     func(p *corev1.PodSpec) { p.HostNetwork = true },
-		"memory is not limited": func(p *corev1.PodSpec) { delete(p.Containers[0].Resources.Limits, corev1.ResourceMemory) },
-		"root can be written":   func(p *corev1.PodSpec) { p.Containers[0].SecurityContext.ReadOnlyRootFilesystem = nil },
-		"has capabilities": func(p *corev1.PodSpec) {
-			p.Containers[0].SecurityContext.Capabilities.Add = []corev1.Capability{"NET_RAW"}
-		},
-		"may gain privileges":   func(p *corev1.PodSpec) { p.Containers[0].SecurityContext.AllowPrivilegeEscalation = nil },
-		"asks after its health": func(p *corev1.PodSpec) { p.Containers[0].ReadinessProbe = nil },
-		"port that it does not": func(p *corev1.PodSpec) { p.Containers[0].Ports = nil },
-		"is not pinned":         func(p *corev1.PodSpec) { p.Containers[0].Image = "nats" },
-		"volume tmp grows without": func(p *corev1.PodSpec) {
-			p.Volumes[slices.IndexFunc(p.Volumes, func(v corev1.Volume) bool { return v.Name == "tmp" })].EmptyDir.SizeLimit = nil
-		},
-	} {
-		w := named(t, workloads(ledger(t)), "nats")
-		w.pod = *w.pod.DeepCopy()
-		spoil(&w.pod)
-		if got := strings.Join(hardening(w), "\n"); !strings.Contains(got, want) {
-			t.Errorf("%s: found %q", want, got)
-		}
-	}
-}
-
 // settings returns the variables that services/run/config reads. files are those that
 // may also be given as X_FILE.
 func settings(t *testing.T) (known, files []string) {
@@ -350,21 +321,6 @@ func TestGatewayAndServicesAgree(t *testing.T) {
 	}
 }
 
-// The configuration equals the files of infra/nats and infra/gateway, byte for byte.
-func TestConfigurationIsNotCopied(t *testing.T) {
-	t.Parallel()
-	objects := ledger(t)
-	for of, workload := range map[string]string{"nats": "nats", "gateway": "gateway"} {
-		pod := named(t, workloads(objects), workload).pod
-		i := slices.IndexFunc(pod.Volumes, func(v corev1.Volume) bool { return v.ConfigMap != nil })
-		for name, text := range configMap(t, objects, pod.Volumes[i].ConfigMap.Name).Data {
-			if text != read(t, filepath.Join("infra", of, name)) {
-				t.Errorf("%s is not infra/%s's", name, of)
-			}
-		}
-	}
-}
-
 // GOMEMLIMIT stays below the memory limit of the pod. Jobs to be run by hand do not run
 // by themselves.
 func TestMemoryAndTools(t *testing.T) {
@@ -391,21 +347,6 @@ func TestMemoryAndTools(t *testing.T) {
 			if limit == nil || *limit < 100 || j.Spec.JobTemplate.Spec.TTLSecondsAfterFinished == nil {
 				t.Errorf("%s: its Jobs are not kept until their time is over", j.Name)
 			}
-		}
-	}
-}
-
-// A node that fails takes only one of two pods with it, also after a rollout. If the
-// scheduler also counted the old pods, it could put both new pods on one node.
-func TestReplicasLieApart(t *testing.T) {
-	t.Parallel()
-	for _, d := range of[*appsv1.Deployment](example(t)) {
-		if !slices.ContainsFunc(d.Spec.Template.Spec.TopologySpreadConstraints, func(c corev1.TopologySpreadConstraint) bool {
-			return c.TopologyKey == corev1.LabelHostname && c.MaxSkew == 1 &&
-				c.LabelSelector != nil && selects(t, c.LabelSelector, d.Spec.Template.Labels) &&
-				slices.Contains(c.MatchLabelKeys, appsv1.DefaultDeploymentUniqueLabelKey)
-		}) {
-			t.Errorf("%s: the pods of one rollout may lie on one node", d.Name)
 		}
 	}
 }

@@ -1,16 +1,12 @@
 package localnats
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"sync"
 	"testing"
-	"testing/synctest"
-	"time"
 )
 
 // disk is a folder of blocks that a server appends to. It records what a power cut would
@@ -90,13 +86,6 @@ func (d *disk) check(block, end int) {
 	}
 }
 
-// answered runs a sync in a goroutine. The channel gets the sync's error.
-func answered(t *testing.T, sync func(context.Context) error) <-chan error {
-	done := make(chan error, 1)
-	go func() { done <- sync(context.WithoutCancel(t.Context())) }()
-	return done
-}
-
 // While a round syncs a block, the server appends a message to that block and then makes
 // the next block. That round does not cover the message, so the next round must. The
 // same holds if the round is the first one.
@@ -156,32 +145,6 @@ func TestWhatLeadsToTheBlocksIsDurable(t *testing.T) {
 	}
 }
 
-func TestWhatWasSyncedIsDurable(t *testing.T) {
-	t.Parallel()
-	for _, rewritten := range []bool{false, true} {
-		d := newDisk(t)
-		d.g.rewritten = rewritten
-		var writers sync.WaitGroup
-		for i := range 16 {
-			writers.Go(func() {
-				chance := rand.NewChaCha8([32]byte{byte(i)})
-				for range 30 {
-					block, end := d.write(int(1+chance.Uint64()%3000), chance.Uint64()%20 == 0)
-					if err := d.g.Sync(t.Context()); err != nil {
-						t.Error(err)
-						return
-					}
-					d.check(block, end)
-				}
-			})
-		}
-		writers.Wait()
-		if d.block < 10 {
-			t.Errorf("only %d blocks", d.block)
-		}
-	}
-}
-
 // A failed fsync may have lost its bytes, even if the next fsync succeeds.
 func TestAfterAFailedFsyncNothingIsDurable(t *testing.T) {
 	t.Parallel()
@@ -201,112 +164,4 @@ func TestAfterAFailedFsyncNothingIsDurable(t *testing.T) {
 	if err := d.g.Sync(t.Context()); !errors.Is(err, errLost) {
 		t.Errorf("after one that failed: %v", err)
 	}
-}
-
-// A file that can't be opened has lost nothing. The next round syncs everything.
-func TestAfterAFailedOpenSyncsGoOn(t *testing.T) {
-	t.Parallel()
-	d := newDisk(t)
-	path := filepath.Join(d.g.dir, "1.blk")
-	sync := func() error { return d.g.Sync(context.WithoutCancel(t.Context())) }
-	if err := sync(); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Rename(path, path+".kept"); err != nil {
-		t.Fatal(err)
-	}
-	if err := sync(); !errors.Is(err, ErrSync) || errors.Is(err, errLost) {
-		t.Errorf("without the file: %v", err)
-	}
-	if err := os.Rename(path+".kept", path); err != nil {
-		t.Fatal(err)
-	}
-	first, firstEnd := d.write(5, false)
-	second, secondEnd := d.write(5, true)
-	if err := sync(); err != nil {
-		t.Error(err)
-	}
-	d.check(first, firstEnd)
-	d.check(second, secondEnd)
-}
-
-// A disk that hangs blocks only the caller that does the sync. The other callers wait
-// until their deadlines, or share the next round and get its error.
-func TestADiskThatHangsKeepsOneCaller(t *testing.T) {
-	t.Parallel()
-	d := newDisk(t)
-	rounds, fails := 0, errors.New("fails")
-	synctest.Test(t, func(t *testing.T) {
-		hung := make(chan struct{})
-		d.g.syncFile = func(path string) error {
-			if path != blockPath(d.g.dir, 1) {
-				return nil
-			}
-			<-hung
-			if rounds++; rounds == 2 {
-				return fails
-			}
-			return nil
-		}
-		leader := answered(t, d.g.Sync)
-		synctest.Wait()
-		const patience = 5 * time.Second
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
-		defer cancel()
-		start := time.Now()
-		if err := d.g.Sync(ctx); !errors.Is(err, ErrSync) || !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("behind a disk that hangs: %v", err)
-		}
-		if waited := time.Since(start); waited != patience {
-			t.Errorf("waited %s, not %s", waited, patience)
-		}
-		one, two := answered(t, d.g.Sync), answered(t, d.g.Sync)
-		synctest.Wait()
-		if len(leader)+len(one)+len(two) > 0 {
-			t.Error("answered while the disk hung")
-		}
-		close(hung)
-		if err := <-leader; err != nil {
-			t.Error(err)
-		}
-		for _, err := range []error{<-one, <-two} {
-			if !errors.Is(err, ErrSync) || !errors.Is(err, fails) {
-				t.Errorf("a caller of the round that failed: %v", err)
-			}
-		}
-		if rounds != 2 {
-			t.Errorf("%d rounds, want the leader's and one for those that came meanwhile", rounds)
-		}
-		synctest.Wait()
-		if d.g.working {
-			t.Error("no caller waits, and a round runs")
-		}
-	})
-}
-
-// A stopping server waits for the running round and refuses later ones.
-func TestTheEndWaitsForTheRound(t *testing.T) {
-	t.Parallel()
-	d := newDisk(t)
-	synctest.Test(t, func(t *testing.T) {
-		goOn := make(chan struct{})
-		d.g.syncFile = func(string) error {
-			<-goOn
-			return nil
-		}
-		asked := answered(t, d.g.Sync)
-		synctest.Wait()
-		closed := answered(t, func(context.Context) error { d.g.close(); return nil })
-		synctest.Wait()
-		if len(asked)+len(closed) > 0 {
-			t.Error("over before the round was")
-		}
-		close(goOn)
-		if err := errors.Join(<-asked, <-closed); err != nil {
-			t.Error(err)
-		}
-		if err := d.g.Sync(t.Context()); !errors.Is(err, ErrSync) {
-			t.Errorf("a sync after the stop: %v", err)
-		}
-	})
 }

@@ -10,13 +10,11 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/memory-ledger/ledger/infra/datadir"
 	"github.com/memory-ledger/ledger/infra/localnats"
 	"github.com/memory-ledger/ledger/infra/localnats/natstest"
 )
@@ -112,94 +110,6 @@ func TestListenerIsPrivate(t *testing.T) {
 		}
 	}
 	connect(t, s.URL())
-}
-
-func TestSecondInstanceIsRefused(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	natstest.Start(t, natstest.Dir(dir))
-	if _, err := localnats.Start(t.Context(), localnats.Config{Dir: dir}); !errors.Is(err, datadir.ErrLocked) {
-		t.Fatalf("got %v, want ErrLocked", err)
-	}
-	info, err := os.Stat(filepath.Join(dir, "password"))
-	if err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("password file: %v, %v", info, err)
-	}
-}
-
-func TestTakenPortIsSaidAtOnce(t *testing.T) {
-	t.Parallel()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = l.Close() }()
-	dir := t.TempDir()
-	cfg := localnats.Config{Dir: dir, Port: l.Addr().(*net.TCPAddr).Port, Logger: slog.New(slog.DiscardHandler)}
-	_, err = localnats.Start(t.Context(), cfg)
-	if err == nil || !strings.Contains(err.Error(), "in use") {
-		t.Fatalf("got %v", err)
-	}
-	natstest.Start(t, natstest.Dir(dir)) // the folder is free again
-}
-
-func TestDamagedStoreIsAnError(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "jetstream"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	_, err := localnats.Start(t.Context(), localnats.Config{Dir: dir, Logger: slog.New(slog.DiscardHandler)})
-	if err == nil || !strings.Contains(err.Error(), "JetStream") {
-		t.Fatalf("got %v", err)
-	}
-}
-
-func TestLogNoiseIsDebug(t *testing.T) {
-	t.Parallel()
-	var out bytes.Buffer // the handler locks its writer
-	log := slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelInfo}))
-	s, err := localnats.Start(t.Context(), localnats.Config{Dir: t.TempDir(), Logger: log})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Stop(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if out.Len() > 0 {
-		t.Errorf("an ordinary run logs:\n%s", &out)
-	}
-}
-
-// Stop delivers every message that was published on a connection before it.
-func TestStopDrains(t *testing.T) {
-	t.Parallel()
-	s := natstest.Start(t)
-	conn, err := s.Connect()
-	if err != nil {
-		t.Fatal(err)
-	}
-	const n = 500
-	var got sync.WaitGroup
-	got.Add(n)
-	if _, err := conn.Subscribe("d", func(*nats.Msg) { got.Done() }); err != nil {
-		t.Fatal(err)
-	}
-	for range n {
-		if err := conn.Publish("d", []byte("x")); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := conn.Flush(); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Stop(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	got.Wait()
-	if err := s.Stop(t.Context()); err != nil {
-		t.Errorf("a second Stop: %v", err)
-	}
 }
 
 // Another process can sync a stream's files. It needs only the folder.

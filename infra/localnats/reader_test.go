@@ -66,38 +66,6 @@ func awaitRefused(t *testing.T, refused chan error, what string) {
 	}
 }
 
-func TestAReaderReads(t *testing.T) {
-	t.Parallel()
-	s, _ := readable(t)
-	conn, _ := asReader(t, s)
-	js, err := jetstream.New(conn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	log, err := js.Stream(t.Context(), "T")
-	if err != nil || log.CachedInfo().State.LastSeq != 3 {
-		t.Fatalf("its description: %v", err)
-	}
-	if m, err := log.GetMsg(t.Context(), 2); err != nil || string(m.Data) != "kept" {
-		t.Errorf("by sequence: %v", err)
-	}
-	if m, err := conn.Request("$JS.API.STREAM.MSG.GET.T", []byte(`{"seq":1}`), 5*time.Second); err != nil || !strings.Contains(string(m.Data), `"seq":1`) {
-		t.Errorf("from the leader: %v", err)
-	}
-	answers, err := conn.SubscribeSync(conn.NewInbox())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := conn.PublishRequest("$JS.API.DIRECT.GET.T", answers.Subject, []byte(`{"batch":3,"seq":1}`)); err != nil {
-		t.Fatal(err)
-	}
-	for range 3 {
-		if m, err := answers.NextMsg(5 * time.Second); err != nil || string(m.Data) != "kept" {
-			t.Fatalf("several at once: %v", err)
-		}
-	}
-}
-
 // A reader can't write, delete, create a consumer, or read another stream. A read that
 // names such a subject as its reply subject does no harm either.
 func TestAReaderOnlyReads(t *testing.T) {

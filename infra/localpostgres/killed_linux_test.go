@@ -1,10 +1,8 @@
 package localpostgres_test
 
 import (
-	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -42,19 +40,6 @@ func find(t *testing.T, pid int) *os.Process {
 		t.Fatal(err)
 	}
 	return proc
-}
-
-func TestServerDiesWithAKilledRun(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow: make verify runs it")
-	}
-	t.Parallel()
-	run, postmaster := startRun(t, pgtest.Folder(t))
-	proc := find(t, postmaster)
-	if err := run.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	awaitEnd(t, proc)
 }
 
 func TestTakeover(t *testing.T) {
@@ -97,40 +82,5 @@ func TestRootRunsItUnprivileged(t *testing.T) {
 	environ, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", s.PID()))
 	if err != nil || strings.Contains(string(environ), "HOME=") {
 		t.Errorf("sees our environment: %q, %v", environ, err)
-	}
-}
-
-// t.TempDir stands for root's home: all other users are shut out.
-func TestRootInAClosedFolder(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow: make verify runs it")
-	}
-	t.Parallel()
-	if os.Geteuid() != 0 {
-		t.Skip("only root has folders that the server's user can't reach")
-	}
-	closed := t.TempDir()
-	if err := os.Chmod(closed, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	cfg := localpostgres.Config{Dir: filepath.Join(closed, "pg"), NoSync: true}
-	s := pgtest.Start(t, cfg)
-	exe(t, s.URL(), "CREATE TABLE kept (v text); INSERT INTO kept VALUES ('kept')")
-	var folder string
-	if err := connect(t, s.AdminURL()).QueryRow(t.Context(), "SHOW data_directory").Scan(&folder); err != nil {
-		t.Fatal(err)
-	}
-	stop(t, s)
-	s = pgtest.Start(t, cfg)
-	wantRow(t, s.URL(), "SELECT v FROM kept", "kept")
-	stop(t, s)
-	if info, err := os.Stat(closed); err != nil || info.Mode().Perm() != 0o700 {
-		t.Errorf("a folder above was changed: %v, %v", info, err)
-	}
-	if err := localpostgres.Remove(cfg.Dir); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(filepath.Dir(folder)); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("left behind: %v", err)
 	}
 }

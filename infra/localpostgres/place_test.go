@@ -3,21 +3,8 @@ package localpostgres
 import (
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 )
-
-func TestSocketsOfLongPaths(t *testing.T) {
-	t.Parallel()
-	if got := socketsOf("/srv/data"); got != "/srv/data/sock" {
-		t.Errorf("got %s", got)
-	}
-	for _, home := range []string{"/srv/a,b", "/srv/" + strings.Repeat("long/", 20)} {
-		if got := socketsOf(home); !strings.HasPrefix(got, "/tmp/ledger-pg-") || got != socketsOf(home) || got == socketsOf(home+"x") {
-			t.Errorf("%s: got %s", home, got)
-		}
-	}
-}
 
 // TestAStrangersFolderIsRefused: a folder in /tmp may be another user's.
 func TestAStrangersFolderIsRefused(t *testing.T) {

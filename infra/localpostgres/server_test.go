@@ -12,12 +12,10 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/memory-ledger/ledger/infra/child"
-	"github.com/memory-ledger/ledger/infra/datadir"
 	"github.com/memory-ledger/ledger/infra/localpostgres"
 	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
 )
@@ -135,20 +133,6 @@ func TestRestartKeepsDataAndURL(t *testing.T) {
 	wantRow(t, url, "SHOW synchronous_commit", "off")
 }
 
-func TestSecondInstanceIsRefused(t *testing.T) {
-	t.Parallel()
-	dir := pgtest.Folder(t)
-	s := pgtest.Start(t, localpostgres.Config{Dir: dir, NoSync: true})
-	_, err := localpostgres.Start(t.Context(), localpostgres.Config{Dir: dir})
-	if !errors.Is(err, datadir.ErrLocked) {
-		t.Fatalf("got %v, want ErrLocked", err)
-	}
-	wantRow(t, s.URL(), "SELECT 'up'", "up")
-	if err := localpostgres.Remove(dir); !errors.Is(err, datadir.ErrLocked) {
-		t.Errorf("Remove under a running server: %v", err)
-	}
-}
-
 func TestTCPNeedsThePassword(t *testing.T) {
 	t.Parallel()
 	dir := pgtest.Folder(t)
@@ -180,31 +164,6 @@ func TestTCPNeedsThePassword(t *testing.T) {
 	wantRow(t, s.URL(), "SELECT 'up'", "up")
 }
 
-// Special characters in folder names have no meaning in the URL, neither for pgx nor for
-// libpq.
-func TestFoldersWithOddNames(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow: make verify runs it")
-	}
-	t.Parallel()
-	for _, name := range []string{`a b+c%20"d'`, "a, b"} {
-		dir := filepath.Join(filepath.Dir(pgtest.Folder(t)), "pg", name)
-		if err := os.MkdirAll(dir, 0o711); err != nil {
-			t.Fatal(err)
-		}
-		s := pgtest.Start(t, localpostgres.Config{Dir: dir, NoSync: true, StartTimeout: 20 * time.Second})
-		wantRow(t, s.URL(), "SELECT 'up'", "up")
-		psql, err := exec.LookPath("psql")
-		if err != nil {
-			continue
-		}
-		out, err := exec.CommandContext(t.Context(), psql, "-XAtc", "SELECT 'up'", s.URL()).CombinedOutput()
-		if err != nil || string(out) != "up\n" {
-			t.Errorf("%s: psql: %s, %v", name, out, err)
-		}
-	}
-}
-
 func TestStopInAHurryLosesNothing(t *testing.T) {
 	t.Parallel()
 	dir := pgtest.Folder(t)
@@ -224,39 +183,6 @@ func TestStopInAHurryLosesNothing(t *testing.T) {
 	wantGone(t, s.PID())
 	s = pgtest.Start(t, localpostgres.Config{Dir: dir, NoSync: true})
 	wantRow(t, s.URL(), "SELECT v FROM kept", "kept")
-}
-
-func TestFailedStartSaysWhyAndLeavesNothing(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow: make verify runs it")
-	}
-	t.Parallel()
-	dir := pgtest.Folder(t)
-	bad := localpostgres.Config{Dir: dir, NoSync: true, Settings: map[string]string{"shared_buffers": "many"}}
-	_, err := localpostgres.Start(t.Context(), bad)
-	if err == nil || !strings.Contains(err.Error(), "shared_buffers") {
-		t.Fatalf("got %v, want the server's own words", err)
-	}
-	late, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, err := localpostgres.Start(late, localpostgres.Config{Dir: dir, NoSync: true}); !errors.Is(err, context.Canceled) {
-		t.Fatalf("got %v, want Canceled", err)
-	}
-	s := pgtest.Start(t, localpostgres.Config{Dir: dir, NoSync: true})
-	wantRow(t, s.URL(), "SELECT 'up'", "up")
-}
-
-func TestConfigIsChecked(t *testing.T) {
-	t.Parallel()
-	for name, cfg := range map[string]localpostgres.Config{
-		"no folder":      {},
-		"no connections": {Dir: t.TempDir(), MaxConnections: -1},
-		"no time":        {Dir: t.TempDir(), StartTimeout: -1},
-	} {
-		if _, err := localpostgres.Start(t.Context(), cfg); err == nil {
-			t.Errorf("%s: accepted", name)
-		}
-	}
 }
 
 // TestHalfAClusterIsMadeAnew: initdb was killed. The cluster of another version of

@@ -3,8 +3,6 @@ package natsconf_test
 import (
 	"fmt"
 	"maps"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -265,53 +263,5 @@ func settle(t *testing.T, w *world, user string) {
 	}
 	if _, err := s.GetMsg(t.Context(), 1); err != nil {
 		t.Fatal(err)
-	}
-}
-
-// This test shows why there are accounts: on one shared account, permissions that look
-// right let an auditor append. If this test ever fails, the server has started to check
-// the requester's permissions before it sends the reply.
-func TestOneSharedAccountWouldNotDo(t *testing.T) {
-	t.Parallel()
-	file := filepath.Join(t.TempDir(), "shared.conf")
-	const text = `
-		jetstream: enabled
-		authorization: { users: [
-			{ user: admin, password: p-admin-1e5 }
-			{ user: auditor, password: p-auditor-1e5, permissions: {
-				publish: { allow: ["$JS.API.DIRECT.GET.LEDGER", "$JS.API.STREAM.INFO.LEDGER"] }
-				subscribe: { allow: ["_INBOX_auditor.>"] }
-			} }
-		] }`
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	w := startWorld(t, file)
-	appended, err := w.admin.Stream(t.Context(), natsconf.Stream)
-	if err != nil {
-		t.Fatal(err)
-	}
-	conn, _ := w.dial("admin")
-	seen, err := conn.SubscribeSync("ledger.aa.forged.memory")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := conn.Flush(); err != nil {
-		t.Fatal(err)
-	}
-	auditor, _ := w.dial("auditor")
-	if err := auditor.PublishRequest("$JS.API.DIRECT.GET.LEDGER", "ledger.aa.forged.memory", []byte(`{"seq":1}`)); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := seen.NextMsg(10 * time.Second); err != nil {
-		t.Fatal(err)
-	}
-	ack, err := w.admin.Publish(t.Context(), "ledger.zz.last.memory", nil)
-	if err != nil || ack.Sequence != w.n+2 {
-		t.Fatalf("%+v, %v: the forgery should have taken sequence %d", ack, err, w.n+1)
-	}
-	msg, err := appended.GetMsg(t.Context(), w.n+1)
-	if err != nil || string(msg.Data) != "[0]" {
-		t.Errorf("forgery: %+v, %v", msg, err)
 	}
 }
