@@ -37,11 +37,10 @@ type writer struct {
 	log   eventlog.Log
 	owner events.Owner
 
-	mu       sync.Mutex
-	seq      uint64
-	chainSeq uint64
-	n        int
-	ids      []string // of all events written
+	mu  sync.Mutex
+	seq uint64
+	n   int
+	ids []string // of all events written
 }
 
 // write appends one message of some events.

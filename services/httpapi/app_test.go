@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -123,13 +122,4 @@ func TestUncertainWrites(t *testing.T) {
 			t.Errorf("%s: %d %s, %v; want %s", path, answer.StatusCode, body, err, want)
 		}
 	}
-}
-
-// broken is a metric that can't be gathered.
-type broken struct{}
-
-func (broken) Describe(chan<- *prometheus.Desc) {}
-
-func (broken) Collect(out chan<- prometheus.Metric) {
-	out <- prometheus.NewInvalidMetric(prometheus.NewDesc("broken", "Can't be gathered.", nil, nil), errors.New("no"))
 }

@@ -87,29 +87,3 @@ func TestTwoCredentialsAreNone(t *testing.T) {
 		}
 	}
 }
-
-func TestNumbersOfTheQuery(t *testing.T) {
-	t.Parallel()
-	app := newApp()
-	app.Get("/", func(c *fiber.Ctx) error {
-		text, given, err := httpapi.Query(c, "n")
-		if err != nil {
-			return err
-		}
-		n, ok := httpapi.Number(text)
-		return c.JSON([]any{given, ok, n})
-	})
-	const twice = `{"error":"n must not be given more than once"}`
-	for query, want := range map[string]string{
-		"": `[false,false,0]`, "?m=5": `[false,false,0]`, "?n": `[true,false,0]`, "?n=": `[true,false,0]`,
-		"?n=0": `[true,true,0]`, "?n=5": `[true,true,5]`, "?n=%35": `[true,true,5]`, "?n=9223372036854775807": `[true,true,9223372036854775807]`,
-		"?n=9223372036854775808": `[true,false,9223372036854775807]`,
-		"?n=+5":                  `[true,false,0]`, "?n=%2B5": `[true,false,0]`, "?n=%205": `[true,false,0]`, "?n=5%20": `[true,false,0]`, "?n=-5": `[true,false,0]`,
-		"?n=05": `[true,false,5]`, "?n=00": `[true,false,0]`, "?n=-0": `[true,false,0]`, "?n=5.0": `[true,false,0]`, "?n=1e2": `[true,false,0]`, "?n=1_0": `[true,false,0]`,
-		"?n=5&n=5": twice, "?n=5&m=1&n=6": twice, "?n&n=5": twice, "?n=5&%6E=6": twice,
-	} {
-		if _, body := answerTo(t, app, httptest.NewRequest(http.MethodGet, "/"+query, nil)); body != want {
-			t.Errorf("%s: %s, want %s", query, body, want)
-		}
-	}
-}
