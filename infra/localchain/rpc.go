@@ -93,9 +93,6 @@ func Fail(method string, count int) Fault {
 // answers the calls.
 func Down(on bool) Fault { return Fault{"op": "down", "on": on} }
 
-// Behind makes the node unhealthy, because it is that many slots behind; 0 heals it.
-func Behind(slots int) Fault { return Fault{"op": "behind", "slots": slots} }
-
 // Lag delays confirmations by that many slots.
 func Lag(slots int) Fault { return Fault{"op": "lag", "slots": slots} }
 

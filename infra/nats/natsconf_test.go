@@ -308,25 +308,6 @@ func TestFollowersPull(t *testing.T) {
 	}
 }
 
-// Provision replaces a consumer that was made before consumers served only for
-// promptness. The new consumer delivers the messages that are appended from then on.
-func TestProvisionExchangesConsumersOfBefore(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	if err := w.admin.DeleteConsumer(t.Context(), natsconf.Stream, "projector"); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := w.admin.CreateConsumer(t.Context(), natsconf.Stream, jetstream.ConsumerConfig{Durable: "projector", AckPolicy: jetstream.AckAllPolicy}); err != nil {
-		t.Fatal(err)
-	}
-	for range 2 {
-		if _, err := natsconf.Provision(t.Context(), w.admin, 1); err != nil {
-			t.Fatal(err)
-		}
-	}
-	w.wantUnhurt()
-}
-
 func TestAnchorerAppendsOnlyWhatTheChainSays(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

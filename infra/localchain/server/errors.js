@@ -18,5 +18,4 @@ module.exports = {
   INTERNAL: -32603,
   PREFLIGHT: -32002,
   SIGNATURE: -32003,
-  UNHEALTHY: -32005,
 };

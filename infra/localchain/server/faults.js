@@ -6,7 +6,6 @@
 //   loseReply   { method, count }          the next calls are done, but the connection is closed without an answer
 //   fail        { method, count, code?, message? }  the next calls are refused and not done
 //   down        { on }                     every connection is closed without an answer
-//   behind      { slots }                  unhealthy by that many slots; 0 heals
 //   lag         { slots }                  confirmations are that many slots late
 //   expire      {}                         every blockhash handed out so far is too old
 //   advance     { slots }                  slots pass now
@@ -17,15 +16,12 @@
 
 const svm = require('litesvm/dist/internal.js');
 const base58 = require('./base58');
-const { RpcError, INVALID_PARAMS, INTERNAL, UNHEALTHY } = require('./errors');
-
-const NEEDS_HEALTH = new Set(['getHealth', 'sendTransaction', 'simulateTransaction']);
+const { RpcError, INVALID_PARAMS, INTERNAL } = require('./errors');
 
 class Faults {
   constructor() {
     this.drops = 0;
     this.down = false;
-    this.behind = 0;
     this.lost = new Map(); // method -> calls left
     this.failing = new Map(); // method -> { count, code, message }
   }
@@ -44,9 +40,6 @@ class Faults {
 
   // Throws if a fault forbids this call.
   before(method) {
-    if (this.behind > 0 && NEEDS_HEALTH.has(method)) {
-      throw new RpcError(UNHEALTHY, `Node is behind by ${this.behind} slots`, { numSlotsBehind: this.behind });
-    }
     const failing = this.failing.get(method);
     if (failing && failing.count > 0) {
       failing.count--;
@@ -67,9 +60,6 @@ class Faults {
         return null;
       case 'down':
         this.down = fault.on === true;
-        return null;
-      case 'behind':
-        this.behind = fault.slots;
         return null;
       default:
         return this.bend(chain, fault);

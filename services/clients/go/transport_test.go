@@ -128,35 +128,6 @@ func TestCaseIsReadOnce(t *testing.T) {
 	}
 }
 
-// TestTimes: an attempt ends at its timeout, and a call when its context ends.
-func TestTimes(t *testing.T) {
-	t.Parallel()
-	hang := func(_ int, r *http.Request) (*http.Response, error) {
-		<-r.Context().Done()
-		return nil, r.Context().Err()
-	}
-	synctest.Test(t, func(t *testing.T) {
-		client, attempts := roundTrip(hang).client()
-		c := New("http://ledger", WithHTTPClient(client), WithTimeout(time.Second))
-		if _, err := c.Write(t.Context(), "x", nil); !errors.Is(err, ErrTimeout) || attempts.Load() != 4 {
-			t.Errorf("%v after %d attempts", err, attempts.Load())
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-		defer cancel()
-		if _, err := c.Write(ctx, "x", nil); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrTimeout) {
-			t.Error(err)
-		}
-	})
-	synctest.Test(t, func(t *testing.T) { // between two attempts
-		client, _ := roundTrip(func(int, *http.Request) (*http.Response, error) { return answer(503, "", "Retry-After", "60"), nil }).client()
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		if _, err := New("http://ledger", WithHTTPClient(client)).Write(ctx, "x", nil); !errors.Is(err, context.DeadlineExceeded) {
-			t.Error(err)
-		}
-	})
-}
-
 // TestTokensStaySecret: an error about a grant's URL does not quote the token.
 func TestTokensStaySecret(t *testing.T) {
 	t.Parallel()

@@ -33,16 +33,3 @@ func TestLogFileIsBounded(t *testing.T) {
 		t.Errorf("%q, before that %q", now, before)
 	}
 }
-
-// The help of a command names the variables that it reads, and no others.
-func TestHelpNamesVariables(t *testing.T) {
-	for command, want := range map[string][2]string{
-		"core-api": {"CORE_ADDR", "EXTENSION_ADDR"}, "extension-api": {"EXTENSION_ADDR", "CORE_ADDR"}, "run": {"LOCAL_CHAIN", "OPS_ADDR"},
-		"tail": {"NATS_URL", "MASTER_KEY"}, "verify-receipt": {"FILE", "Environment"},
-	} {
-		help, err := ledger(t.Context(), command, "--help")
-		if err != nil || !strings.Contains(help, want[0]) || strings.Contains(help, "\n  "+want[1]) {
-			t.Errorf("%s: %v\n%s", command, err, help)
-		}
-	}
-}

@@ -38,32 +38,3 @@ func TestUsage(t *testing.T) {
 		}
 	}
 }
-
-// An error about a command line is a sentence that names the wrong part, and suggests the
-// likely meaning if there is one.
-func TestWrongUsageIsSaid(t *testing.T) {
-	onlyEnviron(t, map[string]string{"LEDGER_DATA_DIR": t.TempDir(), "NATS_URL": "nats://127.0.0.1:1"})
-	for args, want := range map[string]string{
-		"tial":                     "there is no command \"tial\": did you mean tail?; see `ledger --help`",
-		"qqq":                      "there is no command \"qqq\"; see `ledger --help`",
-		"help tial":                "there is no help on \"tial\": did you mean tail?",
-		"verify-receipt":           "FILE is missing: ledger verify-receipt FILE [flags]; see `ledger verify-receipt --help`",
-		"verify-receipt a b":       "\"b\" is too much: ledger verify-receipt takes FILE; see `ledger verify-receipt --help`",
-		"backup":                   "DIR is missing: ledger backup DIR [flags]; see `ledger backup --help`",
-		"tail x":                   "\"x\" is too much: ledger tail takes no arguments; see `ledger tail --help`",
-		"tail --folow":             "ledger tail has no flag --folow: did you mean --follow?; see `ledger tail --help`",
-		"tail -z":                  "ledger tail has no flag -z; see `ledger tail --help`",
-		"tail --from x":            "--from: \"x\" is not a number from 0 up",
-		"tail -n -3":               "--newest: \"-3\" is not a number from 0 up",
-		"tail --follow=x":          "--follow: \"x\" is not true or false",
-		"tail --owner":             "--owner needs a value: only this owner's events (base58 public key)",
-		"tail --owner=":            "--owner: it must not be empty",
-		"tail --type MemoryWriten": "--type: there is no event type \"MemoryWriten\": did you mean MemoryWritten?",
-		"tail --since yesterday":   "--since: \"yesterday\" is neither a duration (90s, 15m, 24h) nor a time (2026-01-31, 2026-01-31T08:00:00Z)",
-		"tail --since -1h":         "--since: -1h is in the future",
-	} {
-		if _, err := ledger(t.Context(), strings.Fields(args)...); err == nil || err.Error() != want {
-			t.Errorf("%q: %v, want %s", args, err, want)
-		}
-	}
-}
