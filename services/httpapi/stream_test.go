@@ -94,9 +94,8 @@ func serveStreams(t *testing.T) (addr string, half chan struct{}) {
 	app := streamApp()
 	half = make(chan struct{})
 	for path, body := range map[string]func() io.Reader{
-		"/whole":   func() io.Reader { return io.MultiReader(io.LimitReader(endless{}, 1<<20)) },
-		"/endless": func() io.Reader { return endless{} },
-		"/half":    func() io.Reader { return io.MultiReader(io.LimitReader(endless{}, 256<<10), failing{half}) },
+		"/whole": func() io.Reader { return io.MultiReader(io.LimitReader(endless{}, 1<<20)) },
+		"/half":  func() io.Reader { return io.MultiReader(io.LimitReader(endless{}, 256<<10), failing{half}) },
 	} {
 		app.Get(path, func(c *fiber.Ctx) error {
 			c.Set(fiber.HeaderContentType, fiber.MIMEApplicationJSON)
@@ -117,13 +116,6 @@ func streamApp() *App {
 // serve serves an app until the test ends.
 func serve(t *testing.T, app *App) (addr string) {
 	t.Helper()
-	addr, _ = serveUntil(t, app)
-	return addr
-}
-
-// serveUntil serves an app until the test stops it or ends.
-func serveUntil(t *testing.T, app *App) (addr string, stop context.CancelFunc) {
-	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -137,7 +129,7 @@ func serveUntil(t *testing.T, app *App) (addr string, stop context.CancelFunc) {
 			t.Error(err)
 		}
 	})
-	return listener.Addr().String(), stop
+	return listener.Addr().String()
 }
 
 // TestWhoIsNotAnsweredIsCutOff: a client of a stuck handler is cut off. Other clients are
