@@ -1,8 +1,10 @@
 package extension
 
 import (
+	"context"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -232,6 +234,48 @@ func closed(t *testing.T, what string, answer *http.Response) {
 	for name := range answer.Header {
 		if strings.HasPrefix(name, "Access-Control-") {
 			t.Errorf("%s: %s: %s", what, name, answer.Header.Get(name))
+		}
+	}
+}
+
+// TestRefusalsBeforeRouting: an allowed page can also read a refusal that is sent before
+// routing, so that it learns the reason.
+func TestRefusalsBeforeRouting(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	app := corsApp()
+	served := make(chan error, 1)
+	ctx, stop := context.WithCancel(context.Background())
+	go func() { served <- app.Serve(ctx, listener, time.Second) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	})
+	for _, origin := range []string{chromeOrigin, "https://attacker.example"} {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+listener.Addr().String()+"/memories",
+			strings.NewReader(strings.Repeat(" ", httpapi.MaxBody+1)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header.Set("Origin", origin)
+		answer, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = answer.Body.Close()
+		if answer.StatusCode != http.StatusRequestEntityTooLarge || answer.Header.Get("X-Request-Id") == "" {
+			t.Errorf("from %s: %d %v", origin, answer.StatusCode, answer.Header)
+		}
+		if origin != chromeOrigin {
+			closed(t, "too large", answer)
+			continue
+		}
+		if got := answer.Header.Get("Access-Control-Allow-Origin"); got != origin {
+			t.Errorf("too large: allowed %q", got)
 		}
 	}
 }
