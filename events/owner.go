@@ -21,6 +21,3 @@ func ParseOwner(s string) (Owner, error) { return leaf.ParseOwner(s) }
 
 // OwnerFromBytes encodes a 32-byte public key.
 func OwnerFromBytes(key [32]byte) Owner { return leaf.OwnerFromBytes(key) }
-
-// ParseHash reads 64 lowercase hex digits.
-func ParseHash(s string) (Hash, error) { return leaf.ParseHash(s) }

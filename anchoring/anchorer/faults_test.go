@@ -20,12 +20,12 @@ import (
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/events/verify"
-	"github.com/memory-ledger/ledger/infra/localchain"
+	"github.com/memory-ledger/ledger/infra/localchain/localchaintest"
 	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
 	"github.com/memory-ledger/ledger/projections/tree"
 )
 
-func (w *world) fault(f localchain.Fault) {
+func (w *world) fault(f localchaintest.Fault) {
 	w.t.Helper()
 	w.must(w.chain.Fault(w.t.Context(), f))
 }
@@ -49,14 +49,14 @@ func (w *world) turns(p *process, what error) {
 // The network loses or delays transactions and answers.
 func TestLostOnTheWay(t *testing.T) {
 	t.Parallel()
-	for name, faults := range map[string][]localchain.Fault{
-		"transactions lost":      {localchain.Drop(3)},
-		"reply to send lost":     {localchain.LoseReply("sendTransaction", 2)},
-		"send refused":           {localchain.Fail("sendTransaction", 2)},
-		"reply to status lost":   {localchain.LoseReply("getSignatureStatuses", 2), localchain.Fail("getSignatureStatuses", 1)},
-		"reply to accounts lost": {localchain.LoseReply("getMultipleAccounts", 2), localchain.Fail("getMultipleAccounts", 1)},
-		"genesis hash lost":      {localchain.LoseReply("getGenesisHash", 3)},
-		"late confirmation":      {localchain.Lag(60)},
+	for name, faults := range map[string][]localchaintest.Fault{
+		"transactions lost":      {localchaintest.Drop(3)},
+		"reply to send lost":     {localchaintest.LoseReply("sendTransaction", 2)},
+		"send refused":           {localchaintest.Fail("sendTransaction", 2)},
+		"reply to status lost":   {localchaintest.LoseReply("getSignatureStatuses", 2), localchaintest.Fail("getSignatureStatuses", 1)},
+		"reply to accounts lost": {localchaintest.LoseReply("getMultipleAccounts", 2), localchaintest.Fail("getMultipleAccounts", 1)},
+		"genesis hash lost":      {localchaintest.LoseReply("getGenesisHash", 3)},
+		"late confirmation":      {localchaintest.Lag(60)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -79,7 +79,7 @@ func TestBlockhashExpires(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, true)
 	// The transactions signed now are lost, and then expire.
-	w.fault(localchain.Drop(1_000_000))
+	w.fault(localchaintest.Drop(1_000_000))
 	keys := w.owners(3)
 	w.start(nil, nil)
 	w.await("three transactions recorded", func(all map[events.Owner]*history) bool {
@@ -89,8 +89,8 @@ func TestBlockhashExpires(t *testing.T) {
 		}
 		return n == len(keys)
 	})
-	w.fault(localchain.Expire())
-	w.fault(localchain.Drop(0))
+	w.fault(localchaintest.Expire())
+	w.fault(localchaintest.Drop(0))
 	for key, h := range w.allAnchored() {
 		if len(h.failed) == 0 || !strings.Contains(h.failed[0], "expired") {
 			t.Errorf("%s: no batch failed because it expired: %v", key, h.failed)
@@ -105,14 +105,14 @@ func TestNodeIsDown(t *testing.T) {
 	p := w.start(nil, nil)
 	w.allAnchored()
 	w.turns(p, nil)
-	w.fault(localchain.Down(true))
+	w.fault(localchaintest.Down(true))
 	w.write(keys[0], 5) // writes continue
 	w.turns(p, ErrNotReady)
 	if _, err := w.client.GenesisHash(t.Context()); err == nil {
 		t.Fatal("the node is up")
 	}
 	w.write(keys[0], 5)
-	w.fault(localchain.Down(false))
+	w.fault(localchaintest.Down(false))
 	all := w.allAnchored()
 	w.turns(p, nil)
 	if h := all[keys[0]]; len(h.cut) > 3 {
@@ -165,7 +165,7 @@ func TestChainReset(t *testing.T) {
 	keys := w.owners(2)
 	p := w.start(nil, nil)
 	before := w.allAnchored()
-	w.fault(localchain.Reset())
+	w.fault(localchaintest.Reset())
 	w.must(w.chain.Fund(t.Context(), w.authority.PublicKey().String(), solana.LAMPORTS_PER_SOL))
 	w.write(keys[0], 3)
 	w.turns(p, errReset)
@@ -262,7 +262,7 @@ func (w *world) fork(key events.Owner, size uint64) {
 	address, _, err := commitment.Address(program.LocalID, w.authority.PublicKey(), owner)
 	w.must(err)
 	data := commitment.Account{Authority: w.authority.PublicKey(), Owner: owner, Size: size, Root: [32]byte{1}, Slot: 1, Count: 1}.Encode()
-	w.fault(localchain.SetAccount(address.String(), 2_000_000, program.LocalID.String(), data))
+	w.fault(localchaintest.SetAccount(address.String(), 2_000_000, program.LocalID.String(), data))
 }
 
 func TestOneBadInstruction(t *testing.T) {

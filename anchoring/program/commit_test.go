@@ -105,7 +105,7 @@ func TestCommitPaysTheRentOfTheDay(t *testing.T) {
 	}{{3480, 2, 0}, {6960, 1, 0}, {696, 1, 0}, {1_000_000, 16, 0}, {3480, 1.5, 1}, {3480, 0.25, 1}} {
 		c := &chain{T: t, Chain: own, rpc: rpc.New(own.URL())}
 		c.payer = c.newWallet()
-		c.must(c.Fault(t.Context(), localchain.Rent(rent.rate, rent.threshold)))
+		c.must(c.Fault(t.Context(), localchaintest.Rent(rent.rate, rent.threshold)))
 		to := &committer{chain: c, owner: c.payer.PublicKey()}
 		var err error
 		to.address, _, err = commitment.Address(program.LocalID, c.payer.PublicKey(), to.owner)

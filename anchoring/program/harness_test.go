@@ -149,7 +149,7 @@ func (c *chain) account(key solana.PublicKey) (data []byte, lamports uint64, own
 // put overwrites an account with a fault of the local chain.
 func (c *chain) put(key, owner solana.PublicKey, data []byte) {
 	c.Helper()
-	c.must(c.Fault(c.Context(), localchain.SetAccount(key.String(), solana.LAMPORTS_PER_SOL, owner.String(), data)))
+	c.must(c.Fault(c.Context(), localchaintest.SetAccount(key.String(), solana.LAMPORTS_PER_SOL, owner.String(), data)))
 }
 
 func (c *chain) transfer(from solana.PrivateKey, to solana.PublicKey, lamports uint64) {

@@ -31,7 +31,7 @@ func call[T any](t *testing.T, c *localchain.Chain, method string, params ...any
 	return result
 }
 
-func fault(t *testing.T, c *localchain.Chain, f localchain.Fault) {
+func fault(t *testing.T, c *localchain.Chain, f localchaintest.Fault) {
 	t.Helper()
 	if err := c.Fault(t.Context(), f); err != nil {
 		t.Fatal(err)
@@ -66,7 +66,7 @@ func TestNoFaultsUnlessAllowed(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = c.Stop(context.Background()) }()
-	code(t, c.Fault(t.Context(), localchain.Reset()), -32601)
+	code(t, c.Fault(t.Context(), localchaintest.Reset()), -32601)
 }
 
 // restart starts a chain again in the same folder.
@@ -94,7 +94,7 @@ func TestStateSurvivesStopAndKill(t *testing.T) {
 		t.Fatalf("after a stop: holds %d", got)
 	}
 	call[string](t, c, "requestAirdrop", somebody, some)
-	fault(t, c, localchain.Advance(1)) // confirmed, and so saved
+	fault(t, c, localchaintest.Advance(1)) // confirmed, and so saved
 	call[string](t, c, "requestAirdrop", somebody, some)
 	c.Kill() // the last airdrop was processed only
 
@@ -105,7 +105,7 @@ func TestStateSurvivesStopAndKill(t *testing.T) {
 	if got := call[uint64](t, c, "getSlot", finalized); got <= slot {
 		t.Fatalf("slot %d is not after %d", got, slot)
 	}
-	fault(t, c, localchain.Advance(1000))
+	fault(t, c, localchaintest.Advance(1000))
 	slot = call[uint64](t, c, "getSlot", processed)
 	c.Kill()
 	c = restart(t, dir)

@@ -76,13 +76,6 @@ func checkStored(t *testing.T, pool *pgxpool.Pool, owner events.Owner, leaves []
 	if root, err := tree.Root(ctx, pool, owner, size); err != nil || root != naiveRoot(leaves) {
 		t.Fatalf("root of %d is %s, %v", size, root, err)
 	}
-	// Read the root among other owners' roots, because Roots serves many owners at once.
-	nobody := fixture.NewActor().Owner
-	sized, err := tree.Roots(ctx, pool, []tree.Size{{Owner: nobody}, {Owner: owner, Leaves: size}, {Owner: nobody, Leaves: 1}})
-	if err != nil || len(sized) != 3 || sized[0] != (tree.Sized{Root: tree.EmptyRoot}) ||
-		sized[1] != (tree.Sized{Root: naiveRoot(leaves)}) || !errors.Is(sized[2].Err, tree.ErrIncomplete) {
-		t.Fatalf("roots of nothing, %d and too few leaves are %v, %v", size, sized, err)
-	}
 	for _, index := range indexes {
 		p, err := tree.Inclusion(ctx, pool, owner, uint64(index), size)
 		if err != nil {
@@ -111,9 +104,6 @@ func TestNothingIsProvenBeyondTheCache(t *testing.T) {
 		if _, err := tree.Root(ctx, pool, owner, size); !errors.Is(err, tree.ErrIncomplete) {
 			t.Errorf("root of %d: %v", size, err)
 		}
-		if sized, err := tree.Roots(ctx, pool, []tree.Size{{owner, size}}); err != nil || !errors.Is(sized[0].Err, tree.ErrIncomplete) {
-			t.Errorf("roots of %d: %v, %v", size, sized, err)
-		}
 		if _, err := tree.Inclusion(ctx, pool, owner, 5, size); !errors.Is(err, tree.ErrIncomplete) {
 			t.Errorf("inclusion in %d: %v", size, err)
 		}
@@ -130,9 +120,6 @@ func TestNothingIsProvenBeyondTheCache(t *testing.T) {
 		}
 		if _, err := tree.Between(ctx, pool, owner, 5, size); !errors.Is(err, tree.ErrRange) {
 			t.Errorf("between 5 and %d: %v", size, err)
-		}
-		if _, err := tree.Roots(ctx, pool, []tree.Size{{owner, size}}); !errors.Is(err, tree.ErrRange) {
-			t.Errorf("roots of %d: %v", size, err)
 		}
 	}
 	if _, err := tree.Inclusion(ctx, pool, owner, 300, 300); !errors.Is(err, tree.ErrRange) {

@@ -12,6 +12,7 @@ import (
 	"github.com/memory-ledger/ledger/anchoring/program"
 	"github.com/memory-ledger/ledger/events/verify"
 	"github.com/memory-ledger/ledger/infra/localchain"
+	"github.com/memory-ledger/ledger/infra/localchain/localchaintest"
 	"github.com/memory-ledger/ledger/services/run/assembly"
 	"github.com/memory-ledger/ledger/services/run/config"
 	"github.com/memory-ledger/ledger/services/test/stacktest"
@@ -131,7 +132,7 @@ func TestChainOutOfReach(t *testing.T) {
 	first := core.Expect(http.StatusCreated, "POST", "/memories", map[string]any{"content": "x", "metadata": map[string]any{}}, session)
 	awaitAnchored(t, core, session, first.Text("id"), anchoredWithin)
 	before := decode[proofAnswer](t, core.Expect(200, "GET", "/memories/"+first.Text("id")+"/proof", nil, session).Body)
-	if err := chain.Fault(t.Context(), localchain.Down(true)); err != nil {
+	if err := chain.Fault(t.Context(), localchaintest.Down(true)); err != nil {
 		t.Fatal(err)
 	}
 	second := core.Expect(http.StatusCreated, "POST", "/memories", map[string]any{"content": "y", "metadata": map[string]any{}}, session)
@@ -143,7 +144,7 @@ func TestChainOutOfReach(t *testing.T) {
 	if after.OnchainRoot == nil || *after.OnchainRoot != *before.OnchainRoot || after.BatchRoot != before.BatchRoot {
 		t.Errorf("before %+v, after %+v", before, after)
 	}
-	if err := chain.Fault(t.Context(), localchain.Down(false)); err != nil {
+	if err := chain.Fault(t.Context(), localchaintest.Down(false)); err != nil {
 		t.Fatal(err)
 	}
 	awaitAnchored(t, core, session, second.Text("id"), 2*anchoredWithin)

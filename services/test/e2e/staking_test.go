@@ -15,7 +15,7 @@ import (
 
 	"github.com/memory-ledger/ledger/anchoring/program"
 	"github.com/memory-ledger/ledger/events"
-	"github.com/memory-ledger/ledger/infra/localchain"
+	"github.com/memory-ledger/ledger/infra/localchain/localchaintest"
 	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
 	"github.com/memory-ledger/ledger/projections/readmodel/stakes"
 	"github.com/memory-ledger/ledger/projections/schema"
@@ -51,7 +51,7 @@ func (y *treasury) anchoring(c *config.Config) {
 // hoursAgo sets the chain's clock back: the next transaction deposits at that time.
 func (y *treasury) hoursAgo(hours int) {
 	y.Helper()
-	y.Must(y.Fault(y.Context(), localchain.Clock(time.Now().Add(-time.Duration(hours)*time.Hour).Unix())))
+	y.Must(y.Fault(y.Context(), localchaintest.Clock(time.Now().Add(-time.Duration(hours)*time.Hour).Unix())))
 }
 
 // staker is a wallet with a session.
@@ -242,12 +242,12 @@ func replayed(s *staker, stack *stacktest.Stack, want []stakes.Movement, before 
 		s.Errorf("replayed %+v\nwant %+v", got, want)
 	}
 	s.core = again.Core[0]
-	s.Must(s.Fault(s.Context(), localchain.Fail("getSignaturesForAddress", 1000)))
+	s.Must(s.Fault(s.Context(), localchaintest.Fail("getSignaturesForAddress", 1000)))
 	status := s.status()
 	if status.Reconciled || status.Staked != "50" || fmt.Sprint(status.Lots[0].DepositedAt) != fmt.Sprint(before.Lots[0].DepositedAt) {
 		s.Errorf("from the log alone: %+v", status)
 	}
-	s.Must(s.Fault(s.Context(), localchain.Fail("getSignaturesForAddress", 0)))
+	s.Must(s.Fault(s.Context(), localchaintest.Fail("getSignaturesForAddress", 0)))
 	s.holds("50", "0", "50", "0", "50 false")
 }
 
@@ -260,11 +260,11 @@ func TestStakingWithoutAChain(t *testing.T) {
 	y.Give(solana.MustPublicKeyFromBase58(s.PublicKey), 1000)
 	s.move("stake", "500")
 
-	fault := func(f localchain.Fault) { y.Helper(); y.Must(y.Fault(y.Context(), f)) }
-	fault(localchain.Fail("getMultipleAccounts", 3))
+	fault := func(f localchaintest.Fault) { y.Helper(); y.Must(y.Fault(y.Context(), f)) }
+	fault(localchaintest.Fail("getMultipleAccounts", 3))
 	s.core.Expect(503, "GET", "/staking/status", nil, s.session)
 	s.refused(503, "unstake", "500", "1")
-	fault(localchain.Fail("getLatestBlockhash", 2))
+	fault(localchaintest.Fail("getLatestBlockhash", 2))
 	s.refused(503, "stake", "1")
 	s.refused(503, "unstake", "500")
 	// A wrong amount is refused even while the chain is silent.
@@ -273,12 +273,12 @@ func TestStakingWithoutAChain(t *testing.T) {
 	// An account that is not a token account does not count as zero either.
 	s.holds("500", "0", "500", "500", "500 false")
 	vault := *s.status().Vault
-	fault(localchain.SetAccount(vault, solana.LAMPORTS_PER_SOL, program.LocalID.String(), make([]byte, 165)))
+	fault(localchaintest.SetAccount(vault, solana.LAMPORTS_PER_SOL, program.LocalID.String(), make([]byte, 165)))
 	time.Sleep(200 * time.Millisecond) // until the forced account is confirmed
 	s.core.Expect(503, "GET", "/staking/status", nil, s.session)
 	s.refused(503, "unstake", "500")
 
-	fault(localchain.Down(true))
+	fault(localchaintest.Down(true))
 	s.core.Expect(503, "GET", "/staking/status", nil, s.session)
 	s.refused(503, "unstake", "500")
 	s.refused(503, "stake", "1")

@@ -70,7 +70,7 @@ func (y *Treasury) NewMint(tokenProgram solana.PublicKey) solana.PublicKey {
 	copy(data[4:], y.Key.PublicKey().Bytes())
 	data[44], data[45] = 6, 1
 	mint := NewKey(y.T).PublicKey()
-	y.Must(y.Fault(y.Context(), localchain.SetAccount(mint.String(), solana.LAMPORTS_PER_SOL, tokenProgram.String(), data)))
+	y.Must(y.Fault(y.Context(), localchaintest.SetAccount(mint.String(), solana.LAMPORTS_PER_SOL, tokenProgram.String(), data)))
 	return mint
 }
 
