@@ -63,13 +63,11 @@ func (f *flight) verdict(height chain.Height, want chain.Commitment) verdict {
 	return wait
 }
 
-// tooHigh is more blocks than a blockhash lives, and than finality lags.
-const tooHigh = 10_000
-
 // past reports whether the transaction can no longer land: its last block has passed, or
 // is so far ahead that the chain was exchanged, or put back to an earlier state.
 func (f *flight) past(height chain.Height) bool {
-	return height.Block > f.lastValid || f.lastValid > height.Block+tooHigh
+	// This is more blocks than a blockhash lives, and than finality lags.
+	return height.Block > f.lastValid || f.lastValid > height.Block+10_000
 }
 
 // reason returns why a flight failed.

@@ -9,8 +9,7 @@ import (
 )
 
 const (
-	plainEvery = 5 * time.Second
-	clearLine  = "\r\x1b[K"
+	clearLine = "\r\x1b[K"
 )
 
 // Show returns a function that shows the progress of several fetches: on a terminal in one
@@ -34,7 +33,7 @@ func (s *show) at(p Progress) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	begins := s.put(p)
-	every := plainEvery
+	every := 5 * time.Second
 	if s.terminal {
 		every = 100 * time.Millisecond
 	}

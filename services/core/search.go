@@ -152,10 +152,6 @@ func (b searchBody) selection() (s memory.Selection, err error) {
 	return s, err
 }
 
-// maxMembers bounds the members that a filter asks for. The database looks for each of them
-// in each memory's metadata, in one time slot.
-const maxMembers = 16
-
 func (b filterBody) filter() (f memories.Filter, err error) {
 	f.Anchored = b.Anchored
 	if f.From, err = bound("from", b.From, rfc3339.From); err != nil {
@@ -177,7 +173,9 @@ func (b filterBody) filter() (f memories.Filter, err error) {
 		if f.Metadata, err = memories.MembersOf(object); err != nil {
 			return f, err
 		}
-		if len(f.Metadata) > maxMembers {
+		// This bounds the members that a filter asks for. The database looks for each of them
+		// in each memory's metadata, in one time slot.
+		if len(f.Metadata) > 16 {
 			return f, httpapi.BadRequest("filter.metadata must have at most 16 members")
 		}
 	}

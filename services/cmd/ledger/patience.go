@@ -14,7 +14,6 @@ import (
 // How long a follower of the log waits for a lost server. A stopped local run is not
 // expected to return; a deployment restarts its servers.
 const (
-	localPatience    = 10 * time.Second
 	deployedPatience = time.Minute
 )
 

@@ -10,9 +10,6 @@ import (
 	"github.com/schollz/progressbar/v3"
 )
 
-// plainEvery is how often a line is printed without a terminal.
-const plainEvery = 5 * time.Second
-
 // inBytes is the unit that a bar abbreviates, for example to MB.
 const inBytes = "bytes"
 
@@ -64,7 +61,8 @@ func (p *progress) at(n, total uint64) {
 		p.draw(int64(n), int64(total))
 		return
 	}
-	if now := time.Now(); now.Sub(p.last) >= plainEvery {
+	// This is how often a line is printed without a terminal.
+	if now := time.Now(); now.Sub(p.last) >= 5*time.Second {
 		p.last, p.shown = now, true
 		rate := float64(n) / now.Sub(p.begun).Seconds()
 		if total == 0 {

@@ -38,10 +38,6 @@ type tailing struct {
 	printed  int           // number of events
 }
 
-// tailWindow is how many messages one read covers in the backward search for the newest
-// ones, from the end of the log.
-const tailWindow = 8192
-
 func newTail() *cobra.Command {
 	var t tailing
 	cmd := &cobra.Command{
@@ -128,7 +124,9 @@ func (t *tailing) upTo(ctx context.Context, log eventlog.PartReader, head uint64
 	}
 	var lines []string // oldest first
 	for to := head; to >= max(t.from, 1) && len(lines) < int(t.newest); {
-		from := max(t.from, 1, to-min(to, tailWindow-1))
+		// This is how many messages one read covers in the backward search for the newest
+		// ones, from the end of the log.
+		from := max(t.from, 1, to-min(to, 8192-1))
 		var window lineWriter
 		if err := log.Read(ctx, eventlog.ReadConfig{From: from, To: to, Subject: subject}, t.printer(&window)); err != nil {
 			return err
@@ -227,7 +225,7 @@ func patienceWith(named bool) time.Duration {
 	if named {
 		return deployedPatience
 	}
-	return localPatience
+	return 10 * time.Second
 }
 
 // goOn follows the log until the context ends, or until the server is away for too long.

@@ -2,11 +2,6 @@ package assembly
 
 import "github.com/memory-ledger/ledger/services/httpapi"
 
-const (
-	// leastConnections is the lowest limit of an API, however few files it may open.
-	leastConnections = 16
-)
-
 // maxConnections returns how many connections an API may have open: as usual, or
 // fewer if the log and the database would otherwise run out of file descriptors.
 func (d *APIServer) maxConnections() int {
@@ -27,5 +22,6 @@ func connectionsWithin(files uint64, apis, database int) int {
 	// This is the number of files that a service has open besides the connections of clients
 	// and to the database: the log's files and connections, pipes to local servers.
 	left := int(min(files, plenty)) - 64 - 2*database
-	return min(httpapi.DefaultConnections, max(leastConnections, left/apis))
+	// This is the lowest limit of an API, however few files it may open.
+	return min(httpapi.DefaultConnections, max(16, left/apis))
 }
