@@ -11,11 +11,6 @@ import (
 	"github.com/memory-ledger/ledger/projections/projector"
 )
 
-const (
-	// soon is the pause between steps while there is more to do.
-	soon = 50 * time.Millisecond
-)
-
 // Anchorer anchors all owners' logs.
 type Anchorer struct {
 	cfg     Config
@@ -143,6 +138,6 @@ func (a *Anchorer) rest(ctx context.Context, more bool) bool {
 	case <-timer.C:
 		return true
 	case <-wake:
-		return eventlog.Pause(ctx, min(soon, a.cfg.PollEvery))
+		return eventlog.Pause(ctx, min(50*time.Millisecond, a.cfg.PollEvery))
 	}
 }

@@ -121,15 +121,12 @@ func TransactionError(v any) error {
 	return e
 }
 
-// longestReason bounds a reason in bytes: it is recorded in the log, whose messages are
-// bounded, and the chain's node chose its text.
-const longestReason = 1024
-
-// word returns a JSON string's text, or the JSON itself, cut to longestReason.
+// word returns a JSON string's text, or the JSON itself, cut to 1 kB: it is recorded in the
+// log, whose messages are bounded, and the chain's node chose its text.
 func word(raw json.RawMessage) string {
 	var s string
 	if json.Unmarshal(raw, &s) != nil {
 		s = string(raw)
 	}
-	return strings.ToValidUTF8(s[:min(len(s), longestReason)], "")
+	return strings.ToValidUTF8(s[:min(len(s), 1024)], "")
 }

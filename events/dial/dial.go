@@ -10,16 +10,12 @@ import (
 )
 
 // Silence is how long the other machine's kernel may acknowledge nothing before a
-// connection breaks. Its program may be silent for as long as it likes. An attempt to
-// connect may take as long as connecting.
-const (
-	Silence    = 3 * time.Second
-	connecting = 2 * time.Second
-)
+// connection breaks. Its program may be silent for as long as it likes.
+const Silence = 3 * time.Second
 
 // Dialer returns a dialer whose connections break after Silence.
 func Dialer() *net.Dialer {
-	return &net.Dialer{Timeout: connecting, KeepAliveConfig: keepAlive(Silence), Control: control}
+	return &net.Dialer{Timeout: 2 * time.Second, KeepAliveConfig: keepAlive(Silence), Control: control}
 }
 
 // Extend lets a connection break only after the given silence. A program that does not

@@ -32,8 +32,6 @@ const (
 	// fetchTimeout bounds a fetch, which downloads up to 60 MB, and the wait for another
 	// process that fetches the same.
 	fetchTimeout = 15 * time.Minute
-	// downloads is the number of packages that are downloaded at a time.
-	downloads = 8
 )
 
 // Set is a set of packages that are fetched together.
@@ -123,7 +121,7 @@ func download(ctx context.Context, into string, packages []pkg, m *meter) error 
 	}
 	defer root.Close()
 	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(downloads)
+	group.SetLimit(8)
 	for _, p := range packages {
 		group.Go(func() error {
 			if err := p.fetch(ctx, http.DefaultClient, registry, root, m); err != nil {

@@ -18,9 +18,6 @@ import (
 	"github.com/memory-ledger/ledger/projections/schema"
 )
 
-// maxShown is how many findings a table are reported.
-const maxShown = 100
-
 // compare compares the new tables with the live ones at exactly the same position. It
 // takes the position from a snapshot of the live tables, and replays the new tables up to
 // it. The new tables stay there until everything is compared.
@@ -73,7 +70,7 @@ func (r *rebuild) compare(ctx context.Context) error {
 }
 
 // explain lets the audit compare the live tables with the log, and reports what it finds in
-// the tables that differ: at most maxShown findings each. Without a checkpoint there is no
+// the tables that differ: at most 100 findings each. Without a checkpoint there is no
 // audit.
 func (r *rebuild) explain(ctx context.Context, rows map[string]bool) error {
 	r.say("looking for the rows that differ")
@@ -83,7 +80,7 @@ func (r *rebuild) explain(ctx context.Context, rows map[string]bool) error {
 			return
 		}
 		r.result.Differences++
-		if shown[f.Table]++; shown[f.Table] <= maxShown && r.cfg.Report != nil {
+		if shown[f.Table]++; shown[f.Table] <= 100 && r.cfg.Report != nil {
 			r.cfg.Report(f)
 		}
 	}})

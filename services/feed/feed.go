@@ -14,10 +14,9 @@ import (
 )
 
 const (
-	// undelivered is how many pages of at most deliveredBytes may wait for a follower,
-	// 256 kB in all. A follower with more to read is dropped.
-	undelivered    = 8
-	deliveredBytes = 32 << 10
+	// undelivered is how many pages of at most 32 KiB may wait for a follower. A follower
+	// with more to read is dropped.
+	undelivered = 8
 	// pause is the wait before a failed tail begins again.
 	pause = time.Second
 	// maxPerOwner bounds an owner's followers, so that one owner can't take all of them.

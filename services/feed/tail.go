@@ -88,7 +88,7 @@ func (f *Feed) deliver(news map[events.Owner]*Page) error {
 	defer f.mu.Unlock()
 	for owner, page := range news {
 		for w := range f.live[owner] {
-			if len(page.Events) > deliveredBytes || len(w.news) == undelivered {
+			if len(page.Events) > 32<<10 || len(w.news) == undelivered {
 				f.dropLocked(w)
 				continue
 			}

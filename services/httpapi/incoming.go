@@ -18,10 +18,6 @@ const (
 	// smallBody is the length in bytes up to which a body is read before its request is
 	// handled. The HTTP server reads that much of any body, into a buffer of this size.
 	smallBody = 8 << 10
-	// bodiesBytes bounds the longer bodies of all requests of an API. publicBytes bounds
-	// those of requests that need no credential.
-	bodiesBytes = 64 << 20
-	publicBytes = 8 << 20
 )
 
 // errBodies: too many bodies are arriving for the room that is left.
@@ -31,7 +27,8 @@ var errBodies = errors.New("too many request bodies at once")
 type bodies struct{ all, public *semaphore.Weighted }
 
 func newBodies() bodies {
-	return bodies{semaphore.NewWeighted(bodiesBytes), semaphore.NewWeighted(publicBytes)}
+	// The longer bodies of all requests of an API, and of those that need no credential.
+	return bodies{semaphore.NewWeighted(64 << 20), semaphore.NewWeighted(8 << 20)}
 }
 
 // incoming is a body that is still arriving.

@@ -7,12 +7,9 @@ import (
 	"time"
 )
 
-// A server of a local run is not restarted if it ends more than mostRestarts times in a
-// row, each time less than settledAfter after its start.
-const (
-	mostRestarts = 3
-	settledAfter = time.Minute
-)
+// settledAfter: a server of a local run is not restarted if it ends more than three times
+// in a row, each time less than this after its start.
+const settledAfter = time.Minute
 
 // keepUp restarts a server that ends unexpectedly, until ctx ends. ended returns a
 // channel that closes when the running server has ended. restart returns once a new
@@ -32,7 +29,7 @@ func keepUp(ctx context.Context, logger *slog.Logger, name string, ended func() 
 		if time.Since(begun) >= settledAfter {
 			ends = 1
 		}
-		if ends > mostRestarts {
+		if ends > 3 {
 			return fmt.Errorf("%s ended %d times, each soon after its start", name, ends)
 		}
 		logger.Error(name + " ended unexpectedly, and is restarted")

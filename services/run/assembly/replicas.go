@@ -13,12 +13,9 @@ import (
 	natsconf "github.com/memory-ledger/ledger/infra/nats"
 )
 
-const (
-	replicasAge     = 10 * time.Second
-	replicasTimeout = time.Second
-)
+const replicasTimeout = time.Second
 
-// replicas caches the state of the log's replicas for replicasAge: probes and scrapes are
+// replicas caches the state of the log's replicas for ten seconds: probes and scrapes are
 // frequent, and for each answer the log's leader must describe the stream.
 type replicas struct {
 	ask func(context.Context) (eventlog.Replication, error)
@@ -32,7 +29,7 @@ type replicas struct {
 func (r *replicas) look() (eventlog.Replication, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if time.Since(r.asked) < replicasAge {
+	if time.Since(r.asked) < 10*time.Second {
 		return r.last, r.err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), replicasTimeout)

@@ -16,13 +16,6 @@ import (
 	"github.com/memory-ledger/ledger/projections/schema"
 )
 
-const (
-	// retryEvery is the pause between tries. sayEvery is the pause between log lines
-	// about failures.
-	retryEvery = 250 * time.Millisecond
-	sayEvery   = 10 * time.Second
-)
-
 // waiting waits for a server that may still be starting.
 type waiting struct {
 	what    string
@@ -52,14 +45,14 @@ func (w waiting) eventually(ctx context.Context, do func() error) error {
 		if found.hopeless {
 			return found.why
 		}
-		if ctx.Err() == nil && (!found.guess || again) && (said.IsZero() || time.Since(said) >= sayEvery) {
+		if ctx.Err() == nil && (!found.guess || again) && (said.IsZero() || time.Since(said) >= 10*time.Second) {
 			said = time.Now()
 			w.logger.Warn("waiting for "+w.what, "err", found.why)
 		}
 		select {
 		case <-ctx.Done():
 			return found.why
-		case <-time.After(retryEvery):
+		case <-time.After(250 * time.Millisecond):
 		}
 	}
 }

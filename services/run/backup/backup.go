@@ -82,10 +82,6 @@ const (
 	// stall bounds the wait for one piece or one reply.
 	stall     = 30 * time.Second
 	pieceSize = 256 << 10
-	// heard is how long a sender tries to reach the restoring server, which itself waits
-	// that long for a piece. lookAgain is the pause between tries.
-	heard     = 5 * time.Second
-	lookAgain = 20 * time.Millisecond
 )
 
 // note describes a copy. It is written last, so a copy without a note was never finished.
@@ -429,13 +425,14 @@ func send(ctx context.Context, nc *nats.Conn, n note, path string, progress func
 // routes. The answer sometimes arrives first. A piece that found no responder is sent
 // again. It reached no server, so no piece is written twice.
 func hand(ctx context.Context, nc *nats.Conn, subject string, piece []byte) (*nats.Msg, error) {
-	for until := time.Now().Add(heard); ; {
+	// The restoring server itself waits that long for a piece.
+	for until := time.Now().Add(5 * time.Second); ; {
 		reply, err := requestWithin(ctx, nc, subject, piece)
 		if !errors.Is(err, nats.ErrNoResponders) || time.Now().After(until) {
 			return reply, err
 		}
 		select {
-		case <-time.After(lookAgain):
+		case <-time.After(20 * time.Millisecond):
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
