@@ -2,7 +2,6 @@ package contracttest_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -178,21 +177,6 @@ func (x *exchange) run(t *testing.T, w *witness) (string, error) {
 	return string(body), err
 }
 
-// brokenOff answers with half a body.
-type brokenOff struct{}
-
-var errBroken = errors.New("connection reset")
-
-func (brokenOff) RoundTrip(*http.Request) (*http.Response, error) {
-	header := http.Header{"Content-Type": {"application/json"}, "X-Request-Id": {"r"}, "Cache-Control": {"no-store"}, "X-Content-Type-Options": {"nosniff"},
-		"Cross-Origin-Opener-Policy": {"same-origin-allow-popups"}, "Cross-Origin-Resource-Policy": {"same-origin"}}
-	return &http.Response{StatusCode: 200, Header: header, Body: io.NopCloser(io.MultiReader(strings.NewReader("["), failing{}))}, nil
-}
-
-type failing struct{}
-
-func (failing) Read([]byte) (int, error) { return 0, errBroken }
-
 func TestCoverage(t *testing.T) {
 	coverage, err := contracttest.Seen(contracttest.Core)
 	if err != nil {
@@ -213,12 +197,4 @@ func TestCoverage(t *testing.T) {
 	if _, err := contracttest.Seen("nonsense"); err == nil {
 		t.Error("coverage of an API that there is not")
 	}
-}
-
-type canned []byte
-
-func (c canned) RoundTrip(*http.Request) (*http.Response, error) {
-	answer, _ := brokenOff{}.RoundTrip(nil)
-	answer.Body = io.NopCloser(strings.NewReader(string(c)))
-	return answer, nil
 }

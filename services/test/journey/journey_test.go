@@ -220,22 +220,6 @@ func TestLog(t *testing.T) {
 	}
 }
 
-// root is RFC 9162, section 2.1.1, word by word.
-func root(t *testing.T, leaves []string) string {
-	t.Helper()
-	switch len(leaves) {
-	case 0:
-		return sum()
-	case 1:
-		return leaves[0]
-	}
-	k := 1
-	for k*2 < len(leaves) {
-		k *= 2
-	}
-	return sum([]byte{1}, unhex(t, root(t, leaves[:k])), unhex(t, root(t, leaves[k:])))
-}
-
 // TestNothingSecretInTheLog searches the log for the story's secrets: texts, keys and
 // salts, in every encoding that an event could use.
 func TestNothingSecretInTheLog(t *testing.T) {
