@@ -10,17 +10,15 @@ import (
 	"github.com/memory-ledger/ledger/services/command"
 )
 
-// maxUses bounds the keys whose use is not recorded yet. A use of a further key is
-// forgotten.
-const maxUses = 100_000
-
-// keyUses records which API keys were used by requests that store no memory, once a minute.
-// A crash loses the uses of the last minute; the next use of the key shows again.
+// keyUses records which API keys were used by requests that store no memory: within
+// seconds, and at most once a minute for each key. A crash loses the uses that are not
+// recorded yet; the key's next use shows again.
 type keyUses struct {
 	record func(ctx context.Context, owner events.Owner, keyID string) error
 
-	mu   sync.Mutex
-	used map[keyUse]struct{} // not recorded yet
+	mu       sync.Mutex
+	used     map[keyUse]struct{}  // not recorded yet
+	recorded map[keyUse]time.Time // within the last minute
 }
 
 type keyUse struct {
@@ -29,7 +27,7 @@ type keyUse struct {
 }
 
 func newKeyUses(record func(context.Context, events.Owner, string) error) *keyUses {
-	return &keyUses{record: record, used: map[keyUse]struct{}{}}
+	return &keyUses{record: record, used: map[keyUse]struct{}{}, recorded: map[keyUse]time.Time{}}
 }
 
 // recordUse appends the use, unless the key's last use is less than a minute old.
@@ -44,20 +42,23 @@ func (u *keyUses) note(caller access.Caller) {
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if len(u.used) < maxUses {
-		u.used[keyUse{caller.Owner, caller.Credential.ID}] = struct{}{}
+	use := keyUse{caller.Owner, caller.Credential.ID}
+	// A use of a further key is forgotten.
+	if _, again := u.recorded[use]; !again && len(u.used)+len(u.recorded) < 200_000 {
+		u.used[use] = struct{}{}
 	}
 }
 
 // run records uses until ctx ends.
 func (u *keyUses) run(ctx context.Context) {
-	ticker := time.NewTicker(time.Minute)
+	ticker := time.NewTicker(5 * time.Second)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-ticker.C:
+		case now := <-ticker.C:
+			u.forget(now.Add(-time.Minute))
 			u.recordAll(ctx, func(events.Owner) bool { return true })
 		}
 	}
@@ -85,7 +86,19 @@ func (u *keyUses) recordAll(ctx context.Context, of func(events.Owner) bool) {
 		}
 		u.mu.Lock()
 		delete(u.used, use)
+		u.recorded[use] = time.Now()
 		u.mu.Unlock()
+	}
+}
+
+// forget lets uses be noted again of keys that were recorded before a time.
+func (u *keyUses) forget(before time.Time) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for use, at := range u.recorded {
+		if at.Before(before) {
+			delete(u.recorded, use)
+		}
 	}
 }
 
