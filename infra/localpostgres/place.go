@@ -30,11 +30,12 @@ func (p place) cluster(inst installation) string {
 // not dir, which the server's user may not reach, but a folder of that user.
 func findPlace(dir string) (place, error) {
 	who, err := unprivileged()
-	p := place{home: dir, who: who}
+	p := place{who: who}
+	if err == nil {
+		p.home, err = Home(dir)
+	}
 	if err == nil && who != nil {
-		if p.home, err = homeOfRoot(dir); err == nil {
-			err = privateDir(who, p.home)
-		}
+		err = privateDir(who, p.home)
 	}
 	if err != nil {
 		return p, err
@@ -53,10 +54,13 @@ func socketsOf(home string) string {
 	return sockets
 }
 
-// homeOfRoot returns the folder that stands for dir. Its name also depends on a random file
-// in dir: a folder that was deleted and made again has another log, and a copy is not the
-// same place.
-func homeOfRoot(dir string) (string, error) {
+// Home returns the folder that holds the cluster of dir: dir or, as root, a folder that
+// stands for it. The name of that folder also depends on a random file in dir: a folder that
+// was deleted and made again has another log, and a copy is not the same place.
+func Home(dir string) (string, error) {
+	if os.Geteuid() != 0 {
+		return dir, nil
+	}
 	random, err := datadir.PasswordFile(filepath.Join(dir, "id"))
 	return apart("/var/tmp", dir+random), err
 }

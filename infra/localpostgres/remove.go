@@ -9,9 +9,9 @@ import (
 	"github.com/memory-ledger/ledger/infra/datadir"
 )
 
-// Remove deletes the database of dir, and dir itself. It refuses (datadir.ErrLocked) while a server runs there. A crash during
-// Remove leaves some of the files, which are no database any more. A second Remove deletes
-// them.
+// Remove deletes the database of dir, and dir itself. It refuses (datadir.ErrLocked) while
+// a server runs there. A crash during Remove leaves some of the files, which are no
+// database any more. A second Remove deletes them.
 func Remove(dir string) error {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -24,11 +24,9 @@ func Remove(dir string) error {
 	if err != nil {
 		return fmt.Errorf("remove database: %w", err)
 	}
-	if os.Geteuid() == 0 {
-		var home string
-		if home, err = homeOfRoot(dir); err == nil {
-			err = os.RemoveAll(home)
-		}
+	home, err := Home(dir)
+	if err == nil {
+		err = os.RemoveAll(home)
 	}
 	return errors.Join(err, os.RemoveAll(dir), lock.Release())
 }

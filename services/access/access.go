@@ -79,8 +79,9 @@ func (i identity) expired(now time.Time) bool {
 // lookups are the credentials of one kind.
 type lookups struct {
 	kind command.CredentialKind
-	// valid reports whether a text has the form of a credential, without a question.
-	valid func(token string) bool
+	// valid reports whether a text has the form of a credential, without a question. Of a
+	// signed token it also returns who it is.
+	valid func(token string) (who identity, ok bool)
 	find  func(ctx context.Context, token string) (who identity, revoked, found bool, err error)
 }
 
@@ -107,7 +108,7 @@ func newAuthenticator(f *fence.Fence, now func() time.Time, kinds func(string) *
 func NewCore(q schema.Querier, f *fence.Fence, jwt *signin.SignedTokens, now func() time.Time) *Authenticator {
 	keys := &lookups{
 		kind:  command.CredentialKey,
-		valid: func(token string) bool { return signin.HasTokenForm(token, APIKeyPrefix) },
+		valid: func(token string) (identity, bool) { return identity{}, signin.HasTokenForm(token, APIKeyPrefix) },
 		find: func(ctx context.Context, token string) (identity, bool, bool, error) {
 			key, found, err := apikeys.ByHash(ctx, q, signin.HashToken(token))
 			return identity{owner: key.Owner, id: key.ID, expires: key.ExpiresAt.TimeOrZero(), scopes: key.Scopes}, key.RevokedAt != nil, found, err
@@ -115,9 +116,9 @@ func NewCore(q schema.Querier, f *fence.Fence, jwt *signin.SignedTokens, now fun
 	}
 	signed := &lookups{
 		kind: command.CredentialCoreSession,
-		valid: func(token string) bool {
-			_, _, _, err := jwt.Verify(token)
-			return err == nil
+		valid: func(token string) (identity, bool) {
+			owner, id, expires, err := jwt.Verify(token)
+			return identity{owner: owner, id: id, expires: expires}, err == nil
 		},
 		find: func(ctx context.Context, token string) (identity, bool, bool, error) {
 			owner, id, expires, err := jwt.Verify(token)
@@ -140,7 +141,9 @@ func NewCore(q schema.Querier, f *fence.Fence, jwt *signin.SignedTokens, now fun
 func NewExtension(q schema.Querier, f *fence.Fence, now func() time.Time) *Authenticator {
 	only := &lookups{
 		kind:  command.CredentialExtensionSession,
-		valid: func(token string) bool { return signin.HasTokenForm(token, signin.ExtensionTokenPrefix) },
+		valid: func(token string) (identity, bool) {
+			return identity{}, signin.HasTokenForm(token, signin.ExtensionTokenPrefix)
+		},
 		find: func(ctx context.Context, token string) (identity, bool, bool, error) {
 			s, found, err := sessions.ByTokenHash(ctx, q, signin.HashToken(token))
 			return identity{owner: s.Owner, id: s.ID, expires: s.ExpiresAt.Time()}, s.RevokedAt != nil, found, err
@@ -197,8 +200,12 @@ func (d *Authenticator) identify(ctx context.Context, l *lookups, token string, 
 	known = known && who.head.Tables == d.fence.Tables() // exchanged tables may name another owner
 	switch {
 	case !d.Hits.Count(known && !who.expired(d.now())):
-		if !l.valid(token) {
+		told, valid := l.valid(token)
+		if !valid {
 			return identity{}, head, ErrUnauthenticated
+		}
+		if told.owner != "" && !read {
+			return told, head, nil // the decision refuses a session that has ended
 		}
 		if head, err = d.fence.WaitAllHead(ctx); err == nil {
 			who, err = d.lookUp(ctx, l, token, head)

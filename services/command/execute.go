@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
@@ -61,6 +62,9 @@ type entry struct {
 	unproven bool
 	keysRead int       // the epoch of usedKeys that has the owner's keys from before the load
 	rested   time.Time // when the owner's commands last left others a turn
+
+	asking    atomic.Bool   // trim asks how many leaves the read model has
+	projected atomic.Uint64 // how many it had
 }
 
 // NewExecutor returns an Executor.
@@ -221,14 +225,14 @@ func (x *Executor) append(ctx context.Context, e *entry, d Decision, commandID s
 
 // rest returns for how long the owner's next command waits after an append. Now and then it
 // must wait, or this process could win every race for the owner's next message: another one
-// needs the time of about three appends for one try, because it reads the tail after each
-// append that lost.
+// needs the time of at least three appends for one try, because it reads the tail after each
+// append that lost, and more where the machine is busy.
 func (e *entry) rest(began time.Time) time.Duration {
 	took := time.Since(began)
-	if began.Sub(e.rested) < min(50*took, time.Second/2) {
+	if began.Sub(e.rested) < min(80*took, time.Second/2) {
 		return 0
 	}
-	rest := min(3*took, time.Second/2)
+	rest := max(min(8*took, 300*time.Millisecond), min(3*took, time.Second/2))
 	e.rested = began.Add(took + rest)
 	return rest
 }

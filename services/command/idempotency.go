@@ -31,7 +31,7 @@ func (x *Executor) recall(ctx context.Context, e *entry, c Command) error {
 		return nil
 	}
 	s := e.state
-	if err := x.trim(ctx, s); err != nil {
+	if err := x.trim(e); err != nil {
 		return err
 	}
 	if written, known := s.idempotent[*key]; known {
@@ -95,30 +95,40 @@ func (x *Executor) isNew(ctx context.Context, e *entry, key events.Hash) (bool, 
 }
 
 // trim removes the answers that the read model has by now from the state, if there are many.
-// If the read model does not answer, this command fails, and the next attempt is made when
-// there are twice as many.
-func (x *Executor) trim(ctx context.Context, s *State) error {
-	if len(s.idempotent) < max(keptAnswers, s.trimAt) {
+// It asks the read model beside the commands: while the database is away, an owner whose
+// state is in memory can write.
+func (x *Executor) trim(e *entry) error {
+	s := e.state
+	if len(s.idempotent) < keptAnswers {
 		return nil
 	}
-	s.trimAt = min(2*len(s.idempotent), mostAnswers)
-	leaves, err := x.cfg.Loader.Leaves(ctx, s.Owner)
-	if err != nil {
-		return fmt.Errorf("look which answers the read model has: %w", err)
-	}
-	kept := map[events.Hash]Written{} // another map: one from which answers are deleted stays as large
-	for key, w := range s.idempotent {
-		if w.LeafIndex >= leaves {
-			kept[key] = w
+	if leaves := e.projected.Load(); leaves > s.leftTo {
+		kept := map[events.Hash]Written{} // another map: one from which answers are deleted stays as large
+		for key, w := range s.idempotent {
+			if w.LeafIndex >= leaves {
+				kept[key] = w
+			}
 		}
+		s.idempotent, s.leftTo, s.trimAt = kept, leaves, 2*len(kept)
 	}
-	s.idempotent = kept
-	s.leftTo = max(s.leftTo, leaves)
-	if len(kept) >= mostAnswers {
-		return fmt.Errorf("%w: the read models are %d keyed writes of %s behind", ErrOverloaded, len(kept), s.Owner)
+	if len(s.idempotent) >= max(keptAnswers, min(s.trimAt, mostAnswers)) && e.asking.CompareAndSwap(false, true) {
+		s.trimAt = 2 * len(s.idempotent)
+		go x.ask(e, s.Owner)
 	}
-	s.trimAt = min(2*len(kept), mostAnswers)
+	if len(s.idempotent) >= mostAnswers {
+		return fmt.Errorf("%w: the read models are %d keyed writes of %s behind", ErrOverloaded, len(s.idempotent), s.Owner)
+	}
 	return nil
+}
+
+// ask notes how many leaves of an owner the read model has.
+func (x *Executor) ask(e *entry, owner events.Owner) {
+	defer e.asking.Store(false)
+	ctx, cancel := context.WithTimeout(context.Background(), x.cfg.Timeout)
+	defer cancel()
+	if leaves, err := x.cfg.Loader.Leaves(ctx, owner); err == nil {
+		e.projected.Store(leaves)
+	}
 }
 
 // keysOf returns the keys whose answers a state has.

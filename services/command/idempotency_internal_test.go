@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"testing"
+	"testing/synctest"
 
 	"github.com/memory-ledger/ledger/events"
 )
@@ -61,39 +62,42 @@ func (l *leavesOnly) Leaves(context.Context, events.Owner) (uint64, error) {
 }
 
 // TestAnswersAreTrimmed: the state drops answers that the read model has. It asks the read
-// model rarely, also one that does not answer, and stays bounded if that has none of them.
+// model rarely, and no write fails because the read model does not answer, until there are
+// too many answers.
 func TestAnswersAreTrimmed(t *testing.T) {
 	t.Parallel()
-	loader := &leavesOnly{err: errors.New("down")}
-	x, err := NewExecutor(Config{Loader: loader})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := NewState(events.OwnerFromBytes([32]byte{1}))
-	remember := func(upTo uint64) (failed int) {
-		for ; s.Leaves < upTo; s.Leaves++ {
-			s.idempotent[numbered(int(s.Leaves))] = Written{LeafIndex: s.Leaves}
-			if x.trim(t.Context(), s) != nil {
-				failed++
+	synctest.Test(t, func(t *testing.T) {
+		loader := &leavesOnly{err: errors.New("down")}
+		x, err := NewExecutor(Config{Loader: loader})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := NewState(events.OwnerFromBytes([32]byte{1}))
+		entry := &entry{state: s}
+		remember := func(upTo uint64) {
+			for ; s.Leaves < upTo; s.Leaves++ {
+				s.idempotent[numbered(int(s.Leaves))] = Written{LeafIndex: s.Leaves}
+				if err := x.trim(entry); err != nil {
+					t.Fatalf("%d answers: %v", len(s.idempotent), err)
+				}
+				synctest.Wait()
 			}
 		}
-		return failed
-	}
-	if failed := remember(8 * keptAnswers); failed != 4 || loader.asked != 4 {
-		t.Errorf("asked %d times, %d failures", loader.asked, failed)
-	}
-	loader.leaves, loader.err = 100, nil
-	if failed := remember(16*keptAnswers) + remember(100+mostAnswers-1); failed != 0 || len(s.idempotent) != mostAnswers-1 || loader.asked > 20 {
-		t.Errorf("asked %d times, %d failures, %d answers are left", loader.asked, failed, len(s.idempotent))
-	}
-	s.idempotent[numbered(-1)] = Written{LeafIndex: s.Leaves}
-	for range 2 {
-		if err := x.trim(t.Context(), s); !errors.Is(err, ErrOverloaded) {
-			t.Errorf("%d answers that nobody takes: %v", len(s.idempotent), err)
+		if remember(8 * keptAnswers); loader.asked != 4 {
+			t.Errorf("asked %d times", loader.asked)
 		}
-	}
-	loader.leaves = s.Leaves + 1
-	if err := x.trim(t.Context(), s); err != nil || len(s.idempotent) != 0 {
-		t.Errorf("once it has them: %d, %v", len(s.idempotent), err)
-	}
+		loader.leaves, loader.err = 100, nil
+		if remember(100 + mostAnswers - 1); len(s.idempotent) != mostAnswers-1 || loader.asked > 20 {
+			t.Errorf("asked %d times, %d answers are left", loader.asked, len(s.idempotent))
+		}
+		s.idempotent[numbered(-1)] = Written{LeafIndex: s.Leaves}
+		loader.leaves = s.Leaves + 1
+		if err := x.trim(entry); !errors.Is(err, ErrOverloaded) {
+			t.Errorf("%d answers: %v", len(s.idempotent), err)
+		}
+		synctest.Wait()
+		if err := x.trim(entry); err != nil || len(s.idempotent) != 0 {
+			t.Errorf("once it has them: %d, %v", len(s.idempotent), err)
+		}
+	})
 }

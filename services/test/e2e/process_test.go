@@ -372,7 +372,7 @@ func TestLocalRunAnchors(t *testing.T) {
 	}
 	verify(body, 0, "the chain holds it")
 	verify([]byte(strings.Replace(string(body), `"early"`, `"earlier"`, 1)), 1, "entry")
-	verify([]byte("garbage"), 2, "not a receipt")
+	verify([]byte("garbage"), 2, "receipt: it is not a JSON object")
 	second.stop()
 	noProcessUses(t, dir)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 
 	"github.com/memory-ledger/ledger/infra/datadir"
+	"github.com/memory-ledger/ledger/infra/localpostgres"
 	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
 	"github.com/memory-ledger/ledger/services/test/stacktest"
 )
@@ -37,7 +38,11 @@ func TestNoSecretIsStored(t *testing.T) {
 		secrets[name] = string(secret)
 	}
 	signedByFile(t, filepath.Join(dir, "secrets", "jwt-secret"), secrets["core token"])
-	stored := everyByte(t, filepath.Join(dir, "nats"), filepath.Join(dir, "postgres"))
+	database, err := localpostgres.Home(filepath.Join(dir, "postgres"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	stored := everyByte(t, filepath.Join(dir, "nats"), database)
 	found := 0
 	for path, content := range stored {
 		if bytes.Contains(content, []byte(witness)) {
