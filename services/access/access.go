@@ -140,7 +140,7 @@ func NewCore(q schema.Querier, f *fence.Fence, jwt *signin.SignedTokens, now fun
 // NewExtension accepts extension sessions.
 func NewExtension(q schema.Querier, f *fence.Fence, now func() time.Time) *Authenticator {
 	only := &lookups{
-		kind:  command.CredentialExtensionSession,
+		kind: command.CredentialExtensionSession,
 		valid: func(token string) (identity, bool) {
 			return identity{}, signin.HasTokenForm(token, signin.ExtensionTokenPrefix)
 		},
