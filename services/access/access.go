@@ -48,7 +48,8 @@ type Caller struct {
 	// Expires is when the credential expires, zero for never.
 	Expires time.Time
 
-	token  string
+	kind   *lookups
+	hash   events.Hash
 	scopes []events.Scope // the scopes of an API key
 }
 
@@ -82,7 +83,8 @@ type lookups struct {
 	// valid reports whether a text has the form of a credential, without a question. Of a
 	// signed token it also returns who it is.
 	valid func(token string) (who identity, ok bool)
-	find  func(ctx context.Context, token string) (who identity, revoked, found bool, err error)
+	// find asks the read model. told is what the token or an earlier look-up said.
+	find func(ctx context.Context, hash events.Hash, told identity) (who identity, revoked, found bool, err error)
 }
 
 // Authenticator is the access control of one API.
@@ -109,8 +111,8 @@ func NewCore(q schema.Querier, f *fence.Fence, jwt *signin.SignedTokens, now fun
 	keys := &lookups{
 		kind:  command.CredentialKey,
 		valid: func(token string) (identity, bool) { return identity{}, signin.HasTokenForm(token, APIKeyPrefix) },
-		find: func(ctx context.Context, token string) (identity, bool, bool, error) {
-			key, found, err := apikeys.ByHash(ctx, q, signin.HashToken(token))
+		find: func(ctx context.Context, hash events.Hash, _ identity) (identity, bool, bool, error) {
+			key, found, err := apikeys.ByHash(ctx, q, hash)
 			return identity{owner: key.Owner, id: key.ID, expires: key.ExpiresAt.TimeOrZero(), scopes: key.Scopes}, key.RevokedAt != nil, found, err
 		},
 	}
@@ -120,13 +122,9 @@ func NewCore(q schema.Querier, f *fence.Fence, jwt *signin.SignedTokens, now fun
 			owner, id, expires, err := jwt.Verify(token)
 			return identity{owner: owner, id: id, expires: expires}, err == nil
 		},
-		find: func(ctx context.Context, token string) (identity, bool, bool, error) {
-			owner, id, expires, err := jwt.Verify(token)
-			if err != nil {
-				return identity{}, false, false, nil // it expired meanwhile
-			}
-			s, found, err := sessions.ByID(ctx, q, owner, id)
-			return identity{owner: owner, id: id, expires: expires}, s.RevokedAt != nil, found, err
+		find: func(ctx context.Context, _ events.Hash, told identity) (identity, bool, bool, error) {
+			s, found, err := sessions.ByID(ctx, q, told.owner, told.id)
+			return told, s.RevokedAt != nil, found, err
 		},
 	}
 	return newAuthenticator(f, now, func(token string) *lookups {
@@ -144,8 +142,8 @@ func NewExtension(q schema.Querier, f *fence.Fence, now func() time.Time) *Authe
 		valid: func(token string) (identity, bool) {
 			return identity{}, signin.HasTokenForm(token, signin.ExtensionTokenPrefix)
 		},
-		find: func(ctx context.Context, token string) (identity, bool, bool, error) {
-			s, found, err := sessions.ByTokenHash(ctx, q, signin.HashToken(token))
+		find: func(ctx context.Context, hash events.Hash, _ identity) (identity, bool, bool, error) {
+			s, found, err := sessions.ByTokenHash(ctx, q, hash)
 			return identity{owner: s.Owner, id: s.ID, expires: s.ExpiresAt.Time()}, s.RevokedAt != nil, found, err
 		},
 	}
@@ -172,7 +170,8 @@ func (d *Authenticator) Write(ctx context.Context, header string) (Caller, error
 func (d *Authenticator) StillAlive(ctx context.Context, caller Caller) error {
 	head, err := d.fence.WaitAllHead(ctx)
 	if err == nil {
-		_, err = d.lookUp(ctx, d.kinds(caller.token), caller.token, head)
+		told := identity{owner: caller.Owner, id: caller.Credential.ID, expires: caller.Expires}
+		_, err = d.lookUp(ctx, caller.kind, caller.hash, told, head)
 	}
 	return err
 }
@@ -182,21 +181,21 @@ func (d *Authenticator) authenticate(ctx context.Context, header string, read bo
 	if err != nil {
 		return Caller{}, err
 	}
-	l := d.kinds(token)
-	who, head, err := d.identify(ctx, l, token, read)
+	l, hash := d.kinds(token), signin.HashToken(token)
+	who, head, err := d.identify(ctx, l, token, hash, read)
 	if err != nil {
 		return Caller{}, err
 	}
 	credential := command.Credential{Kind: l.kind, ID: who.id}
 	credential.Guest = l.kind == command.CredentialKey && !slices.Contains(who.scopes, events.ScopeRead)
-	return Caller{Owner: who.owner, Credential: credential, Head: head, Expires: who.expires, token: token, scopes: who.scopes}, nil
+	return Caller{Owner: who.owner, Credential: credential, Head: head, Expires: who.expires, kind: l, hash: hash, scopes: who.scopes}, nil
 }
 
 // identify returns the identity of a live credential. If read is set, it also catches up
 // with everything that the owner did before the call, and returns the fence's head if
 // there is one.
-func (d *Authenticator) identify(ctx context.Context, l *lookups, token string, read bool) (who identity, head fence.Head, err error) {
-	who, known := d.live.Get(signin.HashToken(token))
+func (d *Authenticator) identify(ctx context.Context, l *lookups, token string, hash events.Hash, read bool) (who identity, head fence.Head, err error) {
+	who, known := d.live.Get(hash)
 	known = known && who.head.Tables == d.fence.Tables() // exchanged tables may name another owner
 	switch {
 	case !d.Hits.Count(known && !who.expired(d.now())):
@@ -208,12 +207,12 @@ func (d *Authenticator) identify(ctx context.Context, l *lookups, token string, 
 			return told, head, nil // the decision refuses a session that has ended
 		}
 		if head, err = d.fence.WaitAllHead(ctx); err == nil {
-			who, err = d.lookUp(ctx, l, token, head)
+			who, err = d.lookUp(ctx, l, hash, told, head)
 		}
 	case read:
 		head, err = d.fence.WaitOwnerHead(ctx, who.owner)
 		if err == nil && (!head.Known() || head != who.head || who.expired(d.now())) {
-			who, err = d.lookUp(ctx, l, token, head)
+			who, err = d.lookUp(ctx, l, hash, who, head)
 		}
 	}
 	return who, head, err
@@ -221,17 +220,17 @@ func (d *Authenticator) identify(ctx context.Context, l *lookups, token string, 
 
 // lookUp asks the read model, which the caller has waited for. head is what the fence
 // returned; it may be unknown.
-func (d *Authenticator) lookUp(ctx context.Context, l *lookups, token string, head fence.Head) (identity, error) {
-	who, revoked, found, err := l.find(ctx, token)
+func (d *Authenticator) lookUp(ctx context.Context, l *lookups, hash events.Hash, told identity, head fence.Head) (identity, error) {
+	who, revoked, found, err := l.find(ctx, hash, told)
 	if err != nil {
 		return identity{}, fmt.Errorf("look up credential: %w", err)
 	}
 	if !found || revoked || who.expired(d.now()) {
-		d.live.Remove(signin.HashToken(token))
+		d.live.Remove(hash)
 		return identity{}, ErrUnauthenticated
 	}
 	who.head = head
-	d.live.Add(signin.HashToken(token), who)
+	d.live.Add(hash, who)
 	return who, nil
 }
 
