@@ -36,7 +36,8 @@ func findPlace(dir string) (place, error) {
 	}
 	if err == nil && who != nil {
 		sweep()
-		err = errors.Join(privateDir(who, p.home), os.WriteFile(filepath.Join(p.home, originName), []byte(dir), 0o600))
+		// Written whole or not at all: another start's sweep may read it at any time.
+		err = errors.Join(privateDir(who, p.home), datadir.WriteFile(filepath.Join(p.home, originName), []byte(dir), 0o600))
 	}
 	if err != nil {
 		return p, err

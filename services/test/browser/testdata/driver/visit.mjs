@@ -139,6 +139,8 @@ export class Visit {
   }
 
   async close() {
+    // A route's handler may still be at work on a request whose page is done.
+    for (const page of this.context?.pages() ?? []) await page.unrouteAll({ behavior: 'ignoreErrors' });
     await this.context?.close();
   }
 }
