@@ -36,13 +36,14 @@ var catalogue = []Definition{
 	{TypeOwnerRegistered, 1, func() Data { return new(OwnerRegistered) }, nil, "A wallet signed in for the first time.", []SubjectKind{KindSession}},
 	{TypeSessionIssued, 1, func() Data { return new(SessionIssued) }, nil, "A wallet proved possession of its key and got a session.", []SubjectKind{KindSession}},
 	{TypeSessionRevoked, 1, func() Data { return new(SessionRevoked) }, nil, "A session was ended: by its owner, or because there were too many.", []SubjectKind{KindSession}},
-	{TypeMemoryWritten, 3, func() Data { return new(MemoryWritten) }, []Upcast{withoutYet("via"), memoryWrittenV2}, "A memory became a leaf of its owner's log.", []SubjectKind{KindMemory}},
+	{TypeMemoryWritten, 4, func() Data { return new(MemoryWritten) }, []Upcast{withoutYet("via"), memoryWrittenV2, memoryWrittenV3}, "A memory became a leaf of its owner's log.", []SubjectKind{KindMemory}},
 	{TypeMemoryRetracted, 1, func() Data { return new(MemoryRetracted) }, nil, "An owner took a memory back; its leaf stays.", []SubjectKind{KindMemory}},
+	{TypeMemoryForgotten, 1, func() Data { return new(MemoryForgotten) }, nil, "An owner had the text of one memory made unreadable; its leaf stays.", []SubjectKind{KindMemory}},
 	{TypeOwnerErased, 1, func() Data { return new(OwnerErased) }, nil, "An owner had all texts so far made unreadable; the leaves stay.", []SubjectKind{KindMemory}},
-	{TypeGrantMinted, 2, func() Data { return new(GrantMinted) }, []Upcast{withoutYet("by")}, "An owner handed out a capability to read or to write.", []SubjectKind{KindGrant}},
+	{TypeGrantMinted, 3, func() Data { return new(GrantMinted) }, []Upcast{withoutYet("by"), withoutYet("namespace")}, "An owner handed out a capability to read or to write.", []SubjectKind{KindGrant}},
 	{TypeGrantConsumed, 1, func() Data { return new(GrantConsumed) }, nil, "One use of a grant was spent.", []SubjectKind{KindGrant, KindMemory}},
 	{TypeGrantRevoked, 1, func() Data { return new(GrantRevoked) }, nil, "A grant ended before it was spent or expired.", []SubjectKind{KindGrant, KindKey, KindSession}},
-	{TypeApiKeyCreated, 3, func() Data { return new(ApiKeyCreated) }, []Upcast{apiKeyCreatedV1, withoutYet("createdBy")}, "An owner made an API key.", []SubjectKind{KindKey}},
+	{TypeApiKeyCreated, 4, func() Data { return new(ApiKeyCreated) }, []Upcast{apiKeyCreatedV1, withoutYet("createdBy"), withoutYet("namespaces")}, "An owner made an API key.", []SubjectKind{KindKey}},
 	{TypeApiKeyRevoked, 1, func() Data { return new(ApiKeyRevoked) }, nil, "An API key was revoked.", []SubjectKind{KindKey}},
 	{TypeApiKeyUsed, 1, func() Data { return new(ApiKeyUsed) }, nil, "An API key was used; at most one a key a minute.", []SubjectKind{KindKey, KindMemory}},
 	{TypeBatchCut, 1, func() Data { return new(BatchCut) }, nil, "The anchorer fixed a root to commit.", []SubjectKind{KindBatch}},
@@ -68,8 +69,7 @@ func withoutYet(member string) Upcast {
 	}
 }
 
-// memoryWrittenV2 adds the salt that all memories of version 2 had. It leaves the other
-// bytes as they are: the metadata was hashed in this form.
+// memoryWrittenV2 adds the salt that all memories of version 2 had.
 func memoryWrittenV2(data jsontext.Value) (jsontext.Value, error) {
 	var members struct {
 		MemoryID string         `json:"memoryId"`
@@ -78,11 +78,33 @@ func memoryWrittenV2(data jsontext.Value) (jsontext.Value, error) {
 	if err := json.Unmarshal(data, &members); err != nil {
 		return nil, err
 	}
-	head, closed := bytes.CutSuffix(bytes.TrimSpace(data), []byte(`}`))
-	if members.Salt != nil || members.MemoryID == "" || !closed {
+	if members.Salt != nil || members.MemoryID == "" {
 		return nil, errors.New("version 2 has a memoryId and no salt")
 	}
-	return append(bytes.Clone(head), `,"salt":"owner"}`...), nil
+	return withMember(data, `"salt":"owner"`), nil
+}
+
+// memoryWrittenV3 adds the sealing that all memories of version 3 had.
+func memoryWrittenV3(data jsontext.Value) (jsontext.Value, error) {
+	var members struct {
+		Salt       Salt           `json:"salt"`
+		Sealing    jsontext.Value `json:"sealing"`
+		Supersedes jsontext.Value `json:"supersedes"`
+	}
+	if err := json.Unmarshal(data, &members); err != nil {
+		return nil, err
+	}
+	if members.Sealing != nil || members.Supersedes != nil || members.Salt == "" {
+		return nil, errors.New("version 3 has a salt, and no sealing or supersedes")
+	}
+	return withMember(data, `"sealing":1`), nil
+}
+
+// withMember adds a member to an object that is not empty. It leaves the other bytes as
+// they are: metadata was hashed in this form.
+func withMember(object jsontext.Value, member string) jsontext.Value {
+	head := bytes.TrimSuffix(bytes.TrimSpace(object), []byte(`}`))
+	return append(bytes.Clone(head), ","+member+"}"...)
 }
 
 // apiKeyCreatedV1 adds the scopes that all keys of version 1 had.

@@ -260,6 +260,10 @@ func decodeCanonicalMemory(data []byte, m *MemoryWritten) bool {
 	if !plain(m.MemoryID) {
 		return false
 	}
+	// A memory that supersedes others has one member more, and is left to the general decoder.
+	if head, m.Sealing = cutSealing(head); m.Sealing == 0 {
+		return false
+	}
 	if head, m.Salt = cutSalt(head); m.Salt == "" {
 		return false
 	}
@@ -277,6 +281,17 @@ func decodeCanonicalMemory(data []byte, m *MemoryWritten) bool {
 	}
 	metadata, sealed, ok := cutLastText(head, `,"sealed":"`)
 	return ok && decodeMetadata(metadata, m) && decodeSealed(sealed, m)
+}
+
+// cutSealing cuts off the last member, "sealing", a number of one digit. It returns 0 if the
+// last member is not of that form.
+func cutSealing(object []byte) (rest []byte, sealing int) {
+	const name = `,"sealing":`
+	last := len(object) - 1
+	if last < 0 || object[last] < '1' || object[last] > '9' || !bytes.HasSuffix(object[:last], []byte(name)) {
+		return nil, 0
+	}
+	return object[:last-len(name)], int(object[last] - '0')
 }
 
 // cutSalt cuts off the last member, "salt", a text. It returns an empty salt if the last

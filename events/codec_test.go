@@ -35,16 +35,17 @@ func golden() []events.Data {
 		&events.MemoryWritten{
 			MemoryID: id, LeafIndex: 7, LeafHash: h1, LeafVersion: 1,
 			Metadata: jsontext.Value(`{"a":"\u0000<é>","b":[1,2]}`), Sealed: []byte{0, 1, 2, 253, 254, 255}, IdempotencyKeyHash: &h2,
-			Via: &events.Via{Kind: events.ViaDrop, ID: other}, Salt: events.SaltGuest,
+			Via: &events.Via{Kind: events.ViaDrop, ID: other}, Salt: events.SaltGuest, Sealing: events.SealedByLeaf, Supersedes: []uint64{5, 2},
 		},
 		&events.MemoryRetracted{MemoryID: id, LeafIndex: 7, Leaves: 9},
+		&events.MemoryForgotten{MemoryID: id, LeafIndex: 7, Leaves: 9},
 		&events.OwnerErased{Leaves: 9},
-		&events.GrantMinted{GrantID: id, Kind: events.GrantDrop, TokenHash: h1, ExpiresAt: goldenTime(), MaxUses: 3, By: &events.Via{Kind: events.ViaKey, ID: other}},
+		&events.GrantMinted{GrantID: id, Kind: events.GrantDrop, TokenHash: h1, ExpiresAt: goldenTime(), MaxUses: 3, By: &events.Via{Kind: events.ViaKey, ID: other}, Namespace: "work"},
 		&events.GrantConsumed{GrantID: id, Kind: events.GrantDrop, Use: 1, Remaining: 2},
 		&events.GrantRevoked{GrantID: id, Kind: events.GrantCase, Reason: events.Superseded},
 		&events.ApiKeyCreated{
 			KeyID: id, KeyHash: h1, Prefix: "svc_abcdefgh", Label: "laptop", Scopes: []events.Scope{events.ScopeRead, events.ScopeShare}, ExpiresAt: &expires,
-			CreatedBy: &events.Via{Kind: events.ViaSession, ID: other},
+			CreatedBy: &events.Via{Kind: events.ViaSession, ID: other}, Namespaces: []string{"work", "home"},
 		},
 		&events.ApiKeyRevoked{KeyID: id},
 		&events.ApiKeyUsed{KeyID: id},
@@ -158,7 +159,7 @@ func checkGolden(t *testing.T, path string, payload events.Data) {
 }
 
 func TestBatchOfTwo(t *testing.T) {
-	batch := []events.Event{goldenEvent(golden()[7]), goldenEvent(golden()[3])}
+	batch := []events.Event{goldenEvent(golden()[8]), goldenEvent(golden()[3])}
 	payload, err := events.EncodeBatch(batch)
 	if err != nil {
 		t.Fatal(err)

@@ -17,6 +17,7 @@ const (
 	TypeSessionRevoked  Type = "SessionRevoked"
 	TypeMemoryWritten   Type = "MemoryWritten"
 	TypeMemoryRetracted Type = "MemoryRetracted"
+	TypeMemoryForgotten Type = "MemoryForgotten"
 	TypeOwnerErased     Type = "OwnerErased"
 	TypeGrantMinted     Type = "GrantMinted"
 	TypeGrantConsumed   Type = "GrantConsumed"
@@ -94,7 +95,20 @@ type MemoryWritten struct {
 	// Salt says which secret the leaf's salt derives from; see package leaf. Versions 1 and
 	// 2 had only the owner's.
 	Salt Salt `json:"salt"`
+	// Sealing is the version of the sealing: 1 under the owner's data key, as all memories of
+	// versions 1 to 3; 2 under a key of the leaf, which can be destroyed alone.
+	Sealing int `json:"sealing"`
+	// Supersedes holds the indexes of the leaves that this memory corrects: those of the
+	// memories that its writer named, and then of all others with the same leaf hashes. All
+	// are smaller than LeafIndex. Metadata has the hashes. Versions 1 to 3 had none.
+	Supersedes []uint64 `json:"supersedes,omitzero"`
 }
+
+// Versions of the sealing of a text.
+const (
+	SealedByOwner = 1 // under the owner's data key
+	SealedByLeaf  = 2 // under the leaf's own key
+)
 
 // Salt names the secret that a leaf's salt derives from.
 type Salt string
@@ -143,6 +157,14 @@ type MemoryRetracted struct {
 	Leaves uint64 `json:"leaves"`
 }
 
+// MemoryForgotten: an owner had the text of one memory made unreadable for good. The event
+// comes first, and then the memory's key is destroyed. Its leaf, proof and metadata stay.
+type MemoryForgotten struct {
+	MemoryID  string `json:"memoryId"`
+	LeafIndex uint64 `json:"leafIndex"`
+	Leaves    uint64 `json:"leaves"` // as in MemoryRetracted
+}
+
 // OwnerErased: an owner had all texts so far made unreadable. Before this event was
 // appended, the data key was destroyed, and every session, API key, and grant had ended.
 // Leaves and proofs stay. Memories that the owner writes later are sealed with a new key.
@@ -160,6 +182,9 @@ type GrantMinted struct {
 	MaxUses   int       `json:"maxUses"`
 	// By names the session or the API key that minted it. Version 1 did not record it.
 	By *Via `json:"by,omitzero"`
+	// Namespace is what the holder may read, or where the holder's memories go; empty for no
+	// limit. Versions 1 and 2 had none.
+	Namespace string `json:"namespace,omitzero"`
 }
 
 // GrantConsumed: one use of a grant was spent.
@@ -199,6 +224,9 @@ type ApiKeyCreated struct {
 	ExpiresAt *Timestamp `json:"expiresAt,omitzero"`
 	// CreatedBy names the session that made the key. Versions 1 and 2 did not record it.
 	CreatedBy *Via `json:"createdBy,omitzero"`
+	// Namespaces are the namespaces that the key is limited to, each once; nil for no limit.
+	// Versions 1 to 3 had none.
+	Namespaces []string `json:"namespaces,omitzero"`
 }
 
 // Scope is a kind of thing that an API key may do.
@@ -312,6 +340,7 @@ func (*SessionIssued) EventType() Type   { return TypeSessionIssued }
 func (*SessionRevoked) EventType() Type  { return TypeSessionRevoked }
 func (*MemoryWritten) EventType() Type   { return TypeMemoryWritten }
 func (*MemoryRetracted) EventType() Type { return TypeMemoryRetracted }
+func (*MemoryForgotten) EventType() Type { return TypeMemoryForgotten }
 func (*OwnerErased) EventType() Type     { return TypeOwnerErased }
 func (*GrantMinted) EventType() Type     { return TypeGrantMinted }
 func (*GrantConsumed) EventType() Type   { return TypeGrantConsumed }

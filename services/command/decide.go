@@ -278,7 +278,7 @@ func (c *WriteMemory) event(index uint64, now time.Time, via events.Via, salt ev
 	c.Written = Written{MemoryID: c.MemoryID, LeafIndex: index, LeafHash: c.LeafHash, CreatedAt: events.At(now)}
 	return &events.MemoryWritten{
 		MemoryID: c.MemoryID, LeafIndex: index, LeafHash: c.LeafHash, LeafVersion: leaf.Version,
-		Metadata: jsontext.Value(c.Metadata.String()), Sealed: c.Sealed, IdempotencyKeyHash: c.IdempotencyKey, Via: &via, Salt: salt,
+		Metadata: jsontext.Value(c.Metadata.String()), Sealed: c.Sealed, IdempotencyKeyHash: c.IdempotencyKey, Via: &via, Salt: salt, Sealing: events.SealedByOwner,
 	}
 }
 
