@@ -14,6 +14,7 @@ const words = {
   SessionRevoked: () => ['access', 'A session ended'],
   MemoryWritten: (d, first) => ['memory', `${first === undefined ? `Leaf ${d.leafIndex} was` : `Leaves ${first} to ${d.leafIndex} were`} written ${by[d.via?.kind] ?? ''}`],
   MemoryRetracted: (d) => ['memory', `Leaf ${d.leafIndex} was retracted`],
+  MemoryForgotten: (d) => ['memory', `The text of leaf ${d.leafIndex} was made unreadable for good`],
   GrantMinted: (d) => ['link', `You made ${nameOf(d.kind)}, good for ${d.maxUses}`],
   GrantConsumed: (d) => ['link', `Use ${d.use} of ${nameOf(d.kind)}; ${d.remaining} left`],
   GrantRevoked: (d) => ['link', d.reason === 'superseded' ? `A newer one replaced ${nameOf(d.kind)}` : `You revoked ${nameOf(d.kind)}`],
