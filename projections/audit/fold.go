@@ -23,6 +23,7 @@ type fold struct {
 	*auditor
 	owners      map[events.Owner]*owner
 	sessions    map[string]*session
+	corrections map[string]*correction // by owner, superseded and superseding leaf
 	retractions map[string]*retraction // by owner and leaf index
 	erasures    map[string]*erasure    // by owner and sequence
 	keys        map[string]*apiKey
@@ -41,7 +42,7 @@ type fold struct {
 
 func newFold(a *auditor) *fold {
 	return &fold{
-		auditor: a, owners: map[events.Owner]*owner{}, sessions: map[string]*session{}, retractions: map[string]*retraction{}, erasures: map[string]*erasure{}, keys: map[string]*apiKey{},
+		auditor: a, owners: map[events.Owner]*owner{}, sessions: map[string]*session{}, corrections: map[string]*correction{}, retractions: map[string]*retraction{}, erasures: map[string]*erasure{}, keys: map[string]*apiKey{},
 		grants: map[string]*grant{}, batches: map[string]*batch{}, attempts: map[string]*attempt{},
 		movements: map[string]*movement{}, tiles: map[string]wantRow{},
 		back: map[events.Owner][]claim{},
@@ -202,6 +203,7 @@ func (f *fold) memory(ctx context.Context, c *current, data *events.MemoryWritte
 			return err
 		}
 	}
+	f.corrected(c, data)
 	if data.Salt == events.SaltGuest {
 		f.guestWrote(c, data)
 	}

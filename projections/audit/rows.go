@@ -216,19 +216,21 @@ func (f *fold) tables() []*table {
 			want: wanted(f.sessions, func(s *session) (*owner, []any) {
 				return s.owner, []any{s.audience, s.tokenHash, s.issued, s.expires, s.revoked, s.seq}
 			})},
+		{name: "corrections", key: []string{"owner", "leaf_index", "by_leaf"}, columns: []string{"position", "seq"},
+			want: wanted(f.corrections, func(c *correction) (*owner, []any) { return c.owner, []any{c.position, c.seq} })},
 		{name: "retractions", key: []string{"owner", "leaf_index"}, columns: []string{"memory_id", "retracted_at", "seq"},
 			want: wanted(f.retractions, func(r *retraction) (*owner, []any) {
 				return r.owner, []any{r.memory, r.at, r.seq}
 			})},
 		{name: "erasures", key: []string{"owner", "seq"}, columns: []string{"leaves", "erased_at"},
 			want: wanted(f.erasures, func(e *erasure) (*owner, []any) { return e.owner, []any{e.leaves, e.at} })},
-		{name: "api_keys", key: []string{"id"}, columns: []string{"hash", "prefix", "label", "scopes", "created_at", "expires_at", "last_used_at", "revoked_at", "seq", "created_by"},
+		{name: "api_keys", key: []string{"id"}, columns: []string{"hash", "prefix", "label", "scopes", "created_at", "expires_at", "last_used_at", "revoked_at", "seq", "created_by", "namespaces"},
 			want: wanted(f.keys, func(k *apiKey) (*owner, []any) {
-				return k.owner, []any{k.hash, k.prefix, raw(&k.label), k.scopes, k.created, k.expires, k.used, k.revoked, k.seq, column.ViaArg(k.createdBy)}
+				return k.owner, []any{k.hash, k.prefix, raw(&k.label), k.scopes, k.created, k.expires, k.used, k.revoked, k.seq, column.ViaArg(k.createdBy), k.namespaces}
 			})},
-		{name: "grants", key: []string{"id"}, columns: []string{"kind", "token_hash", "minted_at", "expires_at", "max_uses", "used", "revoked_at", "seq", "minted_by"},
+		{name: "grants", key: []string{"id"}, columns: []string{"kind", "token_hash", "minted_at", "expires_at", "max_uses", "used", "revoked_at", "seq", "minted_by", "namespace"},
 			want: wanted(f.grants, func(g *grant) (*owner, []any) {
-				return g.owner, []any{g.kind, g.tokenHash, g.minted, g.expires, g.maxUses, g.used, g.revoked, g.seq, column.ViaArg(g.by)}
+				return g.owner, []any{g.kind, g.tokenHash, g.minted, g.expires, g.maxUses, g.used, g.revoked, g.seq, column.ViaArg(g.by), g.namespace}
 			})},
 		{name: "batches", key: []string{"id"}, columns: []string{"from_size", "size", "root", "state", "cut_at",
 			"signature", "blockhash", "last_valid_block_height", "transaction", "submitted_at",

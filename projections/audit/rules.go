@@ -10,6 +10,8 @@ import (
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/projections/internal/column"
+	"github.com/memory-ledger/ledger/projections/readmodel/apikeys"
+	"github.com/memory-ledger/ledger/projections/readmodel/grants"
 )
 
 // session, apiKey and grant describe a credential according to the log: the values that
@@ -30,6 +32,12 @@ type retraction struct {
 	seq    uint64
 }
 
+type correction struct {
+	owner    *owner
+	position int
+	seq      uint64
+}
+
 type erasure struct {
 	owner  *owner
 	leaves uint64
@@ -43,6 +51,7 @@ type apiKey struct {
 	created                time.Time
 	expires, used, revoked *time.Time
 	createdBy              *events.Via
+	namespaces             *string
 	seq                    uint64
 }
 
@@ -55,6 +64,7 @@ type grant struct {
 	minted, expires time.Time
 	maxUses, used   int
 	revoked         *time.Time
+	namespace       []byte
 	seq             uint64
 }
 
@@ -75,6 +85,19 @@ func (f *fold) retracted(c *current, data *events.MemoryRetracted) {
 		return
 	}
 	f.retractions[key] = &retraction{owner: c.owner, memory: data.MemoryID, at: *c.now(), seq: c.seq}
+}
+
+// corrected checks what a memory supersedes.
+func (f *fold) corrected(c *current, data *events.MemoryWritten) {
+	for i, leaf := range data.Supersedes {
+		key := rowKey(string(c.owner.name), strconv.FormatUint(leaf, 10), strconv.FormatUint(data.LeafIndex, 10))
+		if leaf >= data.LeafIndex || f.corrections[key] != nil {
+			f.report.add(Finding{Check: CheckLeaf, Owner: c.owner.name, Seq: c.seq, LeafIndex: at(data.LeafIndex),
+				Detail: fmt.Sprintf("supersedes leaf %d, which is not an earlier one or is named twice", leaf)})
+			continue
+		}
+		f.corrections[key] = &correction{c.owner, i, c.seq}
+	}
 }
 
 // ownerErased checks an erasure, and checks that the keystore no longer has the erased
@@ -126,7 +149,7 @@ func (f *fold) keyCreated(c *current, data *events.ApiKeyCreated) {
 		return
 	}
 	f.keys[data.KeyID] = &apiKey{prefix: data.Prefix, label: data.Label, owner: c.owner,
-		hash: data.KeyHash, scopes: events.JoinScopes(data.Scopes), created: *c.now(), expires: column.TimeArg(data.ExpiresAt), createdBy: data.CreatedBy, seq: c.seq}
+		hash: data.KeyHash, scopes: events.JoinScopes(data.Scopes), created: *c.now(), expires: column.TimeArg(data.ExpiresAt), createdBy: data.CreatedBy, namespaces: apikeys.NamespacesArg(data.Namespaces), seq: c.seq}
 }
 
 func (f *fold) keyUsed(c *current, data *events.ApiKeyUsed) {
@@ -180,7 +203,7 @@ func (f *fold) minted(c *current, data *events.GrantMinted) {
 		f.wrong(c, CheckGrant, "grant %s allows %d uses", data.GrantID, data.MaxUses)
 	}
 	g := &grant{id: data.GrantID, kind: data.Kind, owner: c.owner, tokenHash: data.TokenHash, minted: now,
-		expires: data.ExpiresAt.Time(), maxUses: data.MaxUses, by: data.By, seq: c.seq}
+		expires: data.ExpiresAt.Time(), maxUses: data.MaxUses, by: data.By, namespace: grants.NamespaceArg(data.Namespace), seq: c.seq}
 	if k := f.minter(g); k != nil && (k.revoked != nil || k.expires != nil && g.expires.After(*k.expires)) {
 		f.wrong(c, CheckGrant, "grant %s was minted by API key %s, which was revoked or expires earlier", data.GrantID, data.By.ID)
 	}

@@ -48,7 +48,7 @@ func TestAMessageThatCantBeAppliedStopsEverythingLoudly(t *testing.T) {
 			return a.Say(&events.ApiKeyCreated{KeyID: fixture.UUID(), KeyHash: fixture.Hash("k"), Prefix: "svc_1234"}).Payload(t)
 		}, "under a subject of kind memory"},
 		"a type of the future": {"", func(a *fixture.Actor) []byte {
-			return []byte(strings.ReplaceAll(string(a.Write(`{}`).Payload(t)), "MemoryWritten", "MemoryForgotten"))
+			return []byte(strings.ReplaceAll(string(a.Write(`{}`).Payload(t)), "MemoryWritten", "MemoryDreamed"))
 		}, "unknown event type"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -35,6 +35,9 @@ var ErrUnauthenticated = errors.New("missing or invalid credential")
 // ErrScope: the API key lacks the scope for the request.
 var ErrScope = errors.New("the API key does not have the scope")
 
+// ErrLimited: the API key is limited to namespaces, and the request is about the whole log.
+var ErrLimited = errors.New("the API key is limited to namespaces; this is about the whole log")
+
 // APIKeyPrefix begins every API key.
 const APIKeyPrefix = "svc_"
 
@@ -47,6 +50,8 @@ type Caller struct {
 	Head fence.Head
 	// Expires is when the credential expires, zero for never.
 	Expires time.Time
+	// Namespaces are the namespaces that an API key is limited to; nil for no limit.
+	Namespaces []string
 
 	kind   *lookups
 	hash   events.Hash
@@ -62,12 +67,21 @@ func (c Caller) Require(scope events.Scope) error {
 	return nil
 }
 
+// RequireWhole returns ErrLimited for an API key that is limited to namespaces.
+func (c Caller) RequireWhole() error {
+	if c.Namespaces != nil {
+		return ErrLimited
+	}
+	return nil
+}
+
 // identity is the owner of a credential, and the credential's data.
 type identity struct {
 	owner   events.Owner
 	id      string
 	expires time.Time // zero: never
 	scopes  []events.Scope
+	limit   []string // namespaces
 	// head is what the fence returned before the last look-up. While the fence returns
 	// the same known head, the credential was not revoked.
 	head fence.Head
@@ -113,7 +127,7 @@ func NewCore(q schema.Querier, f *fence.Fence, jwt *signin.SignedTokens, now fun
 		valid: func(token string) (identity, bool) { return identity{}, signin.HasTokenForm(token, APIKeyPrefix) },
 		find: func(ctx context.Context, hash events.Hash, _ identity) (identity, bool, bool, error) {
 			key, found, err := apikeys.ByHash(ctx, q, hash)
-			return identity{owner: key.Owner, id: key.ID, expires: key.ExpiresAt.TimeOrZero(), scopes: key.Scopes}, key.RevokedAt != nil, found, err
+			return identity{owner: key.Owner, id: key.ID, expires: key.ExpiresAt.TimeOrZero(), scopes: key.Scopes, limit: key.Namespaces}, key.RevokedAt != nil, found, err
 		},
 	}
 	signed := &lookups{
@@ -188,7 +202,7 @@ func (d *Authenticator) authenticate(ctx context.Context, header string, read bo
 	}
 	credential := command.Credential{Kind: l.kind, ID: who.id}
 	credential.Guest = l.kind == command.CredentialKey && !slices.Contains(who.scopes, events.ScopeRead)
-	return Caller{Owner: who.owner, Credential: credential, Head: head, Expires: who.expires, kind: l, hash: hash, scopes: who.scopes}, nil
+	return Caller{Owner: who.owner, Credential: credential, Head: head, Expires: who.expires, Namespaces: who.limit, kind: l, hash: hash, scopes: who.scopes}, nil
 }
 
 // identify returns the identity of a live credential. If read is set, it also catches up

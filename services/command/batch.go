@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -34,10 +35,12 @@ func (c *WriteBatch) decide(s *State, now time.Time) (Decision, error) {
 	}
 	d := Decision{Kind: events.KindMemory}
 	for i, memory := range c.Memories {
-		if err := memory.checkKey(s); err != nil {
+		if err := cmp.Or(memory.checkKey(s), memory.checkSuperseded(s)); err != nil {
 			return Decision{}, err
 		}
-		d.Events = append(d.Events, memory.event(s.Leaves+uint64(i), now, c.Credential.Via(), c.Credential.Salt()))
+		written := memory.event(s.Leaves+uint64(i), now, c.Credential.Via(), c.Credential.Salt())
+		written.Supersedes = memory.supersedes(s.Leaves, c.Memories[:i])
+		d.Events = append(d.Events, written)
 	}
 	d.Events = append(d.Events, c.Credential.use(s, now)...)
 	return d, nil

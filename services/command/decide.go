@@ -209,6 +209,8 @@ type WriteMemory struct {
 	KeyErasures int
 	// BytesPerDay bounds the bytes that the owner writes on a UTC day; 0: no limit.
 	BytesPerDay int64
+	Supersedes  []Superseded // the memories that this one corrects, each once
+	alike       []uint64     // all leaves with their hashes
 
 	// Written is the answer.
 	Written Written
@@ -224,6 +226,9 @@ func (c *WriteMemory) decide(s *State, now time.Time) (Decision, error) {
 		return Decision{}, err
 	}
 	if err := c.checkKey(s); err != nil {
+		return Decision{}, err
+	}
+	if err := c.checkSuperseded(s); err != nil {
 		return Decision{}, err
 	}
 	if err := s.admit(now, c); err != nil {
@@ -279,6 +284,7 @@ func (c *WriteMemory) event(index uint64, now time.Time, via events.Via, salt ev
 	return &events.MemoryWritten{
 		MemoryID: c.MemoryID, LeafIndex: index, LeafHash: c.LeafHash, LeafVersion: leaf.Version,
 		Metadata: jsontext.Value(c.Metadata.String()), Sealed: c.Sealed, IdempotencyKeyHash: c.IdempotencyKey, Via: &via, Salt: salt, Sealing: events.SealedByOwner,
+		Supersedes: c.supersedes(index, nil),
 	}
 }
 
@@ -290,6 +296,7 @@ type MintGrant struct {
 	TokenHash  events.Hash
 	ExpiresAt  events.Timestamp // the answer is in it too: it may be cut
 	MaxUses    int
+	Namespace  string // empty: no limit
 	Credential Credential
 
 	// RevokedPrevious is the answer: how many live grants were revoked.
@@ -317,6 +324,7 @@ func (c *MintGrant) decide(s *State, now time.Time) (Decision, error) {
 	}
 	return Decision{events.KindGrant, append(superseded, &events.GrantMinted{
 		GrantID: c.GrantID, Kind: c.Kind, TokenHash: c.TokenHash, ExpiresAt: c.ExpiresAt, MaxUses: c.MaxUses, By: new(c.Credential.Via()),
+		Namespace: c.Namespace,
 	})}, nil
 }
 
@@ -408,6 +416,7 @@ type CreateKey struct {
 	Label      string
 	Scopes     []events.Scope    // in the order of events.AllScopes
 	ExpiresAt  *events.Timestamp // nil: never
+	Namespaces []string          // nil: no limit
 	Credential Credential
 
 	// CreatedAt is the answer.
@@ -423,7 +432,7 @@ func (c *CreateKey) decide(s *State, now time.Time) (Decision, error) {
 	}
 	c.CreatedAt = events.At(now)
 	return Decision{events.KindKey, []events.Data{
-		&events.ApiKeyCreated{KeyID: c.KeyID, KeyHash: c.KeyHash, Prefix: c.Prefix, Label: c.Label, Scopes: c.Scopes, ExpiresAt: c.ExpiresAt, CreatedBy: new(c.Credential.Via())},
+		&events.ApiKeyCreated{KeyID: c.KeyID, KeyHash: c.KeyHash, Prefix: c.Prefix, Label: c.Label, Scopes: c.Scopes, ExpiresAt: c.ExpiresAt, CreatedBy: new(c.Credential.Via()), Namespaces: c.Namespaces},
 	}}, nil
 }
 

@@ -132,5 +132,10 @@ func (NoReadModel) UsedKeys(context.Context, events.Owner, int) ([]events.Hash, 
 	return nil, nil
 }
 
+// WithHash implements Loader.
+func (NoReadModel) WithHash(context.Context, events.Owner, []events.Hash) ([]uint64, uint64, error) {
+	return nil, 0, nil
+}
+
 // Leaves implements Loader.
 func (NoReadModel) Leaves(context.Context, events.Owner) (uint64, error) { return 0, nil }

@@ -125,6 +125,9 @@ func (x *Executor) Execute(ctx context.Context, owner events.Owner, c Command) e
 			if err := x.recall(ctx, e, c); err != nil {
 				return 0, err
 			}
+			if err := x.findAlike(ctx, e, c); err != nil {
+				return 0, err
+			}
 			now := x.cfg.Now()
 			decision, refusal := c.decide(e.state, now)
 			switch refused := refusal != nil || len(decision.Events) == 0; {

@@ -18,23 +18,6 @@ import (
 	"github.com/memory-ledger/ledger/services/command"
 )
 
-// emptyModel is a read model that has read no events: states come from the log's tail.
-type emptyModel struct{}
-
-func (emptyModel) Load(_ context.Context, owner events.Owner) (*command.State, error) {
-	return command.NewState(owner), nil
-}
-
-func (emptyModel) FindWritten(context.Context, events.Owner, events.Hash) (command.Written, bool, uint64, error) {
-	return command.Written{}, false, 0, nil
-}
-
-func (emptyModel) Leaves(context.Context, events.Owner) (uint64, error) { return 0, nil }
-
-func (emptyModel) UsedKeys(context.Context, events.Owner, int) ([]events.Hash, error) {
-	return nil, nil
-}
-
 var ids atomic.Int64
 
 func newID() string { return fmt.Sprintf("id-%06d", ids.Add(1)) }
@@ -51,7 +34,7 @@ func openLog(t *testing.T) *eventlog.JetStream {
 
 func newExecutor(t *testing.T, log eventlog.Log) *command.Executor {
 	t.Helper()
-	x, err := command.NewExecutor(command.Config{Log: log, Loader: emptyModel{}, Source: "/test", NewID: newID, CachedOwners: 2})
+	x, err := command.NewExecutor(command.Config{Log: log, Loader: command.NoReadModel{}, Source: "/test", NewID: newID, CachedOwners: 2})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -282,7 +265,7 @@ func TestOwnersShareTheMachine(t *testing.T) {
 	const rounds, running, waiting, refused = 2, 2, 14, 7
 	log := &stuck{Log: openLog(t), begun: make(chan struct{}, running+waiting), release: make(chan struct{})}
 	x, err := command.NewExecutor(command.Config{
-		Log: log, Loader: emptyModel{}, Source: "/core", NewID: newID, MaxRunning: running,
+		Log: log, Loader: command.NoReadModel{}, Source: "/core", NewID: newID, MaxRunning: running,
 	})
 	if err != nil {
 		t.Fatal(err)

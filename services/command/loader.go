@@ -32,6 +32,9 @@ type Loader interface {
 	UsedKeys(ctx context.Context, owner events.Owner, limit int) ([]events.Hash, error)
 	// Leaves returns how many leaves of the owner FindWritten searches.
 	Leaves(ctx context.Context, owner events.Owner) (uint64, error)
+	// WithHash returns the owner's leaves with one of the hashes, as far as the read model
+	// has them: up to the sequence seq.
+	WithHash(ctx context.Context, owner events.Owner, hashes []events.Hash) (leaves []uint64, seq uint64, err error)
 }
 
 // ReadModel is the Loader on the projections.
@@ -127,6 +130,19 @@ func (r ReadModel) FindWritten(ctx context.Context, owner events.Owner, key even
 		return err
 	})
 	return w, found, leaves, err
+}
+
+// WithHash implements Loader.
+func (r ReadModel) WithHash(ctx context.Context, owner events.Owner, hashes []events.Hash) (leaves []uint64, seq uint64, err error) {
+	err = schema.Snapshot(ctx, r.Pool, func(tx pgx.Tx) error {
+		o, _, err := owners.Find(ctx, tx, owner)
+		if err == nil {
+			leaves, err = memories.WithHash(ctx, tx, owner, hashes)
+		}
+		seq = o.LastSeq
+		return err
+	})
+	return leaves, seq, err
 }
 
 // UsedKeys implements Loader.

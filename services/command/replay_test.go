@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -93,6 +94,20 @@ func (m *model) FindWritten(ctx context.Context, owner events.Owner, key events.
 		}
 	})
 	return written, found, state.Leaves, err
+}
+
+func (m *model) WithHash(_ context.Context, owner events.Owner, hashes []events.Hash) (leaves []uint64, seq uint64, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, b := range m.batches[owner] {
+		for _, e := range b.events {
+			if data, ok := e.Data.(*events.MemoryWritten); ok && slices.Contains(hashes, data.LeafHash) {
+				leaves = append(leaves, data.LeafIndex)
+			}
+		}
+		seq = b.seq
+	}
+	return leaves, seq, nil
 }
 
 func (m *model) UsedKeys(_ context.Context, owner events.Owner, limit int) (keys []events.Hash, err error) {

@@ -8,7 +8,6 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -80,7 +79,7 @@ func (a *API) Mount(app *httpapi.App) {
 	app.Get("/log", a.reading(a.logHead))
 	app.Get("/log/consistency", a.reading(a.logConsistency))
 
-	app.Get("/export", app.Compressed(a.reading(a.exportLog)))
+	app.Get("/export", app.Compressed(a.exportLog))
 	app.Get("/events", a.listEvents(app))
 
 	app.Post("/keys", a.owning(a.createKey))
@@ -103,7 +102,11 @@ func (a *API) Mount(app *httpapi.App) {
 // in the background.
 func (a *API) reader(c *fiber.Ctx) (memory.Reader, error) {
 	caller, err := a.readingCaller(c)
-	return memory.Reader{Owner: caller.Owner, Head: caller.Head}, err
+	return readerOf(caller), err
+}
+
+func readerOf(caller access.Caller) memory.Reader {
+	return memory.Reader{Owner: caller.Owner, Head: caller.Head, Namespaces: caller.Namespaces}
 }
 
 func (a *API) readingCaller(c *fiber.Ctx) (access.Caller, error) {
@@ -184,8 +187,8 @@ func (a *API) write(c *fiber.Ctx, caller access.Caller) (*command.WriteMemory, e
 
 // newMemory is a memory in the body of a request.
 type newMemory struct {
-	Content  *string        `json:"content"`
-	Source   *string        `json:"source"`
+	Content *string `json:"content"`
+	memory.Members
 	Metadata jsontext.Value `json:"metadata"`
 }
 
@@ -194,10 +197,9 @@ func (m newMemory) draft(caller access.Caller) (memory.Draft, error) {
 		return memory.Draft{}, memory.ErrEmptyContent
 	}
 	metadata, err := httpapi.Metadata(m.Metadata)
-	if err == nil && m.Source != nil {
-		metadata, err = memory.WithSource(metadata, strings.TrimSpace(*m.Source))
-	}
-	return memory.Draft{Owner: caller.Owner, Content: *m.Content, Metadata: metadata, Credential: caller.Credential}, err
+	return memory.Draft{
+		Owner: caller.Owner, Content: *m.Content, Metadata: metadata, Members: m.Members.Trimmed(), Credential: caller.Credential, Namespaces: caller.Namespaces,
+	}, err
 }
 
 // writeBatch stores memories in one message. It records the use of an API key as
@@ -275,7 +277,7 @@ func (a *API) retractMemory(c *fiber.Ctx) error {
 	if err := caller.Require(events.ScopeRetract); err != nil {
 		return err
 	}
-	reader := memory.Reader{Owner: caller.Owner, Head: caller.Head}
+	reader := readerOf(caller)
 	if err := a.Memories.Retract(httpapi.Context(c), reader, caller.Credential, httpapi.Param(c, "id")); err != nil {
 		return err
 	}

@@ -23,6 +23,9 @@ const (
 func (a *API) listEvents(app *httpapi.App) fiber.Handler {
 	return func(c *fiber.Ctx) error {
 		caller, err := a.readingCaller(c)
+		if err == nil {
+			err = caller.RequireWhole()
+		}
 		if err != nil {
 			return err
 		}

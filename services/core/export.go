@@ -10,8 +10,15 @@ import (
 
 // exportLog answers with the owner's whole log, as lines that can be verified without
 // the service.
-func (a *API) exportLog(c *fiber.Ctx, reader memory.Reader) error {
-	all, err := a.Memories.Export(httpapi.Context(c), reader, httpapi.Gone(c))
+func (a *API) exportLog(c *fiber.Ctx) error {
+	caller, err := a.readingCaller(c)
+	if err == nil {
+		err = caller.RequireWhole()
+	}
+	if err != nil {
+		return err
+	}
+	all, err := a.Memories.Export(httpapi.Context(c), readerOf(caller), httpapi.Gone(c))
 	if err != nil {
 		return err
 	}

@@ -12,7 +12,8 @@ import (
 type grantView struct {
 	ID            string           `json:"id"`
 	Kind          string           `json:"kind"`
-	By            *events.Via      `json:"by"` // null if the event does not say
+	By            *events.Via      `json:"by"`        // null if the event does not say
+	Namespace     *string          `json:"namespace"` // null for no limit
 	CreatedAt     events.Timestamp `json:"createdAt"`
 	ExpiresAt     events.Timestamp `json:"expiresAt"`
 	MaxUses       int              `json:"maxUses"`
@@ -31,7 +32,10 @@ func (a *API) listGrants(c *fiber.Ctx, caller access.Caller) error {
 	}
 	views := make([]grantView, len(live))
 	for i, g := range live {
-		views[i] = grantView{g.ID, grantKinds[g.Kind], g.By, g.MintedAt, g.ExpiresAt, g.MaxUses, g.MaxUses - g.Used}
+		views[i] = grantView{g.ID, grantKinds[g.Kind], g.By, nil, g.MintedAt, g.ExpiresAt, g.MaxUses, g.MaxUses - g.Used}
+		if g.Namespace != "" {
+			views[i].Namespace = &g.Namespace
+		}
 	}
 	return c.JSON(views)
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/memory-ledger/ledger/services/httpapi"
 	"github.com/memory-ledger/ledger/services/memory"
 	"github.com/memory-ledger/ledger/services/quota"
-	"github.com/memory-ledger/ledger/services/rfc3339"
+	"github.com/memory-ledger/ledger/events/rfc3339"
 	"github.com/memory-ledger/ledger/services/signin"
 )
 
@@ -37,6 +37,7 @@ type keyView struct {
 	Prefix     string            `json:"prefix"`
 	Label      string            `json:"label"`
 	Scopes     []events.Scope    `json:"scopes"`
+	Namespaces []string          `json:"namespaces"` // null for no limit
 	CreatedAt  events.Timestamp  `json:"createdAt"`
 	CreatedBy  *events.Via       `json:"createdBy"` // null if the event does not say
 	ExpiresAt  *events.Timestamp `json:"expiresAt"`
@@ -51,9 +52,10 @@ func (v keyView) appendJSON(to []byte) ([]byte, error) {
 
 func (a *API) createKey(c *fiber.Ctx, caller access.Caller) error {
 	var body struct {
-		Label     *string   `json:"label"`
-		Scopes    *[]string `json:"scopes"`
-		ExpiresAt *string   `json:"expiresAt"`
+		Label      *string   `json:"label"`
+		Scopes     *[]string `json:"scopes"`
+		Namespaces *[]string `json:"namespaces"`
+		ExpiresAt  *string   `json:"expiresAt"`
 	}
 	if err := httpapi.Decode(c, &body); err != nil {
 		return err
@@ -65,6 +67,12 @@ func (a *API) createKey(c *fiber.Ctx, caller access.Caller) error {
 	if err != nil {
 		return err
 	}
+	var namespaces []string
+	if body.Namespaces != nil {
+		if namespaces, err = memory.Namespaces(*body.Namespaces); err != nil {
+			return err
+		}
+	}
 	expires, err := a.expiryOf(body.ExpiresAt)
 	if err != nil {
 		return err
@@ -74,14 +82,14 @@ func (a *API) createKey(c *fiber.Ctx, caller access.Caller) error {
 	}
 	key, hash := signin.NewToken(access.APIKeyPrefix)
 	create := &command.CreateKey{
-		KeyID: a.NewID(), KeyHash: hash, Prefix: key[:displayPrefix], Label: *body.Label, Scopes: scopes, ExpiresAt: expires, Credential: caller.Credential,
+		KeyID: a.NewID(), KeyHash: hash, Prefix: key[:displayPrefix], Label: *body.Label, Scopes: scopes, ExpiresAt: expires, Namespaces: namespaces, Credential: caller.Credential,
 	}
 	if err := a.Commands.Execute(httpapi.Context(c), caller.Owner, create); err != nil {
 		return err
 	}
 	return c.Status(http.StatusCreated).JSON(keyView{
 		ID: create.KeyID, Key: key, Prefix: create.Prefix, Label: create.Label,
-		Scopes: scopes, CreatedAt: create.CreatedAt, CreatedBy: new(caller.Credential.Via()), ExpiresAt: expires,
+		Scopes: scopes, Namespaces: namespaces, CreatedAt: create.CreatedAt, CreatedBy: new(caller.Credential.Via()), ExpiresAt: expires,
 	})
 }
 
@@ -155,7 +163,7 @@ func (l *keyList) Next(ctx context.Context, yield func(keyView) error) error {
 	for _, k := range keys {
 		l.after = k.At
 		err := yield(keyView{
-			ID: k.ID, Prefix: k.Prefix, Label: k.Label, Scopes: k.Scopes,
+			ID: k.ID, Prefix: k.Prefix, Label: k.Label, Scopes: k.Scopes, Namespaces: k.Namespaces,
 			CreatedAt: k.CreatedAt, CreatedBy: k.CreatedBy, ExpiresAt: k.ExpiresAt, LastUsedAt: k.LastUsedAt, RevokedAt: k.RevokedAt,
 		})
 		if err != nil && !errors.Is(err, memory.ErrEnough) {

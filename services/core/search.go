@@ -15,7 +15,7 @@ import (
 	"github.com/memory-ledger/ledger/services/httpapi"
 	"github.com/memory-ledger/ledger/services/memory"
 	"github.com/memory-ledger/ledger/services/quota"
-	"github.com/memory-ledger/ledger/services/rfc3339"
+	"github.com/memory-ledger/ledger/events/rfc3339"
 )
 
 // searchBody is the body of POST /memories/search.
@@ -36,6 +36,12 @@ type filterBody struct {
 	Anchored *bool          `json:"anchored"`
 	Via      viaBody        `json:"via"`
 	Metadata jsontext.Value `json:"metadata"`
+
+	OccurredFrom *string   `json:"occurredFrom"`
+	OccurredTo   *string   `json:"occurredTo"`
+	Tags         *[]string `json:"tags"`
+	Namespace    *string   `json:"namespace"`
+	Superseded   *bool     `json:"superseded"`
 }
 
 // viaBody is how a memory was written: {kind, id}, or only the kind as a string.
@@ -133,14 +139,14 @@ func (b searchBody) selection() (s memory.Selection, err error) {
 	}
 	switch order := memory.Order(b.Order); order {
 	case "":
-	case memory.Oldest, memory.Newest:
+	case memory.Oldest, memory.Newest, memory.Occurred:
 		s.Order = order
 	case memory.Relevance:
 		if !s.Ranked {
 			return s, httpapi.BadRequest(`order "relevance" needs mode "ranked"`)
 		}
 	default:
-		return s, httpapi.BadRequest(`order must be "oldest", "newest" or "relevance"`)
+		return s, httpapi.BadRequest(`order must be "oldest", "newest", "occurred" or "relevance"`)
 	}
 	if b.Limit != nil {
 		if *b.Limit < 1 || *b.Limit > maxPage {
@@ -148,17 +154,32 @@ func (b searchBody) selection() (s memory.Selection, err error) {
 		}
 		s.Limit = *b.Limit
 	}
+	s.Current = s.Ranked
+	if b.Filter.Superseded != nil {
+		s.Current = !*b.Filter.Superseded
+	}
 	s.Filter, err = b.Filter.filter()
 	return s, err
 }
 
 func (b filterBody) filter() (f memories.Filter, err error) {
 	f.Anchored = b.Anchored
-	if f.From, err = bound("from", b.From, rfc3339.From); err != nil {
-		return f, err
-	}
-	if f.To, err = bound("to", b.To, rfc3339.To); err != nil {
-		return f, err
+	for _, bound := range []struct {
+		name string
+		text *string
+		read func(string) (time.Time, bool)
+		to   *time.Time
+	}{
+		{"from", b.From, rfc3339.From, &f.From}, {"to", b.To, rfc3339.To, &f.To},
+		{"occurredFrom", b.OccurredFrom, rfc3339.From, &f.OccurredFrom}, {"occurredTo", b.OccurredTo, rfc3339.To, &f.OccurredTo},
+	} {
+		if bound.text == nil {
+			continue
+		}
+		var ok bool
+		if *bound.to, ok = bound.read(*bound.text); !ok {
+			return f, httpapi.BadRequest("filter." + bound.name + " must be a date, or a date and time as RFC 3339 has it")
+		}
 	}
 	if b.Via.given {
 		if f.Via, err = b.Via.filter(); err != nil {
@@ -179,23 +200,12 @@ func (b filterBody) filter() (f memories.Filter, err error) {
 			return f, httpapi.BadRequest("filter.metadata must have at most 16 members")
 		}
 	}
-	if b.Source != nil {
-		source, err := memories.MemberOf("source", *b.Source)
-		if err != nil {
-			return f, err
+	err = errors.Join(f.Has("source", b.Source), f.Has("namespace", b.Namespace))
+	if b.Tags != nil {
+		if len(*b.Tags) > 16 { // as many as a memory has
+			return f, httpapi.BadRequest("filter.tags must have at most 16 tags")
 		}
-		f.Metadata = append(f.Metadata, source)
+		err = errors.Join(err, f.HasTags(*b.Tags))
 	}
-	return f, nil
-}
-
-func bound(name string, text *string, read func(string) (time.Time, bool)) (time.Time, error) {
-	if text == nil {
-		return time.Time{}, nil
-	}
-	at, ok := read(*text)
-	if !ok {
-		return time.Time{}, httpapi.BadRequest("filter." + name + " must be a date, or a date and time as RFC 3339 has it")
-	}
-	return at, nil
+	return f, err
 }

@@ -110,9 +110,19 @@ var errContent = httpapi.BadRequest("content must be a string of 1 to 10000 char
 
 // memoryBody is the body of a write. An absent member is nil.
 type memoryBody struct {
-	Content  *string        `json:"content"`
-	Source   *string        `json:"source"` // optional for a drop
+	Content *string `json:"content"`
+	memory.Members
 	Metadata jsontext.Value `json:"metadata"`
+}
+
+// dropBody is the body of a write through a drop, whose owner alone corrects memories, and
+// keeps them apart.
+type dropBody struct {
+	Content    *string        `json:"content"`
+	Source     *string        `json:"source"`
+	OccurredAt *string        `json:"occurredAt"`
+	Tags       *[]string      `json:"tags"`
+	Metadata   jsontext.Value `json:"metadata"`
 }
 
 // written is the answer to a write.
@@ -136,8 +146,8 @@ func (a *API) writeMemory(c *fiber.Ctx, caller access.Caller) error {
 	if body.Source == nil {
 		return memory.ErrSource
 	}
-	content, source := strings.TrimSpace(*body.Content), strings.TrimSpace(*body.Source)
-	metadata, err := checkText(content, &source, body.Metadata)
+	content := strings.TrimSpace(*body.Content)
+	metadata, err := checkText(content, body.Metadata)
 	if err != nil {
 		return err
 	}
@@ -146,7 +156,7 @@ func (a *API) writeMemory(c *fiber.Ctx, caller access.Caller) error {
 		return err
 	}
 	write, err := a.Memories.Write(httpapi.Context(c), memory.Draft{
-		Owner: caller.Owner, Content: content, Metadata: metadata,
+		Owner: caller.Owner, Content: content, Metadata: metadata, Members: body.Members.Trimmed(),
 		IdempotencyKey: idempotencyKey, Credential: caller.Credential,
 	})
 	if err != nil {
@@ -154,20 +164,16 @@ func (a *API) writeMemory(c *fiber.Ctx, caller access.Caller) error {
 	}
 	return c.Status(http.StatusCreated).JSON(written{
 		ID: write.Written.MemoryID, LeafHash: write.Written.LeafHash, LeafIndex: write.Written.LeafIndex,
-		CreatedAt: write.Written.CreatedAt, Metadata: jsontext.Value(metadata.String()),
+		CreatedAt: write.Written.CreatedAt, Metadata: jsontext.Value(write.Metadata.String()),
 	})
 }
 
-// checkText checks the lengths and merges the source into the metadata.
-func checkText(content string, source *string, raw jsontext.Value) (canonical.Object, error) {
+// checkText checks the length of a text, and its metadata.
+func checkText(content string, raw jsontext.Value) (canonical.Object, error) {
 	if n := memory.Length(content); n < 1 || n > maxContent {
 		return canonical.Object{}, errContent
 	}
-	metadata, err := httpapi.Metadata(raw)
-	if err != nil || source == nil {
-		return metadata, err
-	}
-	return memory.WithSource(metadata, *source)
+	return httpapi.Metadata(raw)
 }
 
 var (
@@ -233,7 +239,7 @@ func (a *API) fillDrop(c *fiber.Ctx) error {
 	if malformed != nil {
 		return malformed
 	}
-	var body memoryBody
+	var body dropBody
 	if err := httpapi.Decode(c, &body); err != nil {
 		return err
 	}
@@ -244,15 +250,15 @@ func (a *API) fillDrop(c *fiber.Ctx) error {
 	return c.Status(http.StatusCreated).JSON(answerOf(written))
 }
 
-func (a *API) deposit(c *fiber.Ctx, drop grant.Opened, body memoryBody) (command.Written, error) {
+func (a *API) deposit(c *fiber.Ctx, drop grant.Opened, body dropBody) (command.Written, error) {
 	if body.Content == nil {
 		return command.Written{}, errContent
 	}
-	metadata, err := checkText(*body.Content, body.Source, body.Metadata)
+	metadata, err := checkText(*body.Content, body.Metadata)
 	if err != nil {
 		return command.Written{}, err
 	}
-	return a.Grants.Deposit(httpapi.Context(c), drop, *body.Content, metadata)
+	return a.Grants.Deposit(httpapi.Context(c), drop, *body.Content, metadata, memory.Members{Source: body.Source, OccurredAt: body.OccurredAt, Tags: body.Tags})
 }
 
 func answerOf(memory command.Written) filled {

@@ -51,7 +51,9 @@ func (a *API) mint(kind events.GrantKind) func(*fiber.Ctx, access.Caller) error 
 		if err != nil {
 			return err
 		}
-		minted, err := a.Grants.Mint(httpapi.Context(c), caller.Owner, caller.Credential, kind, time.Duration(minutes)*time.Minute, uses)
+		minted, err := a.Grants.Mint(httpapi.Context(c), caller, grant.Asked{
+			Kind: kind, Lifetime: time.Duration(minutes) * time.Minute, Uses: uses, Namespace: asked.namespace,
+		})
 		if err != nil {
 			return err
 		}
@@ -64,25 +66,30 @@ func (a *API) mint(kind events.GrantKind) func(*fiber.Ctx, access.Caller) error 
 }
 
 // asked holds the terms in a request to mint; nil for an absent member.
-type asked struct{ minutes, uses *int }
+type asked struct {
+	minutes, uses *int
+	namespace     *string
+}
 
 // askedTerms reads the members of the kind's own route. It refuses the other kind's
 // member, like any unknown member.
 func askedTerms(c *fiber.Ctx, kind events.GrantKind) (asked, error) {
 	if kind == events.GrantCase {
 		var body struct {
-			ExpiresInMinutes *int `json:"expiresInMinutes"`
-			MaxReads         *int `json:"maxReads"`
+			ExpiresInMinutes *int    `json:"expiresInMinutes"`
+			MaxReads         *int    `json:"maxReads"`
+			Namespace        *string `json:"namespace"`
 		}
 		err := httpapi.DecodeOptional(c, &body)
-		return asked{body.ExpiresInMinutes, body.MaxReads}, err
+		return asked{body.ExpiresInMinutes, body.MaxReads, body.Namespace}, err
 	}
 	var body struct {
-		ExpiresInMinutes *int `json:"expiresInMinutes"`
-		MaxWrites        *int `json:"maxWrites"`
+		ExpiresInMinutes *int    `json:"expiresInMinutes"`
+		MaxWrites        *int    `json:"maxWrites"`
+		Namespace        *string `json:"namespace"`
 	}
 	err := httpapi.DecodeOptional(c, &body)
-	return asked{body.ExpiresInMinutes, body.MaxWrites}, err
+	return asked{body.ExpiresInMinutes, body.MaxWrites, body.Namespace}, err
 }
 
 func within(name string, asked *int, byDefault, least, most int) (int, error) {

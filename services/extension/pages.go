@@ -181,7 +181,7 @@ func (a *API) fillDropByForm(c *fiber.Ctx) error {
 	}
 	var written command.Written
 	if err == nil {
-		content, body := form["content"], memoryBody{}
+		content, body := form["content"], dropBody{}
 		body.Content = &content
 		if source := form["source"]; source != "" {
 			body.Source = &source

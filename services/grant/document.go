@@ -109,18 +109,18 @@ func (d *document) rehearse(ctx context.Context) (whole bool, err error) {
 // render renders an owner's whole document and returns it. A long document is rendered once
 // as a check, and the returned reader renders it again. Its size is -1. gone, if not nil,
 // reports that the client has hung up.
-func (s *Service) render(ctx context.Context, owner events.Owner, gone func() bool) (text io.Reader, size int, err error) {
+func (s *Service) render(ctx context.Context, opened Opened, gone func() bool) (text io.Reader, size int, err error) {
 	// Do not use the request's deadline: an owner with a long log must also get a
 	// document.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 	defer cancel()
 	at := events.At(s.Now())
-	cursor, err := s.leaves(ctx, owner, 0, gone)
+	cursor, err := s.leaves(ctx, opened, 0, gone)
 	if err != nil {
 		return nil, 0, err
 	}
 	mark := untrusted.NewMark()
-	d := newDocument(owner, at, cursor.Kept(), cursor, mark)
+	d := newDocument(opened.owner, at, cursor.Kept(), cursor, mark)
 	whole, err := d.rehearse(ctx)
 	if err != nil {
 		return nil, 0, err
@@ -128,17 +128,18 @@ func (s *Service) render(ctx context.Context, owner events.Owner, gone func() bo
 	if whole {
 		return &d.buffer, d.buffer.Len(), nil
 	}
-	again, err := s.leaves(ctx, owner, cursor.Size(), gone)
+	again, err := s.leaves(ctx, opened, cursor.Size(), gone)
 	if err != nil {
 		return nil, 0, err
 	}
-	return newDocument(owner, at, again.Kept(), again, mark), -1, nil
+	return newDocument(opened.owner, at, again.Kept(), again, mark), -1, nil
 }
 
-// leaves selects the memories of the owner's first size leaves, or of all leaves if size is
-// 0.
-func (s *Service) leaves(ctx context.Context, owner events.Owner, size uint64, gone func() bool) (*memory.Picked, error) {
-	return s.Memories.Select(ctx, memory.Reader{Owner: owner}, memory.Selection{Order: memory.Oldest, To: size}, gone)
+// leaves selects the memories that the case shows of the owner's first size leaves, or of
+// all leaves if size is 0. What others supersede is left out.
+func (s *Service) leaves(ctx context.Context, opened Opened, size uint64, gone func() bool) (*memory.Picked, error) {
+	reader := memory.Reader{Owner: opened.owner, Namespaces: opened.limit}
+	return s.Memories.Select(ctx, reader, memory.Selection{Order: memory.Oldest, To: size, Current: true}, gone)
 }
 
 func (d *document) writeHead(owner events.Owner, at events.Timestamp, leaves uint64) {

@@ -29,6 +29,7 @@ import (
 	"github.com/memory-ledger/ledger/projections/readmodel/grants"
 	"github.com/memory-ledger/ledger/projections/readmodel/memories"
 	"github.com/memory-ledger/ledger/projections/schema"
+	"github.com/memory-ledger/ledger/services/access"
 	"github.com/memory-ledger/ledger/services/command"
 	"github.com/memory-ledger/ledger/services/keystore"
 	"github.com/memory-ledger/ledger/services/memory"
@@ -91,6 +92,7 @@ type Opened struct {
 
 	owner events.Owner
 	id    string
+	limit []string     // namespaces; nil: no limit
 	key   *events.Hash // the write's key, scoped to the drop; nil without one
 }
 
@@ -106,23 +108,42 @@ type Minted struct {
 	RevokedPrevious int
 }
 
+// Asked is a grant to mint.
+type Asked struct {
+	Kind      events.GrantKind
+	Lifetime  time.Duration
+	Uses      int
+	Namespace *string // nil: no limit, or that of the credential
+}
+
 // Mint creates a grant and revokes the owner's other grants of the kind.
-func (s *Service) Mint(ctx context.Context, owner events.Owner, by command.Credential, kind events.GrantKind, lifetime time.Duration, uses int) (Minted, error) {
+func (s *Service) Mint(ctx context.Context, by access.Caller, asked Asked) (Minted, error) {
+	owner, named := by.Owner, ""
+	if asked.Namespace != nil {
+		if err := memory.CheckNamespace(*asked.Namespace); err != nil {
+			return Minted{}, err
+		}
+		named = *asked.Namespace
+	}
+	namespace, err := memory.Within(by.Namespaces, named)
+	if err != nil {
+		return Minted{}, err
+	}
 	if err := s.Quotas.Take(quota.Mints, owner, 1); err != nil {
 		return Minted{}, err
 	}
-	terms := TermsOf(kind)
+	terms := TermsOf(asked.Kind)
 	token, hash := signin.NewToken(terms.TokenPrefix)
 	mint := &command.MintGrant{
-		GrantID: s.NewID(), Kind: kind, TokenHash: hash,
-		ExpiresAt: events.At(s.Now().Add(lifetime)), MaxUses: uses, Credential: by,
+		GrantID: s.NewID(), Kind: asked.Kind, TokenHash: hash,
+		ExpiresAt: events.At(s.Now().Add(asked.Lifetime)), MaxUses: asked.Uses, Namespace: namespace, Credential: by.Credential,
 	}
 	if err := s.Commands.Execute(ctx, owner, mint); err != nil {
 		return Minted{}, err
 	}
 	return Minted{
 		ID: mint.GrantID, URL: s.BaseURL + terms.Path + token, ExpiresAt: mint.ExpiresAt,
-		MaxUses: uses, RevokedPrevious: mint.RevokedPrevious,
+		MaxUses: asked.Uses, RevokedPrevious: mint.RevokedPrevious,
 	}, nil
 }
 
@@ -206,7 +227,11 @@ func (s *Service) Open(ctx context.Context, token string, kind events.GrantKind)
 }
 
 func opened(g grants.Grant) Opened {
-	return Opened{Left: g.MaxUses - g.Used, MaxUses: g.MaxUses, ExpiresAt: g.ExpiresAt, owner: g.Owner, id: g.ID}
+	o := Opened{Left: g.MaxUses - g.Used, MaxUses: g.MaxUses, ExpiresAt: g.ExpiresAt, owner: g.Owner, id: g.ID}
+	if g.Namespace != "" {
+		o.limit = []string{g.Namespace}
+	}
+	return o
 }
 
 // OpenDrop is Open for a write through a drop. key is the SHA-256 of the request's
@@ -266,9 +291,9 @@ func dropKey(grantID string, key events.Hash) events.Hash {
 //
 // Errors: ErrDead, command.ErrIdempotencyMismatch, and those of memory.Prepare and
 // command.Execute.
-func (s *Service) Deposit(ctx context.Context, drop Opened, content string, metadata canonical.Object) (command.Written, error) {
+func (s *Service) Deposit(ctx context.Context, drop Opened, content string, metadata canonical.Object, members memory.Members) (command.Written, error) {
 	write, err := s.Memories.Prepare(ctx, memory.Draft{
-		Owner: drop.owner, Content: content, Metadata: metadata, IdempotencyKey: drop.key,
+		Owner: drop.owner, Content: content, Metadata: metadata, Members: members, IdempotencyKey: drop.key, Namespaces: drop.limit,
 	})
 	if err != nil {
 		return command.Written{}, s.unlessDead(ctx, drop, err)
@@ -324,7 +349,7 @@ func (s *Service) Read(ctx context.Context, token string, gone func() bool) (doc
 			return nil, 0, err
 		}
 	}
-	document, size, err = s.render(ctx, opened.owner, gone)
+	document, size, err = s.render(ctx, opened, gone)
 	if err != nil {
 		return nil, 0, s.unlessDead(ctx, opened, err)
 	}

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"io"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/services/access"
 	"github.com/memory-ledger/ledger/services/command"
 	"github.com/memory-ledger/ledger/services/grant"
 	"github.com/memory-ledger/ledger/services/memory"
@@ -61,7 +63,7 @@ func (c *counter) mint(reads int, contents ...string) shown {
 	for _, content := range contents {
 		s.write(content)
 	}
-	minted, err := c.Mint(c.t.Context(), s.owner, command.Credential{}, events.GrantCase, time.Hour, reads)
+	minted, err := c.Mint(c.t.Context(), access.Caller{Owner: s.owner}, grant.Asked{Kind: events.GrantCase, Lifetime: time.Hour, Uses: reads})
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -97,8 +99,9 @@ func TestNoMoreReadersAtWorkThanReadsLeft(t *testing.T) {
 		s := c.mint(reads, "a memory")
 		atWork, goOn, ended := make(chan struct{}, 2), make(chan struct{}), make(chan error, 2)
 		read := func() {
+			var once sync.Once // it is asked before each piece of work
 			_, _, err := c.Read(t.Context(), s.token, func() bool {
-				atWork <- struct{}{}
+				once.Do(func() { atWork <- struct{}{} })
 				<-goOn
 				return false
 			})

@@ -5,6 +5,7 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
+	"reflect"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -181,8 +182,8 @@ func unknownMember(found *json.SemanticError) string {
 		name = "with a long name"
 	}
 	var members []string
-	for i := range found.GoType.NumField() {
-		if tag, _, _ := strings.Cut(found.GoType.Field(i).Tag.Get("json"), ","); tag != "" {
+	for _, field := range reflect.VisibleFields(found.GoType) {
+		if tag, _, _ := strings.Cut(field.Tag.Get("json"), ","); tag != "" {
 			members = append(members, strconv.Quote(tag))
 		}
 	}

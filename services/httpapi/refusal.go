@@ -59,6 +59,7 @@ const (
 var table = []row{
 	{access.ErrUnauthenticated, http.StatusUnauthorized, "missing or invalid credential"},
 	{access.ErrScope, http.StatusForbidden, ""},
+	{access.ErrLimited, http.StatusForbidden, ""},
 	{command.ErrCredentialDead, http.StatusUnauthorized, "missing or invalid credential"},
 
 	{connect.ErrCallback, http.StatusBadRequest, ""},
@@ -74,6 +75,15 @@ var table = []row{
 	{memory.ErrRetracted, http.StatusGone, ""},
 	{memory.ErrEmptyContent, http.StatusBadRequest, ""},
 	{memory.ErrSource, http.StatusBadRequest, ""},
+	{memory.ErrOccurredAt, http.StatusBadRequest, ""},
+	{memory.ErrTags, http.StatusBadRequest, ""},
+	{memory.ErrNamespace, http.StatusBadRequest, ""},
+	{memory.ErrNamespaces, http.StatusBadRequest, ""},
+	{memory.ErrNamespaceNeeded, http.StatusBadRequest, ""},
+	{memory.ErrSupersedes, http.StatusBadRequest, ""},
+	{memory.ErrDiffers, http.StatusBadRequest, ""},
+	{memory.ErrOutside, http.StatusForbidden, ""},
+	{command.ErrSupersededGone, http.StatusGone, ""},
 	{memory.ErrContentTooLarge, http.StatusRequestEntityTooLarge, ""},
 	{memory.ErrMetadataTooLarge, http.StatusRequestEntityTooLarge, ""},
 	{memory.ErrBatchCount, http.StatusBadRequest, ""},

@@ -49,7 +49,7 @@ func TestArgumentsAreRefusedShortly(t *testing.T) {
 	long := strings.Repeat("x", 174_000)
 	for _, c := range []struct{ of, sent, want string }{
 		{"remember", `{"content":"a"}`, "content is unknown (known: idempotencyKey, memories); memories is missing"},
-		{"remember", `{"memories":[{"text":"a"}]}`, "memories[0].text is unknown (known: content, metadata, source); memories[0].content is missing"},
+		{"remember", `{"memories":[{"text":"a"}]}`, "memories[0].text is unknown (known: content, metadata, namespace, occurredAt, source, supersedes, tags); memories[0].content is missing"},
 		{"remember", `{"memories":[]}`, "memories must have 1 to 32 elements, not 0"},
 		{"remember", `{"memories":"` + long + `"}`, "memories must be a list"},
 		{"remember", `{"memories":["` + long + `"]}`, "memories[0] must be an object"},
@@ -143,7 +143,7 @@ func TestErrorsAreShort(t *testing.T) {
 	s := New(Config{Log: slog.New(slog.DiscardHandler)})
 	long := strings.Repeat("x", 100_000)
 	for sent, want := range map[string]string{
-		`"tools/call","params":{"name":"rember"}`:                                    "there are remember, recall, ",
+		`"tools/call","params":{"name":"rember"}`:                                    "there are remember, correct, recall, ",
 		`"tools/call","params":{"name":"` + long + `"}`:                              "unknown tool",
 		`"tools/call","params":{"name":["` + long + `"]}`:                            "invalid params",
 		`"tools/call","params":["` + long + `"]`:                                     "invalid params",

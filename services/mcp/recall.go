@@ -12,7 +12,7 @@ import (
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/projections/readmodel/memories"
 	"github.com/memory-ledger/ledger/services/memory"
-	"github.com/memory-ledger/ledger/services/rfc3339"
+	"github.com/memory-ledger/ledger/events/rfc3339"
 )
 
 // headCost is the approximate cost of an answer without memories. entryCost is the cost of
@@ -29,6 +29,11 @@ type recallInput struct {
 	To       string `json:"to,omitempty" jsonschema:"only memories created on this day (UTC) or earlier; or before a time"`
 	Via      string `json:"via,omitempty" jsonschema:"only memories that came in so: session, key, or drop, which is what others left"`
 	Anchored bool   `json:"anchored,omitempty" jsonschema:"only memories that are anchored onchain"`
+
+	OccurredFrom string   `json:"occurredFrom,omitempty" jsonschema:"only what happened on this day (UTC) or later, or at or after a time"`
+	OccurredTo   string   `json:"occurredTo,omitempty" jsonschema:"only what happened on this day (UTC) or earlier, or before a time"`
+	Tags         []string `json:"tags,omitempty" jsonschema:"only memories with all of these tags"`
+	Namespace    string   `json:"namespace,omitempty" jsonschema:"only memories of this namespace"`
 }
 
 type recallOutput struct {
@@ -55,7 +60,8 @@ func (s *Server) addRecall() {
 	input.Properties["query"].MaxLength = new(1000)
 	within(input, "limit", 1, 10)
 	input.Properties["via"].Enum = []any{"session", "key", "drop"}
-	for _, name := range []string{"cursor", "source", "from", "to"} {
+	input.Properties["tags"].MaxItems = new(16)
+	for _, name := range []string{"cursor", "source", "from", "to", "occurredFrom", "occurredTo", "namespace"} {
 		input.Properties[name].MaxLength = new(1000)
 	}
 	addTool(s, &tool{scope: events.ScopeRead, input: input, example: `{"query": "Ada's manager"}`, Tool: sdk.Tool{
@@ -70,23 +76,28 @@ func (s *Server) addRecall() {
 func (s *Server) recall(ctx context.Context, c call, in recallInput) (recallOutput, string, error) {
 	ask := memory.Selection{
 		Query: in.Query, Ranked: true, Order: memory.Relevance, Limit: cmp.Or(in.Limit, 6), Cursor: in.Cursor,
-		Filter: memories.Filter{Via: in.Via},
+		Filter: memories.Filter{Via: in.Via}, Current: true,
 	}
 	if in.Anchored {
 		ask.Filter.Anchored = &in.Anchored
 	}
-	if in.Source != "" {
-		source, err := memories.MemberOf("source", in.Source)
-		if err != nil {
-			return recallOutput{}, "", &problem{"source is not valid UTF-8. Fix it and call again."}
+	err := ask.Filter.HasTags(in.Tags)
+	for name, text := range map[string]string{"source": in.Source, "namespace": in.Namespace} {
+		if text != "" {
+			err = errors.Join(err, ask.Filter.Has(name, &text))
 		}
-		ask.Filter.Metadata = append(ask.Filter.Metadata, source)
+	}
+	if err != nil {
+		return recallOutput{}, "", &problem{"source, namespace or tags are not valid UTF-8. Fix it and call again."}
 	}
 	for _, bound := range []struct {
 		name, text string
 		read       func(string) (time.Time, bool)
 		to         *time.Time
-	}{{"from", in.From, rfc3339.From, &ask.Filter.From}, {"to", in.To, rfc3339.To, &ask.Filter.To}} {
+	}{
+		{"from", in.From, rfc3339.From, &ask.Filter.From}, {"to", in.To, rfc3339.To, &ask.Filter.To},
+		{"occurredFrom", in.OccurredFrom, rfc3339.From, &ask.Filter.OccurredFrom}, {"occurredTo", in.OccurredTo, rfc3339.To, &ask.Filter.OccurredTo},
+	} {
 		var ok bool
 		if *bound.to, ok = bound.read(bound.text); !ok && bound.text != "" {
 			return recallOutput{}, "", &problem{bound.name + " must be a date such as 2026-03-01, or a time such as 2026-03-01T00:00:00Z. Fix it and call again."}
@@ -116,7 +127,10 @@ func nothing(in recallInput) string {
 	for _, f := range []struct {
 		name string
 		set  bool
-	}{{"source", in.Source != ""}, {"from", in.From != ""}, {"to", in.To != ""}, {"via", in.Via != ""}, {"anchored", in.Anchored}} {
+	}{
+		{"source", in.Source != ""}, {"from", in.From != ""}, {"to", in.To != ""}, {"via", in.Via != ""}, {"anchored", in.Anchored},
+		{"occurredFrom", in.OccurredFrom != ""}, {"occurredTo", in.OccurredTo != ""}, {"tags", len(in.Tags) > 0}, {"namespace", in.Namespace != ""},
+	} {
 		if f.set {
 			filters = append(filters, f.name)
 		}

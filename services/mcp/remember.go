@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/google/jsonschema-go/jsonschema"
@@ -25,13 +26,14 @@ type rememberInput struct {
 }
 
 type newMemory struct {
-	Content  string         `json:"content" jsonschema:"one fact, in a sentence that can be understood alone"`
-	Source   string         `json:"source,omitempty" jsonschema:"where it comes from, such as the name of your application; at most 80 characters"`
+	Content string `json:"content" jsonschema:"one fact, in a sentence that can be understood alone"`
+	memory.Members
 	Metadata map[string]any `json:"metadata,omitempty" jsonschema:"anything else to keep with it; unlike the content it is not encrypted"`
 }
 
 type rememberOutput struct {
 	Stored        []storedMemory `json:"stored"`
+	Similar       []similar      `json:"similar,omitempty" jsonschema:"memories from before that say nearly the same; if one is no longer true, correct it"`
 	StableStorage bool           `json:"stableStorage" jsonschema:"true: the memories survive a power cut"`
 }
 
@@ -46,7 +48,7 @@ func (s *Server) addRemember() {
 	list := input.Properties["memories"]
 	list.MinItems, list.MaxItems = new(1), new(32)
 	list.Items.Properties["content"].MinLength = new(1)
-	list.Items.Properties["source"].MaxLength = new(80)
+	boundMembers(list.Items)
 	list.Items.Properties["metadata"].Properties = map[string]*jsonschema.Schema{
 		"topic": {Type: "string", Description: "an example; any other members can stand beside it"},
 	}
@@ -74,6 +76,7 @@ func (s *Server) remember(ctx context.Context, c call, in rememberInput) (rememb
 		key := events.Hash(sha256.Sum256([]byte("memory-ledger/mcp-key/v1\x00" + in.IdempotencyKey)))
 		drafts[0].IdempotencyKey = &key
 	}
+	alike := s.similar(ctx, c, in.Memories)
 	batch, err := s.write(ctx, c, drafts)
 	if err != nil {
 		return rememberOutput{}, "", err
@@ -87,6 +90,12 @@ func (s *Server) remember(ctx context.Context, c call, in rememberInput) (rememb
 	}
 	text := fmt.Sprintf("Stored on stable storage. Ids: %s. %s", strings.Join(ids, ", "),
 		s.anchoring(ctx, c, "They are anchored onchain within minutes; `prove` shows it."))
+	for _, one := range alike {
+		if !slices.Contains(ids, one.ID) { // a repeated call
+			out.Similar = append(out.Similar, one)
+			text += fmt.Sprintf(" memories[%d] says nearly the same as memory %s, which was there before: if that is no longer true, call `correct`.", one.Memory, one.ID)
+		}
+	}
 	return out, text, nil
 }
 
@@ -121,16 +130,26 @@ func draftOf(c call, m newMemory) (memory.Draft, error) {
 	if err != nil {
 		return memory.Draft{}, err
 	}
-	source := strings.TrimSpace(m.Source)
-	if _, given := m.Metadata["source"]; source == "" && !given {
-		source = defaultSource
+	members := m.Members.Trimmed()
+	if members.Source != nil && *members.Source == "" {
+		members.Source = nil
 	}
-	if source != "" {
-		if metadata, err = metadata.With("source", source); err != nil {
-			return memory.Draft{}, err
-		}
+	if _, given := m.Metadata["source"]; members.Source == nil && !given {
+		members.Source = new(defaultSource)
 	}
-	return memory.Draft{Owner: c.Owner, Content: m.Content, Metadata: metadata, Credential: c.Credential}, nil
+	return memory.Draft{
+		Owner: c.Owner, Content: m.Content, Metadata: metadata, Members: members, Credential: c.Credential, Namespaces: c.Namespaces,
+	}, nil
+}
+
+// boundMembers sets the bounds of a memory's members.
+func boundMembers(schema *jsonschema.Schema) {
+	for _, name := range []string{"source", "namespace"} {
+		schema.Properties[name].MaxLength = new(80)
+	}
+	for _, name := range []string{"tags", "supersedes"} {
+		schema.Properties[name].MinItems, schema.Properties[name].MaxItems = new(1), new(16)
+	}
 }
 
 // schemaOf returns the JSON schema of a type. It does not allow null for lists and for what

@@ -72,6 +72,7 @@ func New(cfg Config) *Server {
 		})
 	s.sdk.AddReceivingMiddleware(s.guard)
 	s.addRemember()
+	s.addCorrect()
 	s.addRecall()
 	s.addGet()
 	s.addRetract()
@@ -95,7 +96,9 @@ type call struct {
 	gone    func() bool // reports that the client has hung up; may be nil
 }
 
-func (c call) reader() memory.Reader { return memory.Reader{Owner: c.Owner, Head: c.Head} }
+func (c call) reader() memory.Reader {
+	return memory.Reader{Owner: c.Owner, Head: c.Head, Namespaces: c.Namespaces}
+}
 
 type callKey struct{}
 

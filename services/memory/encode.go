@@ -51,5 +51,29 @@ func (v *View) AppendJSON(b []byte) ([]byte, error) {
 	if v.Damaged {
 		b = append(b, `,"damaged":true`...)
 	}
+	if b, err = appendIDs(b, "supersedes", v.Supersedes); err != nil {
+		return nil, err
+	}
+	if b, err = appendIDs(b, "supersededBy", v.SupersededBy); err != nil {
+		return nil, err
+	}
 	return append(b, '}'), nil
+}
+
+// appendIDs appends a member whose value is a list of ids, if there are any.
+func appendIDs(b []byte, name string, ids []string) (_ []byte, err error) {
+	for i, id := range ids {
+		if i == 0 {
+			b = append(append(append(b, `,"`...), name...), `":[`...)
+		} else {
+			b = append(b, ',')
+		}
+		if b, err = canonical.AppendString(b, id); err != nil {
+			return nil, err
+		}
+	}
+	if len(ids) > 0 {
+		b = append(b, ']')
+	}
+	return b, nil
 }

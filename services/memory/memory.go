@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"time"
 	"unicode/utf8"
@@ -40,7 +41,6 @@ var (
 	ErrRetracted        = errors.New("the memory was retracted or erased")
 	ErrEmptyContent     = errors.New("content must not be empty")
 	ErrContentTooLarge  = fmt.Errorf("content is longer than %d bytes of UTF-8", MaxContentBytes)
-	ErrSource           = errors.New("source must be a string of 1 to 80 characters")
 	ErrMetadataTooLarge = fmt.Errorf("metadata is longer than %d bytes in canonical form", MaxMetadataBytes)
 )
 
@@ -55,6 +55,7 @@ type Config struct {
 	Commands *command.Executor
 	Keys     *keystore.Store
 	Pool     *pgxpool.Pool
+	Fence    *fence.Fence
 	Chain    ChainView // nil: no chain is configured
 	// DestroyKey destroys an owner's data key, on all replicas, if it was made before that
 	// many erasures. Nil if the service is not allowed to.
@@ -107,8 +108,10 @@ type Draft struct {
 	Owner          events.Owner
 	Content        string
 	Metadata       canonical.Object
+	Members        Members
 	IdempotencyKey *events.Hash
 	Credential     command.Credential
+	Namespaces     []string // what the credential is limited to; nil: no limit
 }
 
 // Write stores a memory. When it returns without error, the memory is on stable storage.
@@ -124,15 +127,6 @@ func (s *Service) Write(ctx context.Context, d Draft) (*command.WriteMemory, err
 		return nil, err
 	}
 	return write, nil
-}
-
-// WithSource merges a memory's source into its metadata, where it replaces a member of that
-// name.
-func WithSource(metadata canonical.Object, source string) (canonical.Object, error) {
-	if n := Length(source); n < 1 || n > 80 {
-		return canonical.Object{}, ErrSource
-	}
-	return metadata.With("source", source)
 }
 
 // MaxBatch is how many memories one request writes at most.
@@ -166,7 +160,7 @@ func (s *Service) prepareBatch(ctx context.Context, drafts []Draft) (*command.Wr
 			return nil, fmt.Errorf("memories[%d]: %w", i, err)
 		}
 		memory.IdempotencyKey = nil
-		size += 1<<10 + d.Metadata.Len() + base64.StdEncoding.EncodedLen(len(memory.Sealed))
+		size += 1<<10 + memory.Metadata.Len() + base64.StdEncoding.EncodedLen(len(memory.Sealed))
 		write.Memories = append(write.Memories, memory)
 	}
 	if size > eventlog.MaxPayload {
@@ -188,14 +182,19 @@ func batchKey(key events.Hash) events.Hash {
 	return sha256.Sum256(append([]byte("memory-ledger/batch-key/v1\x00"), key[:]...))
 }
 
-// Prepare does the work that needs no turn: it hashes and seals.
+// Prepare does the work that needs no turn: it completes the metadata, hashes and seals.
 func (s *Service) Prepare(ctx context.Context, d Draft) (*command.WriteMemory, error) {
 	switch {
 	case d.Content == "":
 		return nil, ErrEmptyContent
 	case len(d.Content) > MaxContentBytes:
 		return nil, ErrContentTooLarge
-	case d.Metadata.Len() > MaxMetadataBytes:
+	}
+	superseded, err := s.complete(ctx, &d)
+	if err != nil {
+		return nil, err
+	}
+	if d.Metadata.Len() > MaxMetadataBytes {
 		return nil, ErrMetadataTooLarge
 	}
 	key, err := s.Keys.Find(ctx, d.Owner)
@@ -218,7 +217,7 @@ func (s *Service) Prepare(ctx context.Context, d Draft) (*command.WriteMemory, e
 	return &command.WriteMemory{
 		MemoryID: id, LeafHash: hash, Metadata: d.Metadata, Sealed: sealed,
 		IdempotencyKey: d.Credential.Scoped(d.IdempotencyKey), Credential: d.Credential, KeyErasures: key.Erasures(),
-		BytesPerDay: s.BytesPerDay,
+		BytesPerDay: s.BytesPerDay, Supersedes: superseded,
 	}, nil
 }
 
@@ -235,15 +234,26 @@ type View struct {
 	Via       *events.Via      `json:"via"`              // null if the event does not say
 	Score     *float64         `json:"score,omitzero"`   // of a ranked answer; higher is better
 	Damaged   bool             `json:"damaged,omitzero"` // the stored copy does not match the leaf
+	// Supersedes and SupersededBy are the ids of memories that this one corrects, and of
+	// those that correct it, newest first.
+	Supersedes   []string `json:"supersedes,omitzero"`
+	SupersededBy []string `json:"supersededBy,omitzero"`
+
 	salt      events.Salt
 	retracted bool // and therefore without content
 }
 
-// Reader is an owner who reads. Head is what the fence returned for the request: data that
+// Reader is who reads an owner's memories. Head is what the fence returned for the request: data that
 // was cached at the same known head is still valid, and needs no query.
 type Reader struct {
-	Owner events.Owner
-	Head  fence.Head
+	Owner      events.Owner
+	Head       fence.Head
+	Namespaces []string // what the credential is limited to; nil: no limit
+}
+
+// sees reports whether the reader may know of a memory with this metadata.
+func (r Reader) sees(metadata canonical.Object) bool {
+	return r.Namespaces == nil || slices.Contains(r.Namespaces, memories.NamespaceOf(metadata))
 }
 
 // Get returns one of the reader's memories. ErrDamaged: it is damaged.
@@ -268,8 +278,34 @@ func (s *Service) openFound(ctx context.Context, r Reader, m *memories.Memory) (
 	v, err := openRow(key, key.Opener(), m)
 	if err != nil {
 		s.tellDamaged(r, 1)
+		return key, v, err
 	}
+	v.correct(m, func(other memories.Other) bool {
+		if r.Namespaces == nil {
+			return true
+		}
+		_, failed := s.find(ctx, r, other.ID)
+		if failed != nil && !errors.Is(failed, ErrNotFound) {
+			err = failed
+		}
+		return failed == nil
+	})
 	return key, v, err
+}
+
+// correct sets the ids of the memories that a memory supersedes, and that supersede it, as
+// far as the reader may know of them.
+func (v *View) correct(m *memories.Memory, visible func(memories.Other) bool) {
+	for _, other := range m.Supersedes {
+		if visible(other) {
+			v.Supersedes = append(v.Supersedes, other.ID)
+		}
+	}
+	for _, other := range m.SupersededBy {
+		if visible(other) {
+			v.SupersededBy = append(v.SupersededBy, other.ID)
+		}
+	}
 }
 
 // Retract retracts a memory of the owner: it leaves all lists, searches, and cases, while
@@ -284,17 +320,20 @@ func (s *Service) Retract(ctx context.Context, r Reader, credential command.Cred
 
 // find returns a row, from the cache if it holds a valid one.
 func (s *Service) find(ctx context.Context, r Reader, id string) (*memories.Memory, error) {
-	if m := s.Texts.row(r, id); m != nil {
-		return m, nil
+	m := s.Texts.row(r, id)
+	if m == nil {
+		var found bool
+		var err error
+		if m, found, err = memories.ByID(ctx, s.Pool, r.Owner, id); err != nil {
+			return nil, err
+		} else if !found {
+			return nil, ErrNotFound
+		}
+		s.Texts.putRows(r, m)
 	}
-	m, found, err := memories.ByID(ctx, s.Pool, r.Owner, id)
-	if err != nil {
-		return nil, err
-	}
-	if !found {
+	if !r.sees(m.Metadata) {
 		return nil, ErrNotFound
 	}
-	s.Texts.putRows(r, m)
 	return m, nil
 }
 

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/memory-ledger/ledger/events/verify/leaf"
@@ -25,11 +26,13 @@ var ErrCursor = errors.New("cursor is not one that this API gave out for this or
 // Order is the order of a selection.
 type Order string
 
-// Orders. Relevance applies to ranked selections only.
+// Orders. Relevance applies to ranked selections only. Occurred is by the time at which
+// memories occurred, newest first.
 const (
 	Oldest    Order = "oldest"
 	Newest    Order = "newest"
 	Relevance Order = "relevance"
+	Occurred  Order = "occurred"
 )
 
 // RankedLimit is the size of a ranked page if the selection has no limit.
@@ -52,26 +55,31 @@ type Selection struct {
 	Damaged bool
 	// Every also yields retracted memories, without text.
 	Every bool
+	// Current leaves out memories that others supersede.
+	Current bool
 }
 
 // Picked iterates over the memories of a selection. It is not safe for concurrent use.
 type Picked struct {
-	service   *Service
-	reader    Reader
-	key       *keystore.OwnerKey // nil if the log is empty
-	selection Selection
-	query     *search.Query // nil: all memories, or a ranking
-	log       uint64        // its size
-	size      uint64        // the first leaf that is not selected
-	without   without
-	passing   *leaf.Set // the leaves that pass the filter; nil: all pass
-	at        pageStart
-	from, to  uint64       // leaves that were not looked at
-	begun     bool         // had a time slot
-	hits      []recall.Hit // in the order of the selection, not yielded yet
-	rows      int          // how many rows to read next
-	leftOut   int
-	damaged   []uint64 // found where a query looks
+	service    *Service
+	reader     Reader
+	key        *keystore.OwnerKey // nil if the log is empty
+	selection  Selection
+	query      *search.Query // nil: all memories, or a ranking
+	log        uint64        // its size
+	size       uint64        // the first leaf that is not selected
+	without    without
+	visible    *leaf.Set   // the leaves that the reader may know of; nil: all
+	passing    *leaf.Set   // the leaves that pass the filter; nil: all pass
+	moments    []time.Time // when each leaf occurred, for that order only
+	at         pageStart
+	from, to   uint64       // leaves that were not looked at
+	begun      bool         // had a time slot
+	hits       []recall.Hit // in the order of the selection, not yielded yet
+	rows       int          // how many rows to read next
+	leftOut    int
+	superseded leaf.Set // leaves that are left out as superseded
+	damaged    []uint64 // found where a query looks
 
 	// NextCursor is the cursor of the next page, empty if there is none.
 	NextCursor string
@@ -102,6 +110,11 @@ func (s *Service) Select(ctx context.Context, r Reader, sel Selection, gone func
 	if p.key, err = s.Keys.Find(ctx, r.Owner); err != nil {
 		return nil, err
 	}
+	if sel.knowsSize() {
+		if err := p.first(); err != nil {
+			return nil, err
+		}
+	}
 	if err := p.filter(ctx); err != nil {
 		return nil, err
 	}
@@ -113,6 +126,9 @@ func (s *Service) Select(ctx context.Context, r Reader, sel Selection, gone func
 		return p, nil
 	}
 	p.begin()
+	if sel.Order == Occurred {
+		return p, p.sort(ctx)
+	}
 	if sel.Limit == 0 {
 		return p, nil
 	}
@@ -134,11 +150,11 @@ type pageStart struct {
 	size  uint64
 }
 
-// A cursor consists of the order's first letter and the leaf. For a ranking it also has the
-// log's size and the bits of the score.
+// A cursor consists of the order's first letter and the leaf. For a ranking and for the
+// order by occurrence it also has the log's size and the bits of the score.
 func (p pageStart) cursor(sel Selection) string {
 	text := string(sel.Order[:1]) + strconv.FormatUint(p.leaf, 10)
-	if !sel.Ranked {
+	if !sel.knowsSize() {
 		return text
 	}
 	var bits [8]byte
@@ -146,20 +162,23 @@ func (p pageStart) cursor(sel Selection) string {
 	return text + "." + strconv.FormatUint(p.size, 10) + "." + hex.EncodeToString(bits[:])
 }
 
+// knowsSize reports whether later pages must ignore leaves that the first one did not know.
+func (sel Selection) knowsSize() bool { return sel.Ranked || sel.Order == Occurred }
+
 func parsePlace(sel Selection) (p pageStart, err error) {
 	if sel.Cursor == "" {
 		return pageStart{}, nil
 	}
 	text, found := strings.CutPrefix(sel.Cursor, string(sel.Order[:1]))
 	fields := strings.Split(text, ".")
-	if !found || len(fields) != 1 && !sel.Ranked || len(fields) != 3 && sel.Ranked {
+	if !found || len(fields) != 1 && !sel.knowsSize() || len(fields) != 3 && sel.knowsSize() {
 		return pageStart{}, ErrCursor
 	}
 	p.begun = true
 	if p.leaf, err = strconv.ParseUint(fields[0], 10, 63); err != nil {
 		return pageStart{}, ErrCursor
 	}
-	if !sel.Ranked {
+	if !sel.knowsSize() {
 		return p, nil
 	}
 	bits, err := hex.DecodeString(fields[2])
@@ -189,25 +208,56 @@ func (p *Picked) slot(ctx context.Context, work func() error) error {
 
 // filter finds the leaves that pass the filter.
 func (p *Picked) filter(ctx context.Context) error {
-	if p.selection.Filter.All() {
+	sel := p.selection
+	if sel.Filter.All() && p.reader.Namespaces == nil && !sel.Current && sel.Order != Occurred {
 		return nil
 	}
-	p.passing = new(leaf.Set)
-	return p.slot(ctx, func() error {
-		leaves, err := memories.Matching(ctx, p.service.Pool, p.reader.Owner, p.size, p.selection.Filter)
-		for _, leaf := range leaves {
-			p.passing.Add(leaf)
+	return p.slot(ctx, func() (err error) {
+		pool, owner := p.service.Pool, p.reader.Owner
+		matching := func(f memories.Filter) (*leaf.Set, error) {
+			if f.All() {
+				return nil, nil
+			}
+			set := new(leaf.Set)
+			leaves, err := memories.Matching(ctx, pool, owner, p.size, f)
+			for _, leaf := range leaves {
+				set.Add(leaf)
+			}
+			return set, err
+		}
+		if p.visible, err = matching(memories.Filter{Namespaces: p.reader.Namespaces}); err != nil {
+			return err
+		}
+		if p.passing, err = matching(sel.Filter); err != nil {
+			return err
+		}
+		if sel.Current {
+			corrections, err := memories.Corrections(ctx, pool, owner, p.size)
+			if err != nil {
+				return err
+			}
+			for _, c := range corrections {
+				if p.sees(c.By) { // else the reader would learn of it
+					p.superseded.Add(c.Leaf)
+				}
+			}
+		}
+		if sel.Order == Occurred {
+			p.moments, err = memories.Moments(ctx, pool, owner, p.size)
 		}
 		return err
 	})
 }
 
+// sees reports whether the reader may know of a leaf.
+func (p *Picked) sees(leaf uint64) bool { return p.visible == nil || p.visible.Has(leaf) }
+
 func (p *Picked) passes(leaf uint64) bool {
-	return (p.selection.Every || !p.without.text(leaf)) && (p.passing == nil || p.passing.Has(leaf))
+	return (p.selection.Every || !p.without.text(leaf)) && p.sees(leaf) && (p.passing == nil || p.passing.Has(leaf)) && !p.superseded.Has(leaf)
 }
 
-// rank ranks all leaves and keeps the best that pass the filter and follow the cursor.
-func (p *Picked) rank(ctx context.Context) error {
+// first remembers the size of the log at the first page.
+func (p *Picked) first() error {
 	if p.at.begun {
 		if p.at.size > p.size {
 			return ErrCursor // made up: a log only grows
@@ -215,6 +265,27 @@ func (p *Picked) rank(ctx context.Context) error {
 		p.size = p.at.size
 	}
 	p.at.size = p.size
+	return nil
+}
+
+// sort finds all hits of a selection by the time at which they occurred.
+func (p *Picked) sort(ctx context.Context) error {
+	for p.from < p.to {
+		if err := p.look(ctx); err != nil {
+			return err
+		}
+	}
+	last := recall.Hit{Leaf: p.at.leaf}
+	if p.at.begun {
+		p.hits = slices.DeleteFunc(p.hits, func(h recall.Hit) bool { return p.compare(h, last) <= 0 })
+	}
+	slices.SortFunc(p.hits, p.compare)
+	p.cut(cmp.Or(p.selection.Limit, math.MaxInt))
+	return nil
+}
+
+// rank ranks all leaves and keeps the best that pass the filter and follow the cursor.
+func (p *Picked) rank(ctx context.Context) error {
 	ranking, words := recall.ParseQuery(p.selection.Query).Rank(), new(recall.Dictionary)
 	for next := uint64(0); next < p.size; {
 		err := p.slot(ctx, func() (err error) {
@@ -231,7 +302,7 @@ func (p *Picked) rank(ctx context.Context) error {
 	}
 	return p.slot(ctx, func() error {
 		last := recall.Hit{Leaf: p.at.leaf, Score: p.at.score}
-		hits := slices.DeleteFunc(ranking.Hits(p.size), func(h recall.Hit) bool {
+		hits := slices.DeleteFunc(ranking.Hits(p.size, p.sees), func(h recall.Hit) bool {
 			return p.at.begun && p.compare(h, last) <= 0 || !p.passes(h.Leaf) || slices.Contains(p.damaged, h.Leaf)
 		})
 		p.hits = best(hits, cmp.Or(p.selection.Limit, RankedLimit)+1, p.compare)
@@ -261,6 +332,8 @@ func (p *Picked) compare(a, b recall.Hit) int {
 	switch p.selection.Order {
 	case Newest:
 		return cmp.Compare(b.Leaf, a.Leaf)
+	case Occurred:
+		return cmp.Or(p.moments[b.Leaf].Compare(p.moments[a.Leaf]), cmp.Compare(b.Leaf, a.Leaf))
 	case Relevance:
 		return cmp.Or(cmp.Compare(b.Score, a.Score), cmp.Compare(b.Leaf, a.Leaf))
 	default:
@@ -275,7 +348,7 @@ func (p *Picked) cut(limit int) {
 		p.hits = p.hits[:limit]
 		last := p.hits[limit-1]
 		p.NextCursor = pageStart{leaf: last.Leaf, score: last.Score, size: p.at.size}.cursor(p.selection)
-		if !p.selection.Ranked { // those after the last hit belong to the next page
+		if !p.selection.knowsSize() { // those after the last hit belong to the next page
 			p.damaged = slices.DeleteFunc(p.damaged, func(leaf uint64) bool { return p.compare(recall.Hit{Leaf: leaf}, last) > 0 })
 		}
 	}
@@ -292,6 +365,7 @@ func (p *Picked) leaveOut() {
 func (p *Picked) begin() {
 	p.from, p.to = p.selection.From, p.size
 	switch {
+	case p.selection.Order == Occurred: // sort skips what was on earlier pages
 	case p.at.begun && p.selection.Order == Newest:
 		p.to = min(p.to, max(p.from, p.at.leaf))
 	case p.at.begun:

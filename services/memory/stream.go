@@ -49,8 +49,16 @@ func (p *Picked) More() bool { return len(p.hits) > 0 || p.from < p.to }
 // Size returns how many leaves the log had when the selection was made.
 func (p *Picked) Size() uint64 { return p.log }
 
-// Kept returns how many of the log's first leaves, up to Selection.To, have a text.
-func (p *Picked) Kept() uint64 { return p.size - p.without.before(p.size) }
+// Kept returns how many of the log's first leaves, up to Selection.To, have a text and pass
+// the filter.
+func (p *Picked) Kept() (kept uint64) {
+	for leaf := range p.size {
+		if p.passes(leaf) {
+			kept++
+		}
+	}
+	return kept
+}
 
 // LeftOut counts the damaged memories that were left out so far.
 func (p *Picked) LeftOut() int { return p.leftOut }
@@ -143,6 +151,9 @@ func (p *Picked) yield(rows []*memories.Memory, yield func(*View) error) error {
 				p.hits = p.hits[1:]
 				continue
 			}
+		}
+		if !v.Damaged {
+			v.correct(m, func(other memories.Other) bool { return p.visible == nil || p.visible.Has(other.Leaf) })
 		}
 		if p.selection.Ranked {
 			v.Score = &hit.Score

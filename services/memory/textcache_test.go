@@ -22,13 +22,13 @@ func TestWhatChangesIsKeptAtOneHead(t *testing.T) {
 		put, get Reader
 		want     bool
 	}{
-		"same head":         {Reader{"a", at(7)}, Reader{"a", at(7)}, true},
-		"the log went on":   {Reader{"a", at(7)}, Reader{"a", at(8)}, false},
-		"a slower reader":   {Reader{"a", at(7)}, Reader{"a", at(6)}, false},
-		"head unknown now":  {Reader{"a", at(7)}, Reader{"a", at(0)}, false},
-		"head unknown then": {Reader{"a", at(0)}, Reader{"a", at(0)}, false},
-		"other read models": {Reader{"a", at(7)}, Reader{"a", fence.Head{Seq: 7, Tables: 1}}, false},
-		"somebody else's":   {Reader{"a", at(7)}, Reader{"b", at(7)}, false},
+		"same head":         {Reader{Owner: "a", Head: at(7)}, Reader{Owner: "a", Head: at(7)}, true},
+		"the log went on":   {Reader{Owner: "a", Head: at(7)}, Reader{Owner: "a", Head: at(8)}, false},
+		"a slower reader":   {Reader{Owner: "a", Head: at(7)}, Reader{Owner: "a", Head: at(6)}, false},
+		"head unknown now":  {Reader{Owner: "a", Head: at(7)}, Reader{Owner: "a", Head: at(0)}, false},
+		"head unknown then": {Reader{Owner: "a", Head: at(0)}, Reader{Owner: "a", Head: at(0)}, false},
+		"other read models": {Reader{Owner: "a", Head: at(7)}, Reader{Owner: "a", Head: fence.Head{Seq: 7, Tables: 1}}, false},
+		"somebody else's":   {Reader{Owner: "a", Head: at(7)}, Reader{Owner: "b", Head: at(7)}, false},
 	} {
 		x := NewTextCache(1 << 20)
 		x.putExtent(c.put, &extent{leaves: 3})
@@ -56,14 +56,14 @@ func TestALogNeverGetsShorter(t *testing.T) {
 		"of an earlier head":  {at(6), &extent{leaves: 9, newest: batch(9)}, false},
 		"more leaves":         {at(7), &extent{leaves: 6, newest: batch(4)}, true},
 	} {
-		x, r := NewTextCache(1<<20), Reader{"a", at(7)}
+		x, r := NewTextCache(1<<20), Reader{Owner: "a", Head: at(7)}
 		x.putExtent(r, &extent{leaves: 5, newest: batch(4)})
-		x.putExtent(Reader{"a", c.head}, c.late)
+		x.putExtent(Reader{Owner: "a", Head: c.head}, c.late)
 		if got := x.extentOf(r); got == nil || (got == c.late) != c.kept {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}
-	x, r := NewTextCache(1<<20), Reader{"a", at(7)}
+	x, r := NewTextCache(1<<20), Reader{Owner: "a", Head: at(7)}
 	x.putRows(r, &memories.Memory{ID: "m", Owner: "a", Anchored: true}, &memories.Memory{ID: "n", Owner: "a", LeafIndex: 1, Retracted: true})
 	x.putRows(r, &memories.Memory{ID: "m", Owner: "a"}, &memories.Memory{ID: "n", Owner: "a", LeafIndex: 1})
 	if !x.row(r, "m").Anchored || !x.row(r, "n").Retracted {
@@ -78,7 +78,7 @@ func TestTheCacheKeepsToItsBudget(t *testing.T) {
 	const budget = 100_000
 	x := NewTextCache(budget)
 	for i := range 1000 {
-		r := Reader{events.Owner(fmt.Sprint(i % 7)), at(1)}
+		r := Reader{Owner: events.Owner(fmt.Sprint(i % 7)), Head: at(1)}
 		x.putRows(r, &memories.Memory{ID: fmt.Sprint(i), Owner: r.Owner, LeafIndex: uint64(i), Sealed: make([]byte, 500)})
 		o, _ := x.chunks(r.Owner, uint64(i), uint64(i+1))
 		x.put(r.Owner, o, &chunk{number: uint64(i), texts: make([]byte, 300), created: make([]uint32, 1)})
@@ -176,7 +176,7 @@ func TestWhatIsKeptChangesNoAnswer(t *testing.T) {
 			h.write(t, other, "not yours")
 			heads[other] = h.seq
 		}
-		r := Reader{w.owner, at(heads[w])}
+		r := Reader{Owner: w.owner, Head: at(heads[w])}
 		if chance.IntN(10) == 0 {
 			r.Head = at(0) // the head is not always known
 		}
@@ -189,7 +189,7 @@ func TestWhatIsKeptChangesNoAnswer(t *testing.T) {
 			if err != nil || !reflect.DeepEqual(got, want) {
 				t.Fatalf("seed %d: %s, %d leaves:\n got %+v\nwant %+v, %v", seed, asking.name, len(w.written), got, want, err)
 			}
-			if stranger, err := asking.ask(t.Context(), cached, Reader{other.owner, at(heads[other])}); err == nil && reflect.DeepEqual(got, stranger) && asking.name != "search" {
+			if stranger, err := asking.ask(t.Context(), cached, Reader{Owner: other.owner, Head: at(heads[other])}); err == nil && reflect.DeepEqual(got, stranger) && asking.name != "search" {
 				t.Fatalf("seed %d: %s: somebody else got %+v", seed, asking.name, stranger)
 			}
 		}
@@ -217,7 +217,7 @@ func TestWhoAsksAgainAsksNoDatabase(t *testing.T) {
 		ask := func(head uint64) func() {
 			return func() {
 				t.Helper()
-				if _, err := asking.ask(t.Context(), s, Reader{w.owner, at(head)}); err != nil {
+				if _, err := asking.ask(t.Context(), s, Reader{Owner: w.owner, Head: at(head)}); err != nil {
 					t.Fatal(asking.name, err)
 				}
 			}
@@ -244,7 +244,7 @@ func TestProofsAreOfTheBatchThatCoversTheLeaf(t *testing.T) {
 		h.confirm(t, w, ids[len(ids)-1], len(w.written))
 	}
 	h.write(t, w, "five")
-	s, r := h.service(1<<30), Reader{w.owner, at(h.seq)}
+	s, r := h.service(1<<30), Reader{Owner: w.owner, Head: at(h.seq)}
 	newest := w.root(4)
 	for leaf, want := range map[int]struct {
 		size  uint64
@@ -276,7 +276,7 @@ func TestARowThatCameLater(t *testing.T) {
 	w := h.writer(t)
 	h.write(t, w, "one", "two")
 	s, head := h.service(1<<30), h.seq
-	r := Reader{w.owner, at(head)}
+	r := Reader{Owner: w.owner, Head: at(head)}
 	if log, err := s.Head(t.Context(), r); err != nil || log.TreeSize != 2 {
 		t.Fatal(log, err)
 	}

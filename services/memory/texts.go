@@ -25,7 +25,7 @@ const (
 type chunk struct {
 	number  uint64 // it begins with leaf number*chunkLeaves
 	texts   search.Texts
-	created []uint32      // when each leaf was written, in Unix seconds
+	created []uint32      // when each leaf occurred, or was written if that is earlier, in Unix seconds
 	words   *recall.Words // nil until a ranking needed it
 	damaged []uint64      // leaves whose text does not open, or that have no row
 }
@@ -130,7 +130,7 @@ func (p *Picked) open(ctx context.Context, number, to uint64, most int, yield fu
 				c.damaged = append(c.damaged, b.Leaf)
 			}
 		}
-		if add(text, uint32(b.Created.Unix())); c.leaves() < chunkLeaves {
+		if add(text, momentOf(b)); c.leaves() < chunkLeaves {
 			return nil
 		}
 		if done(); bytes >= most {
@@ -147,6 +147,13 @@ func (p *Picked) open(ctx context.Context, number, to uint64, most int, yield fu
 		}
 	}
 	return c.number, bytes, nil
+}
+
+// momentOf returns when a memory occurred, for a ranking: a plan for later is no newer than
+// the memory of it.
+func momentOf(b memories.Body) uint32 {
+	at := memories.Moment(b.Created, b.Metadata)
+	return uint32(max(0, min(at.Unix(), b.Created.Unix())))
 }
 
 // errFull ends the read of texts.

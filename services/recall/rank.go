@@ -125,11 +125,13 @@ func (r *Ranking) Add(w *Words) { r.matches = append(r.matches, r.query.match(w)
 
 // Hits returns the leaves that match, in ascending order, with their scores. Leaves from
 // size on are ignored everywhere, so that a later page of an answer ranks as the first page
-// did.
-func (r *Ranking) Hits(size uint64) []Hit { return r.query.rank(r.matches, size) }
+// did. So are leaves that are not visible: nothing tells a reader that they exist.
+func (r *Ranking) Hits(size uint64, visible func(leaf uint64) bool) []Hit {
+	return r.query.rank(r.matches, size, visible)
+}
 
-func (q *Query) rank(matches []match, size uint64) []Hit {
-	leaves := newLeaves(matches, size)
+func (q *Query) rank(matches []match, size uint64, visible func(leaf uint64) bool) []Hit {
+	leaves := newLeaves(matches, size, visible)
 	scores := make([]float64, len(leaves.created))
 	has := make([]bool, len(scores))
 	for i := range q.any {
@@ -138,7 +140,7 @@ func (q *Query) rank(matches []match, size uint64) []Hit {
 		if documents == 0 {
 			continue
 		}
-		n := float64(len(scores))
+		n := float64(leaves.visible)
 		rarity := math.Log(1 + (n-float64(documents)+0.5)/(float64(documents)+0.5))
 		leaves.each(i, func(leaf uint64, c count) {
 			times := float64(c.times)
@@ -168,11 +170,14 @@ type leaves struct {
 	matches []match
 	lengths []uint16
 	created []uint32
-	barred  []bool
-	average float64 // of the lengths
+	barred  []bool  // also those that are not visible
+	hidden  []bool
+	visible int     // leaves
+	newest  uint32  // when the newest visible one occurred
+	average float64 // of the visible lengths
 }
 
-func newLeaves(matches []match, size uint64) *leaves {
+func newLeaves(matches []match, size uint64, visible func(leaf uint64) bool) *leaves {
 	l := &leaves{matches: matches, lengths: make([]uint16, 0, size), created: make([]uint32, 0, size), barred: make([]bool, size)}
 	for _, m := range matches {
 		n := min(uint64(len(m.lengths)), size-min(size, m.first))
@@ -180,10 +185,17 @@ func newLeaves(matches []match, size uint64) *leaves {
 		copy(l.barred[min(size, m.first):], m.barred)
 	}
 	total := 0.0
-	for _, n := range l.lengths {
+	l.hidden = make([]bool, len(l.lengths))
+	for leaf, n := range l.lengths {
+		if !visible(uint64(leaf)) {
+			l.hidden[leaf], l.barred[leaf], l.created[leaf] = true, true, 0
+			continue
+		}
 		total += float64(n)
+		l.newest = max(l.newest, l.created[leaf])
+		l.visible++
 	}
-	l.average = max(1, total/float64(max(1, len(l.lengths))))
+	l.average = max(1, total/float64(max(1, l.visible)))
 	return l
 }
 
@@ -191,7 +203,7 @@ func newLeaves(matches []match, size uint64) *leaves {
 func (l *leaves) each(concept int, yield func(leaf uint64, c count)) {
 	for _, m := range l.matches {
 		for _, c := range m.counts[concept] {
-			if leaf := m.first + uint64(c.leaf); leaf < uint64(len(l.created)) {
+			if leaf := m.first + uint64(c.leaf); leaf < uint64(len(l.created)) && !l.hidden[leaf] {
 				yield(leaf, c)
 			}
 		}
@@ -216,6 +228,6 @@ func (l *leaves) beside(scores []float64, leaf int) float64 {
 // recency returns the factor for a leaf's age, from 1 to 1.1. The gain halves
 // with every 30 days before the newest memory.
 func (l *leaves) recency(leaf int) float64 {
-	age := time.Duration(int64(l.created[len(l.created)-1])-int64(l.created[leaf])) * time.Second
+	age := time.Duration(int64(l.newest)-int64(l.created[leaf])) * time.Second
 	return 1 + 0.1*math.Exp2(-max(0, age).Hours()/(30*24))
 }

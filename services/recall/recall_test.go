@@ -42,7 +42,7 @@ func (l *library) ranked(size int, query string) []Hit {
 	for _, w := range l.words {
 		r.Add(w)
 	}
-	hits := r.Hits(uint64(size))
+	hits := r.Hits(uint64(size), func(uint64) bool { return true })
 	slices.SortFunc(hits, func(a, b Hit) int {
 		switch {
 		case a.Score > b.Score:

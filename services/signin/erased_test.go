@@ -40,7 +40,7 @@ func TestErasedAgainDuringASignIn(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		x, err := command.NewExecutor(command.Config{Log: log, Loader: unread{}, Source: "/test", NewID: rand.Text})
+		x, err := command.NewExecutor(command.Config{Log: log, Loader: command.NoReadModel{}, Source: "/test", NewID: rand.Text})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -23,21 +23,6 @@ import (
 	"github.com/memory-ledger/ledger/services/signin"
 )
 
-// unread is a read model that has read no events.
-type unread struct{}
-
-func (unread) Load(_ context.Context, owner events.Owner) (*command.State, error) {
-	return command.NewState(owner), nil
-}
-
-func (unread) FindWritten(context.Context, events.Owner, events.Hash) (command.Written, bool, uint64, error) {
-	return command.Written{}, false, 0, nil
-}
-
-func (unread) Leaves(context.Context, events.Owner) (uint64, error) { return 0, nil }
-
-func (unread) UsedKeys(context.Context, events.Owner, int) ([]events.Hash, error) { return nil, nil }
-
 // noKeys records the number of erasures of each request for a data key.
 type noKeys chan int
 
@@ -154,7 +139,7 @@ func newFrontDesk(t *testing.T) *frontDesk {
 		t.Fatal(err)
 	}
 	signIn := func(issuer signin.Issuer) *signin.SignIn {
-		commands, err := command.NewExecutor(command.Config{Log: f.log, Loader: unread{}, Source: "/test", NewID: newID, Now: now})
+		commands, err := command.NewExecutor(command.Config{Log: f.log, Loader: command.NoReadModel{}, Source: "/test", NewID: newID, Now: now})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -371,7 +356,7 @@ func TestASignInAcrossAnErasure(t *testing.T) {
 	t.Parallel()
 	f := newFrontDesk(t)
 	answer := challenge(t, f.core)
-	elsewhere, err := command.NewExecutor(command.Config{Log: f.log.Log, Loader: unread{}, Source: "/test", NewID: rand.Text})
+	elsewhere, err := command.NewExecutor(command.Config{Log: f.log.Log, Loader: command.NoReadModel{}, Source: "/test", NewID: rand.Text})
 	if err != nil {
 		t.Fatal(err)
 	}

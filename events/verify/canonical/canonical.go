@@ -119,18 +119,18 @@ func AppendString(dst []byte, s string) ([]byte, error) {
 	return out, nil
 }
 
-// With returns the object with the member name set to a string, replacing a
-// member of that name. Admit checks the result, like input from outside.
-func (o Object) With(name, value string) (Object, error) {
+// Members returns the members of the object, each in canonical form.
+func (o Object) Members() (map[string]jsontext.Value, error) {
 	members := map[string]jsontext.Value{}
 	if err := json.Unmarshal([]byte(o.text), &members); err != nil {
-		return Object{}, fmt.Errorf("%w: %w", ErrSyntax, err)
+		return nil, fmt.Errorf("%w: %w", ErrSyntax, err)
 	}
-	quoted, err := AppendString(nil, value)
-	if err != nil {
-		return Object{}, err
-	}
-	members[name] = quoted
+	return members, nil
+}
+
+// FromMembers returns the object with these members, which need not be in canonical form.
+// Admit checks it, like input from outside.
+func FromMembers(members map[string]jsontext.Value) (Object, error) {
 	text, err := json.Marshal(members)
 	if err != nil {
 		return Object{}, fmt.Errorf("%w: %w", ErrSyntax, err)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/go-json-experiment/json"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/memory-ledger/ledger/events"
@@ -26,6 +27,7 @@ type Key struct {
 	LastUsedAt *events.Timestamp
 	RevokedAt  *events.Timestamp
 	CreatedBy  *events.Via // nil if its event does not say
+	Namespaces []string    // what it is limited to; nil: no limit
 	At         Position
 }
 
@@ -36,7 +38,7 @@ type Position struct {
 	id  column.UUID
 }
 
-const columns = `id, owner, hash, prefix, label, scopes, created_at, expires_at, last_used_at, revoked_at, seq, created_by`
+const columns = `id, owner, hash, prefix, label, scopes, created_at, expires_at, last_used_at, revoked_at, seq, created_by, namespaces`
 
 // ByHash returns the key whose text has this SHA-256, live or revoked.
 func ByHash(ctx context.Context, q schema.Querier, hash events.Hash) (Key, bool, error) {
@@ -79,12 +81,21 @@ func scan(row pgx.Row) (Key, error) {
 		created                time.Time
 		expires, used, revoked *time.Time
 		by                     *string
+		namespaces             []byte
 	)
-	if err := row.Scan(&k.At.id, (*string)(&k.Owner), column.Hash(&k.Hash), &k.Prefix, &label, &scopes, &created, &expires, &used, &revoked, &k.At.seq, &by); err != nil {
+	if err := row.Scan(&k.At.id, (*string)(&k.Owner), column.Hash(&k.Hash), &k.Prefix, &label, &scopes, &created, &expires, &used, &revoked, &k.At.seq, &by, &namespaces); err != nil {
 		return Key{}, err
 	}
 	k.ID, k.Label, k.Scopes = column.UUIDText(k.At.id), string(label), events.SplitScopes(scopes)
 	k.CreatedBy = column.Via(by)
+	if namespaces != nil {
+		if err := json.Unmarshal(namespaces, &k.Namespaces); err != nil {
+			return Key{}, fmt.Errorf("namespaces of API key %s: %w", k.ID, err)
+		}
+		if k.Namespaces == nil {
+			k.Namespaces = []string{} // altered; never a key without a limit
+		}
+	}
 	k.CreatedAt, k.ExpiresAt, k.LastUsedAt, k.RevokedAt = events.At(created), column.Time(expires), column.Time(used), column.Time(revoked)
 	return k, nil
 }

@@ -25,6 +25,7 @@ type Grant struct {
 	Used      int
 	RevokedAt *events.Timestamp
 	By        *events.Via // what minted it; nil if its event does not say
+	Namespace string      // what it is limited to; empty: no limit
 }
 
 // Live reports whether the grant can still be used: not revoked, not expired,
@@ -33,7 +34,7 @@ func (g Grant) Live(now time.Time) bool {
 	return g.RevokedAt == nil && g.Used < g.MaxUses && now.Before(g.ExpiresAt.Time())
 }
 
-const columns = `id, owner, kind, token_hash, minted_at, expires_at, max_uses, used, revoked_at, minted_by`
+const columns = `id, owner, kind, token_hash, minted_at, expires_at, max_uses, used, revoked_at, minted_by, namespace`
 
 // ByTokenHash returns the grant whose token has this SHA-256, live or ended.
 func ByTokenHash(ctx context.Context, q schema.Querier, hash events.Hash) (Grant, bool, error) {
@@ -65,13 +66,14 @@ func scan(row pgx.Row) (Grant, error) {
 		minted, expires time.Time
 		revoked         *time.Time
 		by              *string
+		namespace       []byte
 	)
 	if err := row.Scan(&id, (*string)(&g.Owner), (*string)(&g.Kind), column.Hash(&g.TokenHash),
-		&minted, &expires, &g.MaxUses, &g.Used, &revoked, &by); err != nil {
+		&minted, &expires, &g.MaxUses, &g.Used, &revoked, &by, &namespace); err != nil {
 		return Grant{}, err
 	}
 	g.ID = column.UUIDText(id)
-	g.By = column.Via(by)
+	g.By, g.Namespace = column.Via(by), string(namespace)
 	g.MintedAt, g.ExpiresAt, g.RevokedAt = events.At(minted), events.At(expires), column.Time(revoked)
 	return g, nil
 }

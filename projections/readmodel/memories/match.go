@@ -7,38 +7,67 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
+	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/events/rfc3339"
 	"github.com/memory-ledger/ledger/events/verify/canonical"
 	"github.com/memory-ledger/ledger/projections/schema"
 )
 
+// MaxName is how many characters a source, a tag and a namespace have at most.
+const MaxName = 80
+
 // Filter selects memories. The zero Filter selects all.
 type Filter struct {
 	From, To time.Time // bounds of the time of writing, To exclusive; zero: no bound
-	Anchored *bool
-	Via      string // "kind:id" or "kind"; empty: any
-	Metadata []Member
+	// OccurredFrom and OccurredTo bound the time at which it happened; see [Moment].
+	OccurredFrom, OccurredTo time.Time
+	Anchored                 *bool
+	Via                      string   // "kind:id" or "kind"; empty: any
+	Metadata                 []Member // all of them
+	Namespaces               []string // one of them; nil: any, or none
 }
 
-// Member is a member of the metadata object: its name, and its value in canonical form.
+// Member is a member of the metadata object: its name, and its value in canonical form. A
+// filter's value matches an equal value, and a list that has it as an element.
 type Member struct {
 	Name  string
 	Value []byte
+	// Element: it matches only elements of a list.
+	Element bool
 }
 
-// MemberOf returns a member whose value is a string.
-func MemberOf(name, value string) (Member, error) {
-	quoted, err := canonical.AppendString(nil, value)
-	return Member{name, quoted}, err
+// Has adds that a memory's metadata has a text, or a list with that text. nil adds nothing.
+func (f *Filter) Has(name string, text *string) error {
+	if text == nil {
+		return nil
+	}
+	quoted, err := canonical.AppendString(nil, *text)
+	f.Metadata = append(f.Metadata, Member{Name: name, Value: quoted})
+	return err
+}
+
+// HasTags adds that a memory has all of these tags.
+func (f *Filter) HasTags(tags []string) error {
+	for _, tag := range tags {
+		quoted, err := canonical.AppendString(nil, tag)
+		if err != nil {
+			return err
+		}
+		f.Metadata = append(f.Metadata, Member{"tags", quoted, true})
+	}
+	return nil
 }
 
 // All reports whether the filter selects all memories.
 func (f Filter) All() bool {
-	return f.From.IsZero() && f.To.IsZero() && f.Anchored == nil && f.Via == "" && len(f.Metadata) == 0
+	return f.From.IsZero() && f.To.IsZero() && f.OccurredFrom.IsZero() && f.OccurredTo.IsZero() && f.Anchored == nil && f.Via == "" &&
+		len(f.Metadata) == 0 && f.Namespaces == nil
 }
 
 // Matching returns the indexes of the owner's leaves below size that match a filter, in
@@ -52,10 +81,11 @@ func Matching(ctx context.Context, q schema.Querier, owner events.Owner, size ui
 	var (
 		leaves   []uint64
 		leaf     uint64
+		created  time.Time
 		metadata []byte
 	)
-	_, err = pgx.ForEachRow(rows, []any{&leaf, &metadata}, func() error {
-		if f.has(metadata) {
+	_, err = pgx.ForEachRow(rows, []any{&leaf, &created, &metadata}, func() error {
+		if f.has(metadata) && f.happened(created, metadata) {
 			leaves = append(leaves, leaf)
 		}
 		return nil
@@ -66,6 +96,9 @@ func Matching(ctx context.Context, q schema.Querier, owner events.Owner, size ui
 	return leaves, nil
 }
 
+// saysOccurred is true for a row that may say when the memory occurred.
+const saysOccurred = `strpos(m.metadata, '"occurredAt":"') > 0`
+
 func (f Filter) query(owner events.Owner, size uint64) (query string, args []any) {
 	var b strings.Builder
 	args = []any{string(owner), size}
@@ -73,11 +106,11 @@ func (f Filter) query(owner events.Owner, size uint64) (query string, args []any
 		args = append(args, v)
 		return fmt.Sprintf("$%d", len(args))
 	}
-	b.WriteString(`SELECT m.leaf_index, `)
-	if len(f.Metadata) > 0 {
+	b.WriteString(`SELECT m.leaf_index, m.created_at, `)
+	if len(f.Metadata) > 0 || f.Namespaces != nil {
 		b.WriteString(`m.metadata`)
 	} else {
-		b.WriteString(`''`)
+		b.WriteString(`CASE WHEN ` + saysOccurred + ` THEN m.metadata END`)
 	}
 	b.WriteString(` FROM memories m WHERE m.owner = $1 AND m.leaf_index < $2`)
 	if !f.From.IsZero() {
@@ -99,26 +132,33 @@ func (f Filter) query(owner events.Owner, size uint64) (query string, args []any
 		whole := arg(strings.ReplaceAll(f.Via, "\x00", "\x01")) // no id has either, and PostgreSQL takes no NUL
 		b.WriteString(` AND (m.via = ` + whole + ` OR starts_with(m.via, ` + whole + ` || ':'))`)
 	}
+	// These drop most rows: they do not contain the texts. A remaining row can contain them
+	// elsewhere, in a nested object, so Matching checks it again.
 	for _, m := range f.Metadata {
-		// This drops most rows: they do not contain the member's text. A remaining row
-		// can contain the text elsewhere, in a nested object, so Matching checks it again.
-		b.WriteString(` AND strpos(m.metadata, ` + arg(m.text()) + `) > 0`)
+		b.WriteString(` AND strpos(m.metadata, ` + arg(m.start()) + `) > 0 AND strpos(m.metadata, ` + arg(string(m.Value)) + `) > 0`)
+	}
+	if f.Namespaces != nil {
+		b.WriteString(` AND strpos(m.metadata, '"namespace":"') > 0`)
 	}
 	b.WriteString(` ORDER BY m.leaf_index`)
 	return b.String(), args
 }
 
-// text returns the member as it is written in canonical metadata.
-func (m Member) text() string {
+// start returns how the member begins in canonical metadata.
+func (m Member) start() string {
 	name, err := canonical.AppendString(nil, m.Name)
 	if err != nil {
 		return "\x01" // invalid name; matches nothing, because JSON escapes control characters
 	}
-	return string(name) + ":" + string(m.Value)
+	return string(name) + ":"
 }
 
-// has reports whether metadata in canonical form has all members.
+// has reports whether metadata in canonical form has all members, and is in one of the
+// namespaces.
 func (f Filter) has(metadata []byte) bool {
+	if f.Namespaces != nil && !slices.Contains(f.Namespaces, NamespaceOf(canonical.Trusted(metadata))) {
+		return false
+	}
 	if len(f.Metadata) == 0 {
 		return true
 	}
@@ -127,11 +167,97 @@ func (f Filter) has(metadata []byte) bool {
 		return false // not metadata that the service accepts
 	}
 	for _, wanted := range f.Metadata {
-		if !slices.ContainsFunc(members, func(m Member) bool { return m.Name == wanted.Name && bytes.Equal(m.Value, wanted.Value) }) {
+		if !slices.ContainsFunc(members, func(m Member) bool { return m.Name == wanted.Name && wanted.matches(m.Value) }) {
 			return false
 		}
 	}
 	return true
+}
+
+// matches reports whether a value is the member's, or a list that has it.
+func (m Member) matches(value []byte) bool {
+	if !m.Element && bytes.Equal(m.Value, value) {
+		return true
+	}
+	var elements []jsontext.Value
+	if len(value) == 0 || value[0] != '[' || json.Unmarshal(value, &elements) != nil {
+		return false
+	}
+	return slices.ContainsFunc(elements, func(element jsontext.Value) bool { return bytes.Equal(m.Value, element) })
+}
+
+// happened reports whether the memory occurred within the bounds.
+func (f Filter) happened(created time.Time, metadata []byte) bool {
+	if f.OccurredFrom.IsZero() && f.OccurredTo.IsZero() {
+		return true
+	}
+	at := Moment(created, metadata)
+	return !at.Before(f.OccurredFrom) && (f.OccurredTo.IsZero() || at.Before(f.OccurredTo))
+}
+
+// Moment returns when a memory occurred: at the time that its metadata says (a date is its
+// midnight in UTC), or else when it was written.
+func Moment(created time.Time, metadata []byte) time.Time {
+	if bytes.Contains(metadata, []byte(`"occurredAt":"`)) {
+		if text, ok := textIn(metadata, "occurredAt"); ok {
+			if at, ok := rfc3339.From(text); ok {
+				return at
+			}
+		}
+	}
+	return created
+}
+
+// Moments returns when each of the owner's leaves below size occurred.
+func Moments(ctx context.Context, q schema.Querier, owner events.Owner, size uint64) ([]time.Time, error) {
+	query, args := Filter{}.query(owner, size)
+	rows, err := q.Query(ctx, query, args...)
+	if err != nil {
+		return nil, fmt.Errorf("when memories occurred: %w", err)
+	}
+	var (
+		all      = make([]time.Time, size)
+		leaf     uint64
+		created  time.Time
+		metadata []byte
+	)
+	_, err = pgx.ForEachRow(rows, []any{&leaf, &created, &metadata}, func() error {
+		if leaf < size {
+			all[leaf] = Moment(created, metadata)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("when memories occurred: %w", err)
+	}
+	return all, nil
+}
+
+// NamespaceOf returns the namespace that metadata names, empty if it names none.
+func NamespaceOf(metadata canonical.Object) string {
+	if !strings.Contains(metadata.String(), `"namespace":"`) {
+		return ""
+	}
+	text, ok := textIn([]byte(metadata.String()), "namespace")
+	if n := utf8.RuneCountInString(text); !ok || n < 1 || n > MaxName {
+		return ""
+	}
+	return text
+}
+
+// textIn returns a member of an object whose value is a string.
+func textIn(object []byte, name string) (string, bool) {
+	members, err := MembersOf(canonical.Trusted(object))
+	if err != nil {
+		return "", false
+	}
+	for _, m := range members {
+		if m.Name == name && len(m.Value) > 0 && m.Value[0] == '"' {
+			text, err := jsontext.AppendUnquote(nil, m.Value)
+			return string(text), err == nil
+		}
+	}
+	return "", false
 }
 
 // MembersOf returns the members of a metadata object.

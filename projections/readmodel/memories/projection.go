@@ -15,7 +15,7 @@ import (
 	"github.com/memory-ledger/ledger/projections/projector"
 )
 
-// Projection adds a row for each leaf.
+// Projection adds a row for each leaf, and for each leaf that it supersedes.
 type Projection struct{}
 
 var _ projector.Projection = Projection{}
@@ -24,7 +24,7 @@ var _ projector.Projection = Projection{}
 func (Projection) Name() string { return "memories" }
 
 // Tables implements projector.Projection.
-func (Projection) Tables() []string { return []string{"memories"} }
+func (Projection) Tables() []string { return []string{"memories", "corrections"} }
 
 // written is a row to insert.
 type written struct {
@@ -48,6 +48,7 @@ func (Projection) Apply(_ context.Context, w *projector.Writer, s projector.Slic
 			return projector.Unexpected(r, e, "the memory id is not a UUID")
 		}
 		rows = append(rows, written{data, id, string(e.Owner), int64(r.Seq), e.Time.Time()})
+		insertCorrections(w, &rows[len(rows)-1])
 	}
 	switch {
 	case len(rows) == 0:

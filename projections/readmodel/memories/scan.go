@@ -178,13 +178,16 @@ type Body struct {
 	ID      [16]byte
 	Sealed  []byte // valid until the next body
 	Created time.Time
+	// Metadata is valid until the next body, and only there if it may say when the memory
+	// occurred; see [Body.Occurred].
+	Metadata []byte
 }
 
 // Bodies calls yield with the sealed texts of the owner's leaves from (inclusive) to
 // (exclusive), in leaf order, as they arrive. If yield returns an error, Bodies stops and
 // returns it. It decodes the columns itself: a search passes 100,000 rows.
 func Bodies(ctx context.Context, q schema.Querier, owner events.Owner, from, to uint64, yield func(Body) error) error {
-	rows, err := q.Query(ctx, `SELECT leaf_index, id, sealed, created_at FROM memories
+	rows, err := q.Query(ctx, `SELECT leaf_index, id, sealed, created_at, CASE WHEN `+saysOccurred+` THEN metadata END FROM memories m
 		WHERE owner = $1 AND leaf_index >= $2 AND leaf_index < $3 ORDER BY leaf_index`,
 		pgx.QueryResultFormats{pgx.BinaryFormatCode}, string(owner), int64(from), int64(to))
 	if err != nil {
@@ -196,7 +199,7 @@ func Bodies(ctx context.Context, q schema.Querier, owner events.Owner, from, to 
 		if len(raw[0]) != 8 || len(raw[1]) != 16 || len(raw[3]) != 8 {
 			return fmt.Errorf("read texts: a row of %d, %d and %d bytes", len(raw[0]), len(raw[1]), len(raw[3]))
 		}
-		b := Body{Leaf: binary.BigEndian.Uint64(raw[0]), ID: [16]byte(raw[1]), Sealed: raw[2]}
+		b := Body{Leaf: binary.BigEndian.Uint64(raw[0]), ID: [16]byte(raw[1]), Sealed: raw[2], Metadata: raw[4]}
 		b.Created = time.UnixMicro(postgresEpoch.UnixMicro() + int64(binary.BigEndian.Uint64(raw[3])))
 		if err := yield(b); err != nil {
 			return err

@@ -10,7 +10,7 @@
 
 -- Tables of earlier versions hold nothing that the log does not: they are made again, and
 -- the projector fills them.
-DROP TABLE IF EXISTS body_pages, tiles, stake_movements, batch_attempts, batches, memories, retractions, erasures, grants, api_keys,
+DROP TABLE IF EXISTS body_pages, tiles, stake_movements, batch_attempts, batches, memories, corrections, retractions, erasures, grants, api_keys,
     sessions, owners, checkpoint CASCADE;
 
 -- How far the log has been projected. The row travels in the same transaction
@@ -73,6 +73,7 @@ CREATE TABLE api_keys (
     created_at   timestamptz NOT NULL,
     created_by   text COLLATE "C",  -- the session that made it, "session:<id>"
     scopes       text COLLATE "C" NOT NULL DEFAULT 'read,write',
+    namespaces   text COLLATE "C",  -- a JSON array, NULL for no limit
     expires_at   timestamptz,
     last_used_at timestamptz,
     revoked_at   timestamptz,
@@ -92,6 +93,7 @@ CREATE TABLE grants (
     used       integer     NOT NULL,
     revoked_at timestamptz,
     minted_by  text COLLATE "C", -- "session:<id>" or "key:<id>"
+    namespace  bytea, -- UTF-8 that may hold NUL; NULL for no limit
     seq        bigint      NOT NULL
 );
 CREATE INDEX grants_by_token ON grants (token_hash);
@@ -116,6 +118,17 @@ CREATE UNIQUE INDEX memories_by_idempotency_key ON memories (owner, idempotency_
     WHERE idempotency_key_hash IS NOT NULL;
 -- Ciphertext does not compress.
 ALTER TABLE memories ALTER COLUMN sealed SET STORAGE EXTERNAL;
+
+-- Which leaves a memory supersedes.
+CREATE TABLE corrections (
+    owner      text COLLATE "C" NOT NULL,
+    leaf_index bigint   NOT NULL, -- superseded
+    by_leaf    bigint   NOT NULL,
+    position   smallint NOT NULL, -- in the event's list
+    seq        bigint   NOT NULL,
+    PRIMARY KEY (owner, leaf_index, by_leaf)
+);
+CREATE INDEX corrections_by_leaf ON corrections (owner, by_leaf, position);
 
 -- Memories that their owners took back: in no list, search or case. Their rows stay, for
 -- leaves and proofs.

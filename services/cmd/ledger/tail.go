@@ -19,7 +19,7 @@ import (
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/eventlog"
-	"github.com/memory-ledger/ledger/services/rfc3339"
+	"github.com/memory-ledger/ledger/events/rfc3339"
 	"github.com/memory-ledger/ledger/services/run/assembly"
 	"github.com/memory-ledger/ledger/services/run/config"
 )

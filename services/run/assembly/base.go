@@ -488,7 +488,7 @@ func (d *APIServer) rpcURL() string {
 // keys.
 func (d *APIServer) memories(commands *command.Executor, destroy func(context.Context, events.Owner, int) error) *memory.Service {
 	return memory.New(memory.Config{
-		Commands: commands, Keys: d.Keys, Pool: d.Pool, NewID: NewID, Chain: d.Chain, Quotas: d.quotas, DestroyKey: destroy,
+		Commands: commands, Keys: d.Keys, Pool: d.Pool, NewID: NewID, Fence: d.Fence, Chain: d.Chain, Quotas: d.quotas, DestroyKey: destroy,
 		Now: time.Now, AnchorMaxWait: d.Config.AnchorMaxWait, BytesPerDay: d.Config.QuotaBytesPerDay,
 		Texts: d.texts, Slots: d.slots, Logger: d.Logger, DamagedMemories: &d.damaged,
 	})

@@ -100,7 +100,7 @@ func (s *story) signIn(ctx context.Context) error {
 		return err
 	}
 	commands, err := command.NewExecutor(command.Config{
-		Log: s.log, Loader: noModel{}, Source: "/core", Now: s.clock.tick, NewID: s.ids.next,
+		Log: s.log, Loader: command.NoReadModel{}, Source: "/core", Now: s.clock.tick, NewID: s.ids.next,
 	})
 	if err != nil {
 		return err

@@ -12,7 +12,6 @@ import (
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/eventlog"
-	"github.com/memory-ledger/ledger/services/command"
 )
 
 // clock advances by a quarter of a second at each tick.
@@ -109,21 +108,6 @@ func (l *log) OwnerTail(_ context.Context, f events.Family, _ events.Owner, afte
 }
 
 func (l *log) Sync(context.Context) error { return nil }
-
-// noModel is an empty read model: all state comes from the log.
-type noModel struct{}
-
-func (noModel) Load(_ context.Context, owner events.Owner) (*command.State, error) {
-	return command.NewState(owner), nil
-}
-
-func (noModel) FindWritten(context.Context, events.Owner, events.Hash) (command.Written, bool, uint64, error) {
-	return command.Written{}, false, 0, nil
-}
-
-func (noModel) Leaves(context.Context, events.Owner) (uint64, error) { return 0, nil }
-
-func (noModel) UsedKeys(context.Context, events.Owner, int) ([]events.Hash, error) { return nil, nil }
 
 // bucket holds the wrapped data key.
 type bucket struct {

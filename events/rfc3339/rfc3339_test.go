@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/memory-ledger/ledger/services/rfc3339"
+	"github.com/memory-ledger/ledger/events/rfc3339"
 )
 
 // TestTimes: the forms of the RFC are read, and nothing else is.

@@ -1,0 +1,164 @@
+package mcp
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/services/memory"
+	"github.com/memory-ledger/ledger/services/recall"
+)
+
+type correctInput struct {
+	ID       string `json:"id,omitempty" jsonschema:"id of the memory that is no longer true"`
+	Recalled string `json:"recalled,omitempty" jsonschema:"instead of an id: its text, as recall showed it"`
+	newMemory
+}
+
+type correctOutput struct {
+	Stored     storedMemory `json:"stored"`
+	Supersedes []string     `json:"supersedes"`
+}
+
+func (s *Server) addCorrect() {
+	input := schemaOf[correctInput]()
+	input.Properties["id"].MaxLength, input.Properties["recalled"].MaxLength = new(100), new(memory.MaxContentBytes)
+	input.Properties["content"].MinLength = new(1)
+	boundMembers(input)
+	no := false
+	addTool(s, &tool{scope: events.ScopeWrite, input: input, example: `{"recalled": "Ada lives in Oslo.", "content": "Ada lives in Porto."}`, Tool: sdk.Tool{
+		Name: "correct", Title: "Correct a memory",
+		Description: "Stores what is true now in place of a memory that no longer is. Recall shows only the new one; the old one stays in the log with its proof. " +
+			"The new one keeps the namespace and tags of the old one, unless you name others.",
+		Annotations: &sdk.ToolAnnotations{DestructiveHint: &no, OpenWorldHint: &no},
+	}}, s.correct)
+}
+
+func (s *Server) correct(ctx context.Context, c call, in correctInput) (correctOutput, string, error) {
+	old, err := s.old(ctx, c, in)
+	if err != nil {
+		return correctOutput{}, "", err
+	}
+	ids := make([]string, len(old))
+	for i := range old {
+		ids[i] = old[i].ID
+	}
+	in.Supersedes = &ids
+	inherit(&in.newMemory, &old[0])
+	draft, err := draftOf(c, in.newMemory)
+	if err != nil {
+		return correctOutput{}, "", err
+	}
+	batch, err := s.write(ctx, c, []memory.Draft{draft})
+	if err != nil {
+		return correctOutput{}, "", err
+	}
+	w := batch.Memories[0].Written
+	text := fmt.Sprintf("Corrected: memory %s supersedes %s. Recall shows only the new one.", w.MemoryID, strings.Join(ids, ", "))
+	return correctOutput{storedMemory{w.MemoryID, w.LeafIndex, w.LeafHash.String()}, ids}, text, nil
+}
+
+// old finds the memories to correct. A key that may not read can't find one by its text,
+// which would tell it what is stored.
+func (s *Server) old(ctx context.Context, c call, in correctInput) ([]memory.View, error) {
+	if (in.ID == "") == (in.Recalled == "") {
+		return nil, &problem{"Give either id or recalled. Fix it and call again."}
+	}
+	if c.Require(events.ScopeRead) != nil {
+		if in.ID == "" {
+			return nil, &problem{"This API key may not read: give the id of the memory."}
+		}
+		return []memory.View{{ID: in.ID}}, nil
+	}
+	if in.ID != "" {
+		v, err := s.Memories.Get(ctx, c.reader(), in.ID)
+		return []memory.View{v}, err
+	}
+	found, _, err := s.find(ctx, c, memory.Selection{Query: strings.TrimSpace(in.Recalled), Order: memory.Newest, Limit: 16, Current: true})
+	if err != nil {
+		return nil, err
+	}
+	var same, longer []memory.View
+	for _, v := range found {
+		switch text := strings.TrimSpace(v.Content); {
+		case text == strings.TrimSpace(in.Recalled):
+			same = append(same, v)
+		case strings.HasPrefix(text, strings.TrimSpace(in.Recalled)): // recall showed its beginning
+			longer = append(longer, v)
+		}
+	}
+	switch {
+	case len(same) > 0:
+		return same, nil
+	case len(longer) == 1:
+		return longer, nil
+	case len(longer) > 1:
+		return nil, &problem{"Several memories begin like that. Call again with the id of one."}
+	}
+	return nil, &problem{"No memory has that text. Recall it first, and call again with its id or its exact text."}
+}
+
+// inherit gives a correction the namespace and the tags of the old memory.
+func inherit(m *newMemory, old *memory.View) {
+	var had struct {
+		Namespace any `json:"namespace"`
+		Tags      any `json:"tags"`
+	}
+	if json.Unmarshal(old.Metadata, &had) != nil {
+		return
+	}
+	if _, given := m.Metadata["namespace"]; m.Namespace == nil && !given {
+		if name, ok := had.Namespace.(string); ok && memory.CheckNamespace(name) == nil {
+			m.Namespace = &name
+		}
+	}
+	if _, given := m.Metadata["tags"]; m.Tags == nil && !given {
+		var tags []string
+		list, _ := had.Tags.([]any)
+		for _, tag := range list {
+			if text, ok := tag.(string); ok {
+				tags = append(tags, text)
+			}
+		}
+		if len(tags) > 0 && len(tags) == len(list) {
+			m.Tags = &tags
+		}
+	}
+}
+
+// similar is a memory that says nearly the same as one that is being stored.
+type similar struct {
+	Memory int    `json:"memory" jsonschema:"the place of the new one in the call, from 0"`
+	ID     string `json:"id"`
+}
+
+// similar finds memories that say nearly the same as new ones, among those that the
+// credential may read. It is only a hint: without an answer there is none.
+func (s *Server) similar(ctx context.Context, c call, all []newMemory) (alike []similar) {
+	if c.Require(events.ScopeRead) != nil {
+		return nil
+	}
+	for i, m := range all {
+		picked, err := s.Finder.Select(ctx, c.reader(), memory.Selection{
+			Query: recall.Plain(m.Content), Ranked: true, Order: memory.Relevance, Limit: 3, Current: true,
+		}, c.gone)
+		if err != nil {
+			return alike
+		}
+		for picked.More() {
+			if err := picked.Next(ctx, func(v *memory.View) error {
+				if recall.Alike(v.Content, m.Content) {
+					alike = append(alike, similar{i, v.ID})
+				}
+				return nil
+			}); err != nil {
+				return alike
+			}
+		}
+	}
+	return alike
+}
