@@ -10,9 +10,9 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/events/rfc3339"
 	"github.com/memory-ledger/ledger/projections/readmodel/memories"
 	"github.com/memory-ledger/ledger/services/memory"
-	"github.com/memory-ledger/ledger/events/rfc3339"
 )
 
 // headCost is the approximate cost of an answer without memories. entryCost is the cost of

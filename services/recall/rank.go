@@ -170,7 +170,7 @@ type leaves struct {
 	matches []match
 	lengths []uint16
 	created []uint32
-	barred  []bool  // also those that are not visible
+	barred  []bool // also those that are not visible
 	hidden  []bool
 	visible int     // leaves
 	newest  uint32  // when the newest visible one occurred
