@@ -60,7 +60,7 @@ func (s *Server) addRecall() {
 	input.Properties["query"].MaxLength = new(1000)
 	within(input, "limit", 1, 10)
 	input.Properties["via"].Enum = []any{"session", "key", "drop"}
-	input.Properties["tags"].MaxItems = new(16)
+	input.Properties["tags"].MinItems, input.Properties["tags"].MaxItems = new(1), new(16)
 	for _, name := range []string{"cursor", "source", "from", "to", "occurredFrom", "occurredTo", "namespace"} {
 		input.Properties[name].MaxLength = new(1000)
 	}

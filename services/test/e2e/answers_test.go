@@ -349,6 +349,13 @@ func answersToRequests(t *testing.T, every func(func(contracttest.API, contractt
 				c.Expect(416, method, path, body, stacktest.With("Range", "bytes=0-"))
 			case op.ID == "callAgentTools" && (status == 403 || status == 404):
 				answersToAgents(c, session)
+			case status == 404 && op.ID == "createMemory":
+				c.Expect(404, method, path, map[string]any{"content": "x", "source": "s", "supersedes": []string{"x"}}, session)
+			case status == 404 && op.ID == "createMemories":
+				c.Expect(404, method, path, map[string]any{"memories": []any{map[string]any{"content": "x", "supersedes": []string{"x"}}}}, session)
+			case status == 403 && op.ID == "fillDrop":
+				drop := c.Expect(201, "POST", "/memory-drops", map[string]any{"namespace": "work"}, session)
+				c.Expect(403, method, "/memory-drops/"+tokenOf(drop), map[string]any{"content": "x", "metadata": map[string]any{"namespace": "home"}})
 			case status == 403 && op.ID == "retractMemory":
 				c.Expect(403, method, path, body, key)
 			case status == 403 && op.ID != "createSession": // answersToNewOwners has that one
