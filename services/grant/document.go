@@ -136,7 +136,7 @@ func (s *Service) render(ctx context.Context, opened Opened, gone func() bool) (
 }
 
 // leaves selects the memories that the case shows of the owner's first size leaves, or of
-// all leaves if size is 0. What others supersede is left out.
+// all leaves if size is 0. It shows no memory that others supersede.
 func (s *Service) leaves(ctx context.Context, opened Opened, size uint64, gone func() bool) (*memory.Picked, error) {
 	reader := memory.Reader{Owner: opened.owner, Namespaces: opened.limit}
 	return s.Memories.Select(ctx, reader, memory.Selection{Order: memory.Oldest, To: size, Current: true}, gone)

@@ -55,8 +55,8 @@ func Corrections(ctx context.Context, q schema.Querier, owner events.Owner, size
 }
 
 // WithHash returns the indexes of the owner's leaves that have one of the hashes, in
-// ascending order. It reads all of the owner's rows: nobody pays for an index with each
-// write, and corrections are rare.
+// ascending order. It reads all of the owner's rows: an index would cost each write
+// something, and corrections are rare.
 func WithHash(ctx context.Context, q schema.Querier, owner events.Owner, hashes []events.Hash) ([]uint64, error) {
 	texts := make([][]byte, len(hashes))
 	for i, h := range hashes {

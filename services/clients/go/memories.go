@@ -34,12 +34,18 @@ type Memory struct {
 	// Damaged: the service's stored copy does not match the leaf, so Content and Metadata
 	// are empty.
 	Damaged bool `json:"damaged,omitzero"`
+	// Supersedes and SupersededBy are the ids of the memories that this one corrects, and of
+	// those that correct it, newest first.
+	Supersedes   []string `json:"supersedes,omitzero"`
+	SupersededBy []string `json:"supersededBy,omitzero"`
 }
 
 // NewMemory is a memory to be written.
 type NewMemory struct {
 	Content  string   `json:"content"` // 1 to 262,144 bytes of UTF-8
 	Metadata Metadata `json:"metadata"`
+	// Supersedes are the ids of memories that this one corrects.
+	Supersedes []string `json:"supersedes,omitzero"`
 }
 
 // Written is the answer to a write.
@@ -68,7 +74,7 @@ func (r request) named(options []WriteOption) request {
 // may be nil. After ErrUnavailable, ErrConnection or ErrTimeout the memory may be stored:
 // call Write again with the same IdempotencyKey.
 func (c *Client) Write(ctx context.Context, content string, metadata Metadata, options ...WriteOption) (*Written, error) {
-	memory := NewMemory{content, metadata}
+	memory := NewMemory{Content: content, Metadata: metadata}
 	sum, err := fingerprint(memory.Content, memory.Metadata)
 	if err != nil {
 		return nil, err

@@ -92,7 +92,7 @@ func newRoot() *cobra.Command {
 	root.AddCommand(
 		newRun(), newCoreAPI(), newExtensionAPI(), newProjector(), newAnchorer(),
 		newTail(), newVerify(), newVerifyReceipt(), newVerifyExport(), newRebuild(), newRewrap(), newForget(), newBackup(), newRestore(), newEnv(),
-		newProvision(), newSignIn(), newMCP(), newProbe(),
+		newProvision(), newSignIn(), newMCP(), newImport(), newProbe(),
 	)
 	strictHelp(root)
 	showVariables(root)

@@ -74,10 +74,10 @@ type Config struct {
 	MaxCommands int           // most writes that one process appends at the same time; 0: 64
 	ServiceName string        // what spans say they come from, unless OTEL_SERVICE_NAME is set
 
-	AgentURL string `env:"LEDGER_URL" for:"mcp" doc:"base URL of the core API; unset: that of the local run"`
-	AgentKey string `env:"LEDGER_API_KEY" for:"mcp" doc:"the agent's API key"`
+	AgentURL string `env:"LEDGER_URL" for:"mcp import" doc:"base URL of the core API; unset: that of the local run"`
+	AgentKey string `env:"LEDGER_API_KEY" for:"mcp import" doc:"the agent's API key"`
 
-	DataDir          string `env:"LEDGER_DATA_DIR" envDefault:".data" for:"run tools restore sign-in mcp" doc:"folder of a local run"`
+	DataDir          string `env:"LEDGER_DATA_DIR" envDefault:".data" for:"run tools restore sign-in mcp import" doc:"folder of a local run"`
 	LogLevel         string `env:"LOG_LEVEL" envDefault:"info" for:"services provision" doc:"'debug', 'info', 'warn' or 'error'"`
 	TraceEndpoint    string `env:"OTEL_EXPORTER_OTLP_ENDPOINT" for:"services" doc:"turns tracing on: base URL of a collector that takes OTLP over HTTP; the other 'OTEL_' variables work as OpenTelemetry specifies them"`
 	BodyCacheBytes   int64  `env:"BODY_CACHE_BYTES" envDefault:"268435456" for:"apis" doc:"most bytes of opened texts and their words in memory"`

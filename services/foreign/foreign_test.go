@@ -1,0 +1,107 @@
+package foreign_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/memory-ledger/ledger/services/foreign"
+)
+
+// folder writes files and returns the folder.
+func folder(t *testing.T, files map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range files {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+func read(t *testing.T, path string, o foreign.Options) (all []foreign.Entry) {
+	t.Helper()
+	if err := foreign.Read(path, o, func(e foreign.Entry) error {
+		all = append(all, e)
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// TestWhatEachFormatHolds: texts, dates, tags and namespaces arrive where searches find
+// them, and everything else is kept.
+func TestWhatEachFormatHolds(t *testing.T) {
+	t.Parallel()
+	vault := map[string]string{
+		"work/plan.md":          "---\ndate: 2024-03-01\ntags: [plans, \"#big\"]\nrating: 4.5\nnested: {a: [1, 2024-01-01]}\n---\nShip in May.\n\n## Risks\n\nNone.\n\n```\n# not a heading\n```\n\n## Risks\n\nOne.\n",
+		"loose.md":              "\ufeffNo front matter.\r\n",
+		".obsidian/settings.md": "never read",
+		"work/picture.png":      "never read",
+		"home/broken.md":        "---\na: [\n---\ntext",
+		"home/empty.md":         "---\na: 1\n---\n",
+	}
+	lines := `{"id":7,"text":"Jo is 30.","date":"1970-01-01","tags":"a, b","mood":"good","metadata":{"kept":true}}
+not json
+{"content":"at noon","created_at":"2099-12-31 12:00:00","tags":["x","y"],"namespace":"n","source":"s","occurredAt":null}
+
+{"content":""}
+`
+	mem0 := `{"results":[{"id":"m1","memory":"Likes chess","hash":"h","metadata":{"k":"v"},"created_at":"2024-07-20T01:30:36.275141-07:00","updated_at":null,"user_id":"alex","categories":["hobbies"]}]}`
+	dir := folder(t, vault)
+	for name, c := range map[string]struct {
+		path string
+		o    foreign.Options
+		want []string
+	}{
+		"files": {dir, foreign.Options{Format: foreign.Markdown}, []string{
+			`home/broken.md|||map[]|its front matter is not YAML`,
+			`home/empty.md|home/empty.md||map[a:1 namespace:home title:empty]|it is empty`,
+			`loose.md|loose.md|No front matter.|map[title:loose]|`,
+			`work/plan.md|work/plan.md|Ship in May.`,
+		}},
+		"headings": {dir, foreign.Options{Format: foreign.Markdown, ByHeading: true}, []string{
+			`home/broken.md|`, `loose.md|loose.md|No front matter.|map[title:loose]|`,
+			`work/plan.md|work/plan.md|Ship in May.|map[namespace:work nested:map[a:[1 2024-01-01]] occurredAt:2024-03-01 rating:4.5 tags:[plans big] title:plan]|`,
+			"work/plan.md#Risks|work/plan.md#Risks|Risks\n\n\nNone.\n\n```\n# not a heading\n```|", "work/plan.md#Risks (2)|work/plan.md#Risks (2)|Risks\n\n\nOne.|",
+		}},
+		"lines of JSON": {filepath.Join(folder(t, map[string]string{"x.jsonl": lines}), "x.jsonl"), foreign.Options{Format: foreign.JSONLines}, []string{
+			`x.jsonl:1|7|Jo is 30.|map[kept:true mood:good occurredAt:1970-01-01 tags:[a b]]|`, `x.jsonl:2|||map[]|it is not a JSON object`,
+			`x.jsonl:3|`, `x.jsonl:5|`,
+		}},
+		"mem0": {filepath.Join(folder(t, map[string]string{"x.json": mem0}), "x.json"), foreign.Options{Format: foreign.Mem0}, []string{
+			`x.json, memory 1|m1|Likes chess|map[hash:h k:v occurredAt:2024-07-20T01:30:36.275141-07:00 tags:[hobbies] user_id:alex]|`,
+		}},
+		"lines of text": {filepath.Join(folder(t, map[string]string{"x.txt": "one\n\n two \r\nthree"}), "x.txt"), foreign.Options{Format: foreign.Text}, []string{
+			`x.txt:1|7692c3ad3540bb803c020b3aee66cd88|one|map[]|`, `x.txt:3|3fc4ccfe745870e2c0d99f71f30ff065|two|`, `x.txt:4|8b5b9db0c13db24256c829aa364aa90c|three|`,
+		}},
+	} {
+		got := read(t, c.path, c.o)
+		if len(got) != len(c.want) {
+			t.Errorf("%s: %d entries, want %d: %v", name, len(got), len(c.want), got)
+			continue
+		}
+		for i, e := range got {
+			text := fmt.Sprintf("%s|%s|%s|%v|%s", e.Where, e.ID, e.Content, e.Metadata, e.Why)
+			if !strings.HasPrefix(text, c.want[i]) {
+				t.Errorf("%s: %s\nwant %s", name, text, c.want[i])
+			}
+		}
+		if again := read(t, c.path, c.o); !reflect.DeepEqual(got, again) {
+			t.Errorf("%s: read again: %v", name, again)
+		}
+	}
+	noon := read(t, filepath.Join(folder(t, map[string]string{"x.jsonl": lines}), "x.jsonl"), foreign.Options{Format: foreign.JSONLines})[2]
+	if want := map[string]any{"occurredAt": "2099-12-31T12:00:00Z", "tags": []string{"x", "y"}, "namespace": "n", "source": "s"}; !reflect.DeepEqual(noon.Metadata, want) {
+		t.Errorf("got %v", noon.Metadata)
+	}
+}
