@@ -118,31 +118,3 @@ func FuzzDecodeCanonical(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, payload []byte) { sameAnswer(t, payload) })
 }
-
-func BenchmarkDecode(b *testing.B) {
-	memory := &MemoryWritten{
-		MemoryID: "018f0000-0000-7000-8000-000000000000", LeafVersion: 1, Sealed: bytes.Repeat([]byte("ciphertext "), 25), Salt: SaltOwner, Sealing: SealedByLeaf,
-		Metadata: []byte(`{"source":"bench","tags":["one","two"],"title":"a memory among many"}`),
-	}
-	payload, err := EncodeBatch([]Event{{ID: "018f0000-0000-7000-8000-000000000000", Source: "/core", Owner: "o", OwnerVersion: 1, CommandID: "c", Data: memory}})
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Run("general", func(b *testing.B) {
-		b.ReportAllocs()
-		for b.Loop() {
-			if _, err := current.decodeGeneral(payload); err != nil {
-				b.Fatal(err)
-			}
-		}
-	})
-	b.Run("canonical", func(b *testing.B) {
-		b.ReportAllocs()
-		for b.Loop() {
-			var e Event
-			if !current.decodeCanonical(payload, &e) {
-				b.Fatal("not taken")
-			}
-		}
-	})
-}

@@ -1,7 +1,6 @@
 package anchorer
 
 import (
-	"testing"
 	"time"
 
 	"github.com/memory-ledger/ledger/events/eventlog"
@@ -19,22 +18,4 @@ func (w *world) comes(p *process, standby bool) {
 			w.t.Fatal("an anchorer is not what it should be")
 		}
 	}
-}
-
-// A standby takes over when the working anchorer ends.
-func TestAStandbyTakesOver(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, false)
-	keys := w.owners(4)
-	first := w.start(nil, nil)
-	w.comes(first, false)
-	standby := w.start(nil, nil)
-	w.comes(standby, true)
-	w.allAnchored()
-	first.stop()
-	w.comes(standby, false)
-	for _, key := range keys {
-		w.write(key, 2)
-	}
-	w.allAnchored()
 }

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -44,30 +43,6 @@ func scriptedAt(t *testing.T, url, subject string, answer func(request *nats.Msg
 	}
 	only := &lease{asking: make(chan struct{}, 1), contact: func(context.Context) (contact, error) { return contact{}, nil }}
 	return &JetStream{nc: client, inboxes: newInboxes(client), disk: &disk{}, damage: &damage{}, lease: only, mover: mover{nc: client}}
-}
-
-// On a cluster a stream can get replicas at any time, and some of them may be behind. So
-// the leader is asked, even if the stream had one replica at first.
-func TestOnAClusterTheLeaderIsAsked(t *testing.T) {
-	t.Parallel()
-	config := filepath.Join(t.TempDir(), "cluster.conf")
-	if err := os.WriteFile(config, []byte(`listen: "127.0.0.1:-1", cluster { name: "three", listen: "127.0.0.1:-1" }`), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for url, want := range map[string]string{
-		natstest.FromConfig(t, config): "$JS.API.STREAM.MSG.GET.LEDGER",
-		natstest.Start(t).URL():        "$JS.API.DIRECT.GET.LEDGER",
-	} {
-		asked := make(chan string, 1)
-		log := scriptedAt(t, url, "$JS.API.>", func(m *nats.Msg) {
-			_ = m.Respond([]byte(`{"error":{"code":503,"err_code":10008}}`)) // too late if the server answered first
-			asked <- m.Subject
-		})
-		_, _ = log.Head(t.Context()) // the answer does not fit a direct get
-		if got := <-asked; got != want {
-			t.Errorf("%s was asked, want %s", got, want)
-		}
-	}
 }
 
 // withoutStreams returns the URL of a NATS server without JetStream, which would answer the
@@ -225,29 +200,6 @@ func TestASilentServerIsNotWaitedForForEver(t *testing.T) {
 				t.Error("it is still waited for")
 			}
 		})
-	}
-}
-
-// A server that is too old to send many messages at once is named as the reason, even if
-// the deadline cuts a later attempt short.
-func TestAServerThatKnowsNoBatches(t *testing.T) {
-	t.Parallel()
-	asked := 0
-	log := scripted(t, "$JS.API.DIRECT.GET."+StreamName, func(m *nats.Msg) {
-		if asked++; asked > 1 {
-			return
-		}
-		if err := m.RespondMsg(&nats.Msg{Header: nats.Header{
-			"Nats-Sequence": {"1"}, "Nats-Time-Stamp": {time.Unix(0, 0).Format(time.RFC3339Nano)},
-		}}); err != nil {
-			t.Error(err)
-		}
-	})
-	ctx, cancel := context.WithTimeout(t.Context(), attemptTimeout/2)
-	defer cancel()
-	err := log.Read(ctx, ReadConfig{To: 2}, func(Slice) error { return nil })
-	if !errors.Is(err, ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "knows no batch get") {
-		t.Error(err)
 	}
 }
 

@@ -19,14 +19,6 @@ import (
 	"github.com/memory-ledger/ledger/infra/localnats/natstest"
 )
 
-// TestEmbedded runs the suite on a server inside this process.
-func TestEmbedded(t *testing.T) {
-	logtest.Run(t, func(t *testing.T) logtest.Fixture {
-		log, cut := open(t, natstest.Start(t).URL())
-		return logtest.Fixture{Log: log, Cut: cut}
-	})
-}
-
 // TestGroupSynced runs the suite on a log whose appends share a sync.
 func TestGroupSynced(t *testing.T) {
 	logtest.Run(t, func(t *testing.T) logtest.Fixture {

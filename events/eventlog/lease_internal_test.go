@@ -42,49 +42,6 @@ func TestContact(t *testing.T) {
 	}
 }
 
-// TestALeaseIsAskedForWhenItEnds: when the lease has ended, one of the callers that need it
-// asks for a new one.
-func TestALeaseIsAskedForWhenItEnds(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		asked, ago := 0, time.Second
-		l := &lease{asking: make(chan struct{}, 1), contact: func(context.Context) (contact, error) {
-			asked++
-			time.Sleep(time.Millisecond)
-			return contact{majority: ago, all: ago}, nil
-		}}
-		check := func(want int, fails bool) {
-			t.Helper()
-			done := make(chan error)
-			for range 5 {
-				go func() {
-					current, err := l.check(t.Context())
-					if err == nil && !current {
-						err = errors.New("in doubt")
-					}
-					done <- err
-				}()
-			}
-			for range 5 {
-				if err := <-done; (err != nil) != fails || fails && !errors.Is(err, ErrUnavailable) {
-					t.Error(err)
-				}
-			}
-			if asked != want {
-				t.Errorf("asked %d times, want %d", asked, want)
-			}
-		}
-		check(1, false)
-		time.Sleep(leaseTime - time.Second - 10*time.Millisecond)
-		check(1, false)
-		time.Sleep(10 * time.Millisecond)
-		check(2, false)
-		ago = 2 * leaseTime
-		time.Sleep(leaseTime)
-		check(7, true) // each caller asks: the next answer may differ
-	})
-}
-
 // TestASilentReplicaPutsReadsInDoubt: contact with a majority is not enough. A leader
 // without a majority is refused.
 func TestASilentReplicaPutsReadsInDoubt(t *testing.T) {

@@ -185,21 +185,6 @@ func TestModulesRequireNoKit(t *testing.T) {
 	}
 }
 
-// TestRulesBite tries the rules on forbidden imports.
-func TestRulesBite(t *testing.T) {
-	t.Parallel()
-	for _, bad := range [][2]string{
-		{"events/verify", "events"}, {"events/eventlog", "infra/child"}, {"infra/localnats", "events"}, {"projections/tree", "services/keystore"},
-		{"anchoring/anchorer", "services/run/config"}, {"anchoring/chain", "projections/projector"}, {"anchoring/anchorer", "projections/readmodel/memories"},
-		{"services/core", "services/extension"}, {"services/extension", "services/core"},
-		{"services/command", "services/core"}, {"services/memory", "infra/localnats"}, {"services/clients/go", "events"}, {"services/clients/go", "anchoring/chain"},
-	} {
-		if r, _ := ruleOf(bad[0]); r.allows(bad[0], bad[1]) {
-			t.Errorf("%s may import %s", bad[0], bad[1])
-		}
-	}
-}
-
 // drawers are names that say nothing about what is inside.
 var drawers = []string{"common", "util", "utils", "helper", "helpers", "types", "misc", "shared", "base", "lib"}
 

@@ -2,8 +2,6 @@ package fence_test
 
 import (
 	"errors"
-	"log/slog"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -95,31 +93,5 @@ func TestALeaderMayBeBehindItsReplicas(t *testing.T) {
 	f = newFence(t, pool, log, func(o *fence.Options) { o.Lag = 10 * time.Millisecond })
 	if err := f.CheckLog(t.Context()); !errors.Is(err, fence.ErrLogShort) {
 		t.Errorf("one that stays shorter: %v", err)
-	}
-}
-
-// TestRefusalsAreSaid: the fence logs that reads are refused, and that they are answered
-// again.
-func TestRefusalsAreSaid(t *testing.T) {
-	t.Parallel()
-	_, pool := fixture.Database(t)
-	advance(t, pool, 0, 7)
-	var lines syncBuffer
-	log := &heads{head: 5}
-	f := newFence(t, pool, log, func(o *fence.Options) {
-		o.Poll, o.Logger = 10*time.Millisecond, slog.New(slog.NewTextHandler(&lines, nil))
-	})
-	fixture.Running(t, f.Run)
-	for _, what := range []string{"refused", "again"} {
-		fixture.Eventually(t, 2*time.Minute, func() error {
-			if !strings.Contains(lines.String(), what) {
-				return errors.New("it does not say: " + what)
-			}
-			return nil
-		})
-		log.end(7)
-	}
-	if err := f.WaitAll(t.Context()); err != nil {
-		t.Error(err)
 	}
 }

@@ -22,29 +22,6 @@ import (
 	"github.com/memory-ledger/ledger/projections/schema"
 )
 
-// TestReplaysMakeTheSameRows: rows projected live, message by message, equal rows
-// replayed into an empty schema in short or long slices.
-func TestReplaysMakeTheSameRows(t *testing.T) {
-	t.Parallel()
-	url, live := fixture.Database(t)
-	log := fixture.NewLog(t)
-	project(t, live, log)
-	history := fixture.NewHistory(11, 8)
-	for range 20 {
-		log.Publish(t, history.Messages(60)...)
-		caughtUp(t, live, log)
-	}
-	for _, records := range []int{7, 2000} {
-		again := fixture.Pool(t, url, fmt.Sprintf("again_%d", records))
-		_, stop := project(t, again, log, func(c *projector.Config) { c.SliceRecords = records })
-		caughtUp(t, again, log)
-		sameRows(t, live, again)
-		if err := stop(); err != nil {
-			t.Error(err)
-		}
-	}
-}
-
 // TestAKilledProjectorGoesOn kills projector processes at random positions.
 func TestAKilledProjectorGoesOn(t *testing.T) {
 	t.Parallel()

@@ -149,3 +149,12 @@ func sameRows(t testing.TB, a, b *pgxpool.Pool) {
 		t.Errorf("%d rows and %d rows: %s", len(first), len(second), difference)
 	}
 }
+
+func head(t *testing.T, log *fixture.Log) uint64 {
+	t.Helper()
+	head, err := log.Head(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return head
+}

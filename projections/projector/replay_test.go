@@ -1,7 +1,6 @@
 package projector_test
 
 import (
-	"bytes"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -84,34 +83,5 @@ func TestTwoConnectionsReplayWhatOneDoes(t *testing.T) {
 		if err := without.To(t.Context(), end); err == nil || without.At() != 0 {
 			t.Errorf("by %d connections: at %d, %v", connections, without.At(), err)
 		}
-	}
-}
-
-// TestAReplayIsCommittedInParts: a replay commits fewer long messages at once, and
-// reports its position after each part.
-func TestAReplayIsCommittedInParts(t *testing.T) {
-	t.Parallel()
-	_, pool, log := empty(t)
-	a := fixture.NewActor()
-	long := bytes.Repeat([]byte("sealed \x00"), 60_000)
-	messages := make([]fixture.Message, 20)
-	for i := range messages {
-		m := a.Memory(`{}`)
-		m.Sealed = long
-		messages[i] = a.Say(m)
-	}
-	log.Publish(t, messages...)
-	r := replayer(t, pool, log, 1)
-	var parts []uint64
-	r.Applied = func(seq uint64) { parts = append(parts, seq) }
-	if err := r.To(t.Context(), 20); err != nil {
-		t.Fatal(err)
-	}
-	if len(parts) < 2 || parts[len(parts)-1] != 20 {
-		t.Errorf("committed at %v", parts)
-	}
-	parts = nil
-	if err := r.To(t.Context(), 20); err != nil || parts != nil {
-		t.Errorf("what is there is committed again, at %v, %v", parts, err)
 	}
 }

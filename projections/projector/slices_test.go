@@ -3,7 +3,6 @@ package projector_test
 import (
 	"context"
 	"errors"
-	"reflect"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -182,29 +181,6 @@ func TestNothingFollowsASliceThatIsRefused(t *testing.T) {
 		}
 		if err := s.Err(); err != nil {
 			t.Error(err)
-		}
-	})
-}
-
-// TestASliceTravelsWhole: a message's payload is the slice.
-func TestASliceTravelsWhole(t *testing.T) {
-	t.Parallel()
-	records := alike(t, 3)
-	for i := range records {
-		records[i].Time = time.Unix(int64(i), 2)
-	}
-	records[2].Payload = []byte{}
-	synctest.Test(t, func(t *testing.T) {
-		s := projector.NewSliceSubscriber(stored{records: records}, projector.SliceConfig{})
-		defer s.Close()
-		msg := <-subscribed(t, s)
-		if got := sliceOf(t, msg); got.First != 1 || got.Last != 3 || !reflect.DeepEqual(got.Records, records) {
-			t.Errorf("sent %+v, want %+v", got, records)
-		}
-		for n := range msg.Payload {
-			if _, err := projector.SliceOf(msg.Payload[:n]); err == nil {
-				t.Errorf("%d of %d bytes are a slice", n, len(msg.Payload))
-			}
 		}
 	})
 }

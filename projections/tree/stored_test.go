@@ -1,14 +1,11 @@
 package tree_test
 
 import (
-	"context"
 	"errors"
 	"math/rand/v2"
 	"slices"
-	"sync/atomic"
 	"testing"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/memory-ledger/ledger/events"
@@ -147,42 +144,5 @@ func TestAGapInTheLeavesIsRefused(t *testing.T) {
 	slice.Records = append(slice.Records[:3], slice.Records[4:]...)
 	if err := (tree.Projection{}).Apply(t.Context(), projector.NewWriter(pool), slice); err == nil {
 		t.Error("a slice with a hole went through")
-	}
-}
-
-// counting counts the batches and the queries in them.
-type counting struct {
-	*pgxpool.Pool
-	trips, queries atomic.Int64
-}
-
-func (c *counting) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
-	c.trips.Add(1)
-	c.queries.Add(int64(b.Len()))
-	return c.Pool.SendBatch(ctx, b)
-}
-
-func TestAProofIsOneRoundTripAndFewTiles(t *testing.T) {
-	t.Parallel()
-	_, pool := fixture.Database(t)
-	const most = 66_000
-	owner := fixture.NewActor().Owner
-	grow(t, pool, owner, leafHashes(most), rand.New(rand.NewPCG(6, 6)), 5000)
-	for _, size := range []uint64{5, 300, 65_535, most} {
-		for _, ask := range []func(*counting) error{
-			func(c *counting) error { _, err := tree.Root(t.Context(), c, owner, size); return err },
-			func(c *counting) error { _, err := tree.Inclusion(t.Context(), c, owner, 3, size); return err },
-			func(c *counting) error { _, err := tree.Consistency(t.Context(), c, owner, 5, size); return err },
-			func(c *counting) error { _, err := tree.Between(t.Context(), c, owner, 5, size); return err },
-		} {
-			c := &counting{Pool: pool}
-			if err := ask(c); err != nil {
-				t.Fatal(err)
-			}
-			// At most two tiles, or a tile and an edge, on each of three levels.
-			if c.trips.Load() > 1 || c.queries.Load() > 6 {
-				t.Errorf("size %d: %d round trips, %d queries", size, c.trips.Load(), c.queries.Load())
-			}
-		}
 	}
 }

@@ -170,26 +170,3 @@ func (a *asked) OwnerTail(ctx context.Context, f events.Family, owner events.Own
 	a.tails++
 	return a.Log.OwnerTail(ctx, f, owner, after, yield)
 }
-
-// TestAnOwnerComesBack: for each request about an owner who was away, the log server loads
-// a block of 8 MB. A write makes one such request if the read model has all of the owner's
-// events.
-func TestAnOwnerComesBack(t *testing.T) {
-	t.Parallel()
-	log, owner := openLog(t), logtest.Owner()
-	m := &model{log: log, batches: map[events.Owner][]batch{}}
-	for n, tails := range []int{1, 0, 0} { // the owner is new at the first write
-		a := &asked{Log: log}
-		x, err := command.NewExecutor(command.Config{Log: a, Loader: m, Source: "/test", NewID: newID})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := x.Execute(t.Context(), owner, write(byte(n))); err != nil {
-			t.Fatal(err)
-		}
-		if a.newest != 1-tails || a.tails != tails {
-			t.Errorf("write %d asks %d times for the newest message and %d for a tail", n, a.newest, a.tails)
-		}
-		m.advance(t, owner, 1)
-	}
-}

@@ -513,19 +513,3 @@ func TestExpiredKeys(t *testing.T) {
 		t.Errorf("ended %v, %v", d, err)
 	}
 }
-
-// TestExpiredGrantsAreForgotten: the state of an owner whose grants all expire unspent does
-// not grow.
-func TestExpiredGrantsAreForgotten(t *testing.T) {
-	s := NewState(testOwner)
-	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	for i := range 100 {
-		s.Apply(uint64(i+1), []events.Event{{Time: events.At(now), Data: &events.GrantMinted{
-			GrantID: fmt.Sprint(i), Kind: events.GrantDrop, ExpiresAt: events.At(now.Add(time.Minute)), MaxUses: 1,
-		}}})
-		now = now.Add(time.Minute + clockSpread)
-	}
-	if len(s.Grants) != 1 {
-		t.Fatalf("%d grants are kept", len(s.Grants))
-	}
-}

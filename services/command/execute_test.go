@@ -313,46 +313,6 @@ func TestOwnersShareTheMachine(t *testing.T) {
 	}
 }
 
-// conflicting counts the appends that lost to another append.
-type conflicting struct {
-	eventlog.Log
-	lost atomic.Int64
-}
-
-func (c *conflicting) Append(ctx context.Context, a eventlog.Append) (uint64, error) {
-	appended, err := c.Log.Append(ctx, a)
-	if errors.Is(err, eventlog.ErrConflict) {
-		c.lost.Add(1)
-	}
-	return appended, err
-}
-
-// TestNobodyConflictsWithOneself: concurrent commands of an owner in one process are each
-// decided on the result of the one before, so none conflicts.
-func TestNobodyConflictsWithOneself(t *testing.T) {
-	t.Parallel()
-	log := &conflicting{Log: openLog(t)}
-	x, owner := newExecutor(t, log), logtest.Owner()
-	const writers, each = 16, 50
-	var group sync.WaitGroup
-	for i := range writers {
-		group.Go(func() {
-			for range each {
-				if err := x.Execute(t.Context(), owner, write(byte(i))); err != nil {
-					t.Error(err)
-				}
-			}
-		})
-	}
-	group.Wait()
-	if lost := log.lost.Load(); lost > 0 {
-		t.Errorf("%d appends were decided on an old state", lost)
-	}
-	if leaves := leavesOf(t, log, owner); len(leaves) != writers*each {
-		t.Errorf("%d leaves", len(leaves))
-	}
-}
-
 // distant is a log of one owner in memory whose server is some time away.
 type distant struct {
 	eventlog.Log

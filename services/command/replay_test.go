@@ -192,41 +192,6 @@ func TestOneWriteForAKey(t *testing.T) {
 	}
 }
 
-// TestANewKeyIsNotLookedUp, but a key that was used before the owner's state was loaded is.
-func TestANewKeyIsNotLookedUp(t *testing.T) {
-	t.Parallel()
-	m := &model{log: openLog(t), batches: map[events.Owner][]batch{}}
-	owner := logtest.Owner()
-	var first []command.Written
-	writeAll := func(x *command.Executor, from, to int) {
-		t.Helper()
-		for n := from; n < to; n++ {
-			w, key := write(byte(n)), events.Hash{byte(n)}
-			w.IdempotencyKey = &key
-			if err := x.Execute(t.Context(), owner, w); err != nil {
-				t.Fatal(err)
-			}
-			if n < len(first) && w.Written != first[n] {
-				t.Errorf("write %d is answered %+v, was %+v", n, w.Written, first[n])
-			}
-			if n >= len(first) {
-				first = append(first, w.Written)
-			}
-		}
-	}
-	writeAll(newExecutorOn(t, m), 0, 10)
-	m.advance(t, owner, 7)
-	again := newExecutorOn(t, m)
-	writeAll(again, 10, 20)
-	if m.looks != 0 {
-		t.Errorf("%d look-ups for new keys", m.looks)
-	}
-	writeAll(again, 0, 20)
-	if m.looks != 7 {
-		t.Errorf("%d look-ups, of 7 keys that only the read model has", m.looks)
-	}
-}
-
 // TestAReadModelThatIsMadeAnew: a read model that is rebuilt does not know the earlier
 // keys, and the memories with those keys must not be written a second time.
 func TestAReadModelThatIsMadeAnew(t *testing.T) {

@@ -42,18 +42,3 @@ func TestAppendJSON(t *testing.T) {
 		}
 	})
 }
-
-func BenchmarkAppendJSON(b *testing.B) {
-	v := View{ID: "01926f3a-7b1c-7def-8123-456789abcdef", Content: "the cat sleeps on the warm chair while rain falls", Metadata: jsontext.Value(`{"n":1,"source":"bench"}`)}
-	var buffer []byte
-	b.Run("by hand", func(b *testing.B) {
-		for b.Loop() {
-			buffer, _ = v.AppendJSON(buffer[:0])
-		}
-	})
-	b.Run("by the encoder", func(b *testing.B) {
-		for b.Loop() {
-			_, _ = json.Marshal(&v, json.Deterministic(true))
-		}
-	})
-}

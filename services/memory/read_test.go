@@ -170,42 +170,6 @@ func TestNothingFollows(t *testing.T) {
 	}
 }
 
-// TestEnoughEndsAChunk: ErrEnough ends a chunk with the current memory, which is not
-// yielded again: in lists, cached or not, and in searches.
-func TestEnoughEndsAChunk(t *testing.T) {
-	t.Parallel()
-	h := newHistory(t)
-	w := h.writer(t)
-	for i := range 20 {
-		h.write(t, w, fmt.Sprintf("needle %d", i))
-	}
-	s := h.service(1 << 30)
-	for _, query := range []string{"", "", "needle", "needle"} {
-		p, err := s.Select(t.Context(), Reader{Owner: w.owner, Head: at(1)}, Selection{Query: query, Order: Oldest}, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		leaf := uint64(0)
-		for before := leaf; p.More(); before = leaf {
-			if err := p.Next(t.Context(), func(v *View) error {
-				if v.LeafIndex != leaf {
-					t.Fatalf("leaf %d after %d", v.LeafIndex, leaf)
-				}
-				leaf++
-				return ErrEnough
-			}); err != nil {
-				t.Fatal(err)
-			}
-			if leaf > before+1 {
-				t.Fatalf("%q: %d after enough", query, leaf-before-1)
-			}
-		}
-		if leaf != 20 {
-			t.Errorf("%q: %d of 20", query, leaf)
-		}
-	}
-}
-
 // TestMuchComesALittleAtATime: the bytes that a list or a search yields at once are
 // bounded, and a search of long texts gives its time slot back between pieces.
 func TestMuchComesALittleAtATime(t *testing.T) {
@@ -301,24 +265,4 @@ func TestSearchWhileMemoriesCome(t *testing.T) {
 	}
 	close(done)
 	searches.Wait()
-}
-
-// TestASearchEndsWhereTheLogDid: a search ends at the log's size when it began, even if
-// another search has cached later leaves by then.
-func TestASearchEndsWhereTheLogDid(t *testing.T) {
-	t.Parallel()
-	h := newHistory(t)
-	w := h.writer(t)
-	s := h.service(1 << 30)
-	h.write(t, w, slices.Repeat([]string{"early"}, 300)...)
-	begun, err := s.Select(t.Context(), Reader{Owner: w.owner}, Selection{Query: "L", Order: Oldest}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	checkSearch(t, s, w, "before", "L")
-	h.write(t, w, slices.Repeat([]string{"late"}, 100)...)
-	checkSearch(t, s, w, "after", "L")
-	if found, err := collect(t.Context(), begun); err != nil || len(found) != 300 {
-		t.Errorf("%d found of 300 that were there, %v", len(found), err)
-	}
 }

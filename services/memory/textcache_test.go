@@ -2,74 +2,14 @@ package memory
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"reflect"
 	"testing"
 
 	"github.com/memory-ledger/ledger/events"
-	"github.com/memory-ledger/ledger/projections/fence"
-	"github.com/memory-ledger/ledger/projections/readmodel/batches"
 	"github.com/memory-ledger/ledger/projections/readmodel/memories"
 )
-
-// TestWhatChangesIsKeptAtOneHead: rows and extents are returned to readers of the same
-// head, owner and read models only.
-func TestWhatChangesIsKeptAtOneHead(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
-		put, get Reader
-		want     bool
-	}{
-		"same head":         {Reader{Owner: "a", Head: at(7)}, Reader{Owner: "a", Head: at(7)}, true},
-		"the log went on":   {Reader{Owner: "a", Head: at(7)}, Reader{Owner: "a", Head: at(8)}, false},
-		"a slower reader":   {Reader{Owner: "a", Head: at(7)}, Reader{Owner: "a", Head: at(6)}, false},
-		"head unknown now":  {Reader{Owner: "a", Head: at(7)}, Reader{Owner: "a", Head: at(0)}, false},
-		"head unknown then": {Reader{Owner: "a", Head: at(0)}, Reader{Owner: "a", Head: at(0)}, false},
-		"other read models": {Reader{Owner: "a", Head: at(7)}, Reader{Owner: "a", Head: fence.Head{Seq: 7, Tables: 1}}, false},
-		"somebody else's":   {Reader{Owner: "a", Head: at(7)}, Reader{Owner: "b", Head: at(7)}, false},
-	} {
-		x := NewTextCache(1 << 20)
-		x.putExtent(c.put, &extent{leaves: 3})
-		x.putRows(c.put, &memories.Memory{ID: "m", Owner: "a"})
-		e, m, run := x.extentOf(c.get), x.row(c.get, "m"), x.rowsAt(c.get, []uint64{0})
-		if (e != nil) != c.want || (m != nil) != c.want || (run != nil) != c.want {
-			t.Errorf("%s: extent %v, row %v, list %v", name, e, m, run)
-		}
-	}
-}
-
-// TestALogNeverGetsShorter: of two readers at one head, the one that saw less may put its
-// extent or row last.
-func TestALogNeverGetsShorter(t *testing.T) {
-	t.Parallel()
-	batch := func(size uint64) *batches.Batch { return &batches.Batch{Size: size} }
-	for name, c := range map[string]struct {
-		head fence.Head
-		late *extent
-		kept bool
-	}{
-		"fewer leaves":        {at(7), &extent{leaves: 4, newest: batch(4)}, false},
-		"less is anchored":    {at(7), &extent{leaves: 6, newest: batch(3)}, false},
-		"nothing is anchored": {at(7), &extent{leaves: 5}, false},
-		"of an earlier head":  {at(6), &extent{leaves: 9, newest: batch(9)}, false},
-		"more leaves":         {at(7), &extent{leaves: 6, newest: batch(4)}, true},
-	} {
-		x, r := NewTextCache(1<<20), Reader{Owner: "a", Head: at(7)}
-		x.putExtent(r, &extent{leaves: 5, newest: batch(4)})
-		x.putExtent(Reader{Owner: "a", Head: c.head}, c.late)
-		if got := x.extentOf(r); got == nil || (got == c.late) != c.kept {
-			t.Errorf("%s: %+v", name, got)
-		}
-	}
-	x, r := NewTextCache(1<<20), Reader{Owner: "a", Head: at(7)}
-	x.putRows(r, &memories.Memory{ID: "m", Owner: "a", Anchored: true}, &memories.Memory{ID: "n", Owner: "a", LeafIndex: 1, Retracted: true})
-	x.putRows(r, &memories.Memory{ID: "m", Owner: "a"}, &memories.Memory{ID: "n", Owner: "a", LeafIndex: 1})
-	if !x.row(r, "m").Anchored || !x.row(r, "n").Retracted {
-		t.Error("a row lost an event")
-	}
-}
 
 // TestTheCacheKeepsToItsBudget with rows, texts and words, and drops owners who were
 // longest away. A read that began before its owner was dropped keeps nothing.
@@ -193,117 +133,5 @@ func TestWhatIsKeptChangesNoAnswer(t *testing.T) {
 				t.Fatalf("seed %d: %s: somebody else got %+v", seed, asking.name, stranger)
 			}
 		}
-	}
-}
-
-// TestWhoAsksAgainAsksNoDatabase: a repeated request needs no query until something of the
-// owner changes.
-func TestWhoAsksAgainAsksNoDatabase(t *testing.T) {
-	t.Parallel()
-	h := newHistory(t)
-	w := h.writer(t)
-	h.write(t, w, make([]string, 40)...)
-	h.confirm(t, w, h.cut(t, w), 40)
-	h.write(t, w, make([]string, 3)...)
-	s, chance := h.service(1<<30), rand.New(rand.NewPCG(1, 1))
-	questions := func(do func()) int64 {
-		before := h.pool.Stat().AcquireCount()
-		do()
-		return h.pool.Stat().AcquireCount() - before
-	}
-	// Number of queries of the second request: nodes of the tree, and times, are not kept.
-	for i, again := range []int64{0, 0, 0, 2, 1, 2, 1} {
-		asking := askings(w, chance)[i]
-		ask := func(head uint64) func() {
-			return func() {
-				t.Helper()
-				if _, err := asking.ask(t.Context(), s, Reader{Owner: w.owner, Head: at(head)}); err != nil {
-					t.Fatal(asking.name, err)
-				}
-			}
-		}
-		ask(h.seq)()
-		if n := questions(ask(h.seq)); n > again {
-			t.Errorf("%s: %d questions", asking.name, n)
-		}
-		if n := questions(ask(0)); n == 0 && i > 0 { // an anchored row never changes
-			t.Errorf("%s: no question where the head is not known", asking.name)
-		}
-	}
-}
-
-// TestProofsAreOfTheBatchThatCoversTheLeaf, which usually is not the newest.
-func TestProofsAreOfTheBatchThatCoversTheLeaf(t *testing.T) {
-	t.Parallel()
-	h := newHistory(t)
-	w := h.writer(t)
-	var ids []string
-	for range 2 {
-		h.write(t, w, "one", "two")
-		ids = append(ids, h.cut(t, w))
-		h.confirm(t, w, ids[len(ids)-1], len(w.written))
-	}
-	h.write(t, w, "five")
-	s, r := h.service(1<<30), Reader{Owner: w.owner, Head: at(h.seq)}
-	newest := w.root(4)
-	for leaf, want := range map[int]struct {
-		size  uint64
-		batch string // "" if not anchored yet
-	}{1: {2, ids[0]}, 3: {4, ids[1]}, 4: {5, ""}} {
-		id := w.written[leaf].ID
-		proof, err := s.Prove(t.Context(), r, id)
-		if err != nil || *proof.OnchainRoot != newest || (proof.TxSignature == nil) != (want.batch == "") ||
-			proof.TxSignature != nil && *proof.TxSignature != "of "+want.batch {
-			t.Errorf("proof of leaf %d: %+v, %v", leaf, proof, err)
-		}
-		receipt, err := s.Receipt(t.Context(), r, id)
-		if err != nil || receipt.TreeSize != want.size || receipt.BatchRoot != proof.BatchRoot || (receipt.Anchor == nil) != (want.batch == "") ||
-			receipt.Anchor != nil && (receipt.Anchor.CommittedSize != 4 || len(receipt.Consistency) != int(4-want.size)/2) {
-			t.Errorf("receipt of leaf %d: %+v, %v", leaf, receipt, err)
-		}
-		link, err := s.ProveConsistency(t.Context(), r, want.size, 5)
-		if err != nil || link.FromRoot != proof.BatchRoot {
-			t.Errorf("from %d to 5: %+v, %v", want.size, link, err)
-		}
-	}
-}
-
-// TestARowThatCameLater: a row may exist that the extent, read at the same head, does not
-// cover, because its event is not acknowledged yet.
-func TestARowThatCameLater(t *testing.T) {
-	t.Parallel()
-	h := newHistory(t)
-	w := h.writer(t)
-	h.write(t, w, "one", "two")
-	s, head := h.service(1<<30), h.seq
-	r := Reader{Owner: w.owner, Head: at(head)}
-	if log, err := s.Head(t.Context(), r); err != nil || log.TreeSize != 2 {
-		t.Fatal(log, err)
-	}
-	h.write(t, w, "three")
-	for _, id := range []string{w.written[2].ID, w.written[0].ID} {
-		if _, err := s.Prove(t.Context(), r, id); err != nil {
-			t.Errorf("a proof of what came later: %v", err)
-		}
-	}
-	h.confirm(t, w, h.cut(t, w), 3)
-	s.Texts.Drop("") // or the row of before is kept
-	proof, err := s.Prove(t.Context(), r, w.written[1].ID)
-	if err != nil || proof.TxSignature == nil || proof.OnchainRoot == nil || *proof.OnchainRoot != w.root(3) {
-		t.Errorf("a proof by a batch that came later: %+v, %v", proof, err)
-	}
-	if receipt, err := s.Receipt(t.Context(), r, w.written[1].ID); err != nil || receipt.Anchor == nil || receipt.Anchor.CommittedSize != 3 {
-		t.Errorf("a receipt by a batch that came later: %+v, %v", receipt, err)
-	}
-	// Read models that replace these may be older.
-	if _, err := h.pool.Exec(t.Context(), `DELETE FROM memories WHERE leaf_index > 0; DELETE FROM batches`); err != nil {
-		t.Fatal(err)
-	}
-	s.Texts.Drop("")
-	if _, err := s.extentWith(t.Context(), r, &memories.Memory{LeafIndex: 2}); !errors.Is(err, fence.ErrBehind) {
-		t.Errorf("a leaf beyond the log: %v", err)
-	}
-	if _, err := s.extentWith(t.Context(), r, &memories.Memory{LeafIndex: 0, Anchored: true}); !errors.Is(err, fence.ErrBehind) {
-		t.Errorf("an anchored leaf without a batch: %v", err)
 	}
 }

@@ -216,16 +216,3 @@ func TestEveryFoldingIsInTheTable(t *testing.T) {
 		}
 	}
 }
-
-func BenchmarkIndex(b *testing.B) {
-	for name, r := range map[string]string{"zeros": "0", "Cherokee": "Ꭰ", "Han": "好"} {
-		q := NewQuery(strings.Repeat(r, 1000) + "x")
-		text := strings.Repeat(r, maxText/len(r))
-		b.Run(name, func(b *testing.B) {
-			b.SetBytes(int64(len(text)))
-			for b.Loop() {
-				in(text, q)
-			}
-		})
-	}
-}

@@ -2,7 +2,6 @@ package memories_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -104,43 +103,6 @@ func TestAMemoryIsItsOwnersAlone(t *testing.T) {
 	}
 	if _, found, err := memories.ByIdempotencyKey(t.Context(), pool, a.Owner, fixture.Hash("another")); found || err != nil {
 		t.Errorf("another key: %v, %v", found, err)
-	}
-}
-
-func TestScanTakesPages(t *testing.T) {
-	t.Parallel()
-	_, pool := fixture.Database(t)
-	a := fixture.NewActor()
-	var messages []fixture.Message
-	for range 25 {
-		messages = append(messages, a.Write(`{}`))
-	}
-	fixture.Apply(t, pool, fixture.Slice(1, messages...), memories.Projection{})
-	for _, c := range []struct {
-		from        uint64
-		limit       int
-		first, rows int
-	}{
-		{0, 0, 0, 25}, {0, 10, 0, 10}, {10, 10, 10, 10}, {20, 10, 20, 5}, {25, 10, 0, 0}, {24, 1, 24, 1}, {3, -1, 3, 22},
-		{math.MaxInt64, 10, 0, 0}, {math.MaxUint64, 10, 0, 0}, {20, math.MaxInt, 20, 5},
-	} {
-		var got []uint64
-		err := memories.Scan(t.Context(), pool, a.Owner, c.from, c.limit, func(m *memories.Memory) error {
-			got = append(got, m.LeafIndex)
-			return nil
-		})
-		if err != nil || len(got) != c.rows || (c.rows > 0 && got[0] != uint64(c.first)) {
-			t.Errorf("%+v: %v, %v", c, got, err)
-		}
-	}
-	stop := errors.New("enough")
-	if err := memories.Scan(t.Context(), pool, a.Owner, 0, 0, func(*memories.Memory) error { return stop }); !errors.Is(err, stop) {
-		t.Errorf("yield's error became %v", err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if err := memories.Scan(ctx, pool, a.Owner, 0, 0, func(*memories.Memory) error { return nil }); !errors.Is(err, context.Canceled) {
-		t.Errorf("a caller that left: %v", err)
 	}
 }
 
@@ -285,26 +247,4 @@ func at(ctx context.Context, pool *pgxpool.Pool, owner events.Owner, leaves ...u
 		return nil
 	})
 	return found, err
-}
-
-// TestManyLeavesAreReadAsFew: At returns the same memories for many leaves that are near
-// each other, which it reads as a run.
-func TestManyLeavesAreReadAsFew(t *testing.T) {
-	t.Parallel()
-	_, pool := fixture.Database(t)
-	a := fixture.NewActor()
-	messages := make([]fixture.Message, 0, 1500)
-	for i := range cap(messages) {
-		messages = append(messages, a.Write(fmt.Sprintf(`{"n":%d}`, i)))
-	}
-	fixture.Apply(t, pool, fixture.Slice(1, messages...), memories.Projection{})
-	someBatches(t, pool, a, rand.New(rand.NewPCG(9, 9)), 1500)
-	var list []*memories.Memory
-	if err := memories.Scan(t.Context(), pool, a.Owner, 0, 0, func(m *memories.Memory) error {
-		list = append(list, m)
-		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
-	checkAt(t, pool, a.Owner, list)
 }

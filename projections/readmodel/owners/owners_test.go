@@ -8,7 +8,6 @@ import (
 	"github.com/memory-ledger/ledger/projections/projector"
 	"github.com/memory-ledger/ledger/projections/readmodel/memories"
 	"github.com/memory-ledger/ledger/projections/readmodel/owners"
-	"github.com/memory-ledger/ledger/projections/schema"
 )
 
 // TestAnOwnerIsFound: Find returns the right state after each message, of any type: it
@@ -49,75 +48,6 @@ func TestAnOwnerIsFound(t *testing.T) {
 		if _, found, err := owners.Find(t.Context(), pool, stranger.Owner); found || err != nil {
 			t.Errorf("a stranger is found: %v, %v", found, err)
 		}
-	}
-}
-
-// TestMemoriesOfKnownOwnersCostNothing: memories of known owners need no query and no
-// statement.
-func TestMemoriesOfKnownOwnersCostNothing(t *testing.T) {
-	t.Parallel()
-	_, pool := fixture.Database(t)
-	a, b := fixture.NewActor(), fixture.NewActor()
-	p := owners.Projection{}.Begin()
-	var seq uint64
-	steps := func(q schema.Querier, messages ...fixture.Message) int {
-		t.Helper()
-		slice := fixture.Slice(seq+1, messages...)
-		seq += uint64(len(messages))
-		w := projector.NewWriter(q)
-		if err := p.Apply(t.Context(), w, slice); err != nil {
-			t.Fatal(err)
-		}
-		return len(w.Steps())
-	}
-	register := func(a *fixture.Actor) fixture.Message { return a.Say(&events.OwnerRegistered{UserID: fixture.UUID()}) }
-	if n := steps(pool, register(a), a.Write(`{}`), register(b)); n != 1 {
-		t.Errorf("%d statements for new owners", n)
-	}
-	if n := steps(pool, a.Write(`{}`), b.Write(`{}`)); n != 1 { // b's row no longer names the newest message
-		t.Errorf("%d statements for the first leaf", n)
-	}
-	for range 3 {
-		if n := steps(nil, a.Write(`{}`), b.Write(`{}`), a.Write(`{}`)); n != 0 { // a query to nil would panic
-			t.Errorf("%d statements for memories", n)
-		}
-	}
-	if n := steps(nil, a.Write(`{}`), a.Say(&events.SessionRevoked{SessionID: fixture.UUID()})); n != 1 {
-		t.Errorf("%d statements for what is no memory", n)
-	}
-}
-
-// TestPlansOfAnEmptyTableLastWhileItGrows: see the test of that name in package
-// memories.
-func TestPlansOfAnEmptyTableLastWhileItGrows(t *testing.T) {
-	t.Parallel()
-	const few, many = 10, 2000
-	url, _ := fixture.Database(t)
-	pool, err := schema.OpenPool(t.Context(), url, schema.Live, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(pool.Close)
-	a := fixture.NewActor()
-	messages := []fixture.Message{a.Say(&events.OwnerRegistered{UserID: fixture.UUID()})}
-	for range many {
-		messages = append(messages, a.Write(`{}`))
-	}
-	find := func(leaves uint64) {
-		t.Helper()
-		if o, found, err := owners.Find(t.Context(), pool, a.Owner); err != nil || !found || o.LeafCount != leaves {
-			t.Fatalf("%+v, %v, %v", o, found, err)
-		}
-	}
-	fixture.Apply(t, pool, fixture.Slice(1, messages[:few+1]...), owners.Projection{}, memories.Projection{})
-	for range 10 { // PostgreSQL keeps a plan from the sixth execution on
-		find(few)
-	}
-	fixture.Apply(t, pool, fixture.Slice(few+2, messages[few+1:]...), owners.Projection{}, memories.Projection{})
-	before := fixture.RowsRead(t, pool, "memories")
-	find(many)
-	if read := fixture.RowsRead(t, pool, "memories") - before; read > 1 {
-		t.Errorf("%d rows of %d were read for the newest", read, many)
 	}
 }
 

@@ -17,7 +17,6 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/memory-ledger/ledger/events/verify"
-	"github.com/memory-ledger/ledger/services/run/config"
 	"github.com/memory-ledger/ledger/services/test/stacktest"
 )
 
@@ -338,35 +337,6 @@ func TestAnAgentRepeatsItself(t *testing.T) {
 		}
 		core.Expect(200, "GET", "/memories/"+second, nil, owner)
 		first = second
-	}
-}
-
-// TestAnAgentIsToldThatAnchorsAreLate: where no anchor comes, an agent is not promised one
-// for ever.
-func TestAnAgentIsToldThatAnchorsAreLate(t *testing.T) {
-	t.Parallel()
-	s := stacktest.Start(t, stacktest.Options{Configure: func(c *config.Config) { c.AnchorMaxWait = time.Second }})
-	core := s.Core[0]
-	token := core.Token(stacktest.NewWallet())
-	session := agent(t, core, token)
-	remember := func(text string) (id, told string) {
-		out, told := use(t, session, "remember", map[string]any{"memories": []any{map[string]any{"content": text}}})
-		id, _ = out["stored"].([]any)[0].(map[string]any)["id"].(string)
-		return id, told
-	}
-	id, told := remember("first")
-	if !strings.Contains(told, "within minutes") {
-		t.Errorf("at first: %s", told)
-	}
-	for core.Expect(200, "GET", "/log", nil, stacktest.Bearer(token)).Field("delayed") != true {
-		time.Sleep(50 * time.Millisecond) // there is no event for the passing of time
-	}
-	_, told = remember("second")
-	_, proved := use(t, session, "prove", map[string]any{"id": id})
-	for _, text := range []string{told, proved} {
-		if !strings.Contains(text, "is delayed since 20") || !strings.Contains(text, "nothing is lost; the operator was told") || strings.Contains(text, "minutes") {
-			t.Errorf("late: %s", text)
-		}
 	}
 }
 

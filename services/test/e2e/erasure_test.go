@@ -1,14 +1,9 @@
 package e2e_test
 
 import (
-	"context"
 	"fmt"
-	"net/http"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -189,99 +184,6 @@ func TestErasureIsAskedForByTheWallet(t *testing.T) {
 	if n := erase(t, core, thief); n != 0 {
 		t.Errorf("%d leaves of a stranger", n)
 	}
-}
-
-// TestErasureUnderLoad: while writers, readers and sign-ins continue at both replicas, no
-// request that began after the 200 returns a text that was written in a session from before
-// the erasure.
-func TestErasureUnderLoad(t *testing.T) {
-	t.Parallel()
-	s := stacktest.Start(t, stacktest.Options{Core: 2})
-	wallet := stacktest.NewWallet()
-	session := s.Core[0].SignIn(wallet)
-	for n := range 20 {
-		s.Core[0].Expect(201, "POST", "/memories", map[string]any{"content": fmt.Sprintf("early %d", n)}, session)
-	}
-	ctx, stop := context.WithCancel(t.Context())
-	var (
-		group  sync.WaitGroup
-		erased atomic.Bool
-		reads  atomic.Int64
-		mu     sync.Mutex
-		kept   = map[string]string{} // written after the 200, by id
-		busy   = make(chan struct{}) // closed when the workers are busy
-		enough = make(chan struct{}) // closed when enough was written after the 200
-	)
-	for worker := range 6 {
-		c := s.Core[worker%2]
-		group.Go(func() {
-			own, when := session, "early"
-			for n := 0; ctx.Err() == nil; n++ {
-				late := erased.Load()
-				if late {
-					when = "late"
-				}
-				text := fmt.Sprintf("%s %d %d", when, worker, n)
-				var a stacktest.Answer
-				switch worker / 2 {
-				case 0:
-					a = c.Do("POST", "/memories", map[string]any{"content": text}, own)
-					if late && a.Status == http.StatusCreated {
-						mu.Lock()
-						if kept[a.Text("id")] = text; len(kept) == 20 {
-							close(enough)
-						}
-						mu.Unlock()
-					}
-				case 1:
-					a = c.Do("GET", "/memories", nil, own)
-				case 2:
-					a = c.Do("POST", "/memories/search", map[string]any{"query": "early", "mode": "ranked"}, own)
-				}
-				if reads.Add(1) == 50 {
-					close(busy)
-				}
-				if late && worker > 1 && strings.Contains(string(a.Body), "early") {
-					t.Errorf("after the 200: %s", a.Body)
-				}
-				if a.Status == http.StatusUnauthorized {
-					// The new session may be from before the erasure or from after it.
-					challenge := c.Persist("POST", "/auth/challenge", map[string]any{"publicKey": wallet.PublicKey})
-					verified := c.Persist("POST", "/auth/verify", wallet.Answer(challenge.Text("message")))
-					if verified.Status != http.StatusOK {
-						t.Errorf("a sign-in ended with status %d: %s", verified.Status, verified.Body)
-						return
-					}
-					own, when = stacktest.Bearer(verified.Text("token")), "between"
-				}
-			}
-		})
-	}
-	defer group.Wait()
-	defer stop()
-	<-busy
-	// On a busy machine, the writers of the other replica can win each race for the owner's
-	// next message until the erasure is refused with a 503.
-	if a := s.Core[0].Persist("POST", "/erasure", erasure(t, s.Core[0], wallet)); a.Status != http.StatusOK {
-		t.Fatalf("the erasure ended with status %d: %s", a.Status, a.Body)
-	}
-	erased.Store(true)
-	select {
-	case <-enough:
-	case <-time.After(time.Minute):
-		t.Error("nothing is written after the erasure")
-	}
-	stop()
-	group.Wait()
-	session = s.Core[1].SignIn(wallet)
-	for id, text := range kept {
-		for _, c := range s.Core {
-			if got := c.Expect(200, "GET", "/memories/"+id, nil, session).Text("content"); got != text {
-				t.Errorf("%s is %q, want %q", id, got, text)
-			}
-		}
-	}
-	agrees(t, s)
 }
 
 // TestAnOldKeyDoesNotComeBack: a backup of the keystore from before an erasure, restored

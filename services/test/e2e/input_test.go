@@ -193,36 +193,6 @@ func toOldClient(t *testing.T, c *stacktest.Client, line, headers string) string
 	return string(body)
 }
 
-// TestListsForOldClients: lists are whole, however long.
-func TestListsForOldClients(t *testing.T) {
-	t.Parallel()
-	s := stacktest.Start(t, stacktest.Options{})
-	core, extension := s.Core[0], s.Extension[0]
-	wallet := stacktest.NewWallet()
-	session, other := "Authorization: Bearer "+core.Token(wallet)+"\r\n", "Authorization: Bearer "+extension.Token(wallet)+"\r\n"
-	const memories = 40 // of 60 kB: more than is made before the answer begins, and more than is kept
-	writer := core.SignIn(wallet)
-	for n := range memories {
-		core.Expect(201, "POST", "/memories", map[string]any{"content": fmt.Sprint(n, strings.Repeat("-", 60_000))}, writer)
-	}
-	for _, c := range []struct {
-		client         *stacktest.Client
-		line, headers  string
-		before, behind string
-	}{
-		{core, "GET /memories", session, "[", "]"},
-		{core, "POST /memories/search", session, "[", "]"},
-		{extension, "GET /memories", other, `{"memories":[`, "]}"},
-	} {
-		body := toOldClient(t, c.client, c.line, c.headers)
-		list, ok := strings.CutPrefix(body, c.before)
-		list, end := strings.CutSuffix(list, c.behind)
-		if held := decode[[]view](t, []byte("["+list+"]")); !ok || !end || len(held) != memories {
-			t.Errorf("%s: a list of %d", c.line, len(held))
-		}
-	}
-}
-
 func TestExtensionLimits(t *testing.T) {
 	t.Parallel()
 	s := stacktest.Start(t, stacktest.Options{})
@@ -247,43 +217,4 @@ func TestExtensionLimits(t *testing.T) {
 	write(400, "x", 1)
 	write(400, []string{"x"}, "s")
 	c.Expect(400, "POST", "/memories", map[string]any{"content": "x", "source": "s", "metadata": 1}, session)
-}
-
-func TestPaging(t *testing.T) {
-	t.Parallel()
-	s := stacktest.Start(t, stacktest.Options{})
-	core := s.Core[0]
-	session := core.SignIn(stacktest.NewWallet())
-	for i := range 7 {
-		core.Expect(201, "POST", "/memories", map[string]any{"content": fmt.Sprint(i)}, session)
-	}
-	var seen []string
-	path, pages := "/memories?limit=3", 0
-	for path != "" {
-		a := core.Expect(200, "GET", path, nil, session)
-		for _, m := range decode[[]view](t, a.Body) {
-			seen = append(seen, m.Content)
-		}
-		pages++
-		link := a.Header.Get("Link")
-		if link == "" {
-			break
-		}
-		url, rel, _ := strings.Cut(strings.TrimPrefix(link, "<"), ">")
-		if rel != `; rel="next"` || !strings.HasPrefix(url, core.URL) {
-			t.Fatalf("link %q", link)
-		}
-		path = strings.TrimPrefix(url, core.URL)
-	}
-	if pages != 3 || strings.Join(seen, "") != "0123456" {
-		t.Errorf("%d pages, %v", pages, seen)
-	}
-	if a := core.Expect(200, "GET", "/memories?cursor=100&limit=5", nil, session); string(a.Body) != "[]" {
-		t.Errorf("past the end: %s", a.Body)
-	}
-	for _, bad := range []string{"?limit=0", "?limit=1001", "?limit=x", "?limit=", "?cursor=", "?cursor=-1", "?cursor=zz",
-		"?limit=%2B5", "?limit=05", "?limit=+5", "?cursor=00", "?limit=5&limit=6", "?cursor=1&cursor=1"} {
-		core.Expect(400, "GET", "/memories"+bad, nil, session)
-		core.Expect(401, "GET", "/memories"+bad, nil) // the credential is checked first, as everywhere
-	}
 }

@@ -152,26 +152,6 @@ func TestTheMainJob(t *testing.T) {
 	extension.Expect(401, "POST", "/auth/logout", nil, other)
 }
 
-func TestSameMemorySameLeafFromEitherDoor(t *testing.T) {
-	t.Parallel()
-	s := stacktest.Start(t, stacktest.Options{})
-	wallet := stacktest.NewWallet()
-	session, other := s.Core[0].SignIn(wallet), s.Extension[0].SignIn(wallet)
-	a := s.Core[0].Expect(201, "POST", "/memories", `{"content":"x","metadata":{"source":"s","n":1.0}}`, session)
-	b := s.Extension[0].Expect(201, "POST", "/memories", `{"content":" x ","source":"s","metadata":{"n":1}}`, other)
-	if a.Text("leafHash") != b.Text("leafHash") {
-		t.Errorf("core %s, extension %s", a.Body, b.Body)
-	}
-	stranger := s.Core[0].SignIn(stacktest.NewWallet())
-	c := s.Core[0].Expect(201, "POST", "/memories", `{"content":"x","metadata":{"source":"s","n":1}}`, stranger)
-	if a.Text("leafHash") == c.Text("leafHash") {
-		t.Error("another owner's leaf is the same")
-	}
-	// Another owner's memory is reported as not found.
-	s.Core[0].Expect(404, "GET", "/memories/"+a.Text("id"), nil, stranger)
-	s.Core[0].Expect(404, "GET", "/memories/"+a.Text("id")+"/proof", nil, stranger)
-}
-
 func TestManyWritersOfOneOwner(t *testing.T) {
 	t.Parallel()
 	s := stacktest.Start(t, stacktest.Options{Core: 2, Extension: 1})

@@ -3,7 +3,6 @@ package e2e_test
 import (
 	"fmt"
 	"net/http"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -11,31 +10,6 @@ import (
 	"github.com/memory-ledger/ledger/services/run/config"
 	"github.com/memory-ledger/ledger/services/test/stacktest"
 )
-
-// TestManyListsOfOneOwner: rates are not limited here, and eighty concurrent lists are
-// not too many.
-func TestManyListsOfOneOwner(t *testing.T) {
-	t.Parallel()
-	s := stacktest.Start(t, stacktest.Options{})
-	core, extension := s.Core[0], s.Extension[0]
-	wallet := stacktest.NewWallet()
-	session, extensionSession := core.SignIn(wallet), extension.SignIn(wallet)
-	const memories = 8
-	for n := range memories {
-		core.Expect(201, "POST", "/memories", map[string]any{"content": fmt.Sprint(n, strings.Repeat("-", 8000))}, session)
-	}
-	rush(80, func(client int) {
-		held := 0
-		if client%2 == 0 {
-			held = len(decode[[]view](t, core.Expect(200, "GET", "/memories", nil, session).Body))
-		} else {
-			held = len(decode[struct{ Memories []view }](t, extension.Expect(200, "GET", "/memories", nil, extensionSession).Body).Memories)
-		}
-		if held != memories {
-			t.Errorf("a list of %d, want %d", held, memories)
-		}
-	})
-}
 
 // TestTooManyWrites sends forty owners' writes at once to a service that may do two
 // things at a time and take sixteen. Each answer is a 201, or a 503 that says when

@@ -209,51 +209,6 @@ func TestMintsUnderRace(t *testing.T) {
 	}
 }
 
-// TestRevokeAgainstConsume: the status counts exactly the uses before the revocation, and
-// no use succeeds after it.
-func TestRevokeAgainstConsume(t *testing.T) {
-	t.Parallel()
-	a := newArena(t)
-	for round := range 4 {
-		kind, uses := "case", 10
-		if round%2 == 1 {
-			kind, uses = "drop", 5
-		}
-		session := a.Extension[0].SignIn(stacktest.NewWallet())
-		grant, _ := a.mint(0, kind, uses, session)
-		h := newHistory(t)
-		rush(12, func(client int) {
-			switch {
-			case client < 8:
-				h.do(client, ask{what: "use"}, func() reply { return grant.use(client) })
-			case client < 10:
-				h.do(client, ask{what: "revoke"}, func() reply { return grant.revoke(client) })
-			default:
-				h.do(client, ask{what: "status"}, func() reply { return grant.status(client) })
-			}
-		})
-		h.do(0, ask{what: "use"}, func() reply { return grant.use(round) })
-		status := h.do(0, ask{what: "status"}, func() reply { return grant.status(round + 1) })
-		h.check(grantModel(uses))
-		used, _ := h.count("use")
-		ended, _ := h.count("revoke")
-		wantEnded := 2 // both revocations report it, unless every use was spent before
-		if used == uses {
-			wantEnded = 0
-		}
-		if status.used != used || ended != wantEnded || status.revoked != (ended == 2) {
-			t.Errorf("%s: %d used, revoked said %d times, status %+v", kind, used, ended, status)
-		}
-		want := 0
-		if kind == "drop" {
-			want = used
-		}
-		if held := a.held(session); held != [2]int{want, want} {
-			t.Errorf("%s: %v memories, want %d", kind, held, want)
-		}
-	}
-}
-
 // TestDropsAreLinearizable mixes all operations for a longer time, for both kinds.
 func TestDropsAreLinearizable(t *testing.T) {
 	t.Parallel()

@@ -1,9 +1,7 @@
 package e2e_test
 
 import (
-	"fmt"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -60,100 +58,6 @@ func TestRankedSearch(t *testing.T) {
 	}
 	if plain := search(0, map[string]any{"query": "oatmeal"}); len(plain) != 2 || plain[0].Score != nil {
 		t.Errorf("substring search has changed: %v", plain)
-	}
-}
-
-// TestPagesOfSearches: pages that are read one after another while the log grows give the
-// memories that existed at the first page, each once.
-func TestPagesOfSearches(t *testing.T) {
-	t.Parallel()
-	s := stacktest.Start(t, stacktest.Options{})
-	core, wallet := s.Core[0], stacktest.NewWallet()
-	session := core.SignIn(wallet)
-	write := func(n int) {
-		core.Expect(201, "POST", "/memories", map[string]any{
-			"content": fmt.Sprintf("Bees and number %d", n), "metadata": map[string]any{"even": n%2 == 0, "source": fmt.Sprint("s", n%3)},
-		}, session)
-	}
-	const all = 25
-	for n := range all {
-		write(n)
-	}
-	grown := all
-	for _, test := range []struct {
-		body map[string]any
-		want int
-	}{
-		{map[string]any{"query": "BEES"}, all},
-		{map[string]any{"query": "bees", "order": "newest"}, all},
-		{map[string]any{"order": "newest"}, all},
-		{map[string]any{"mode": "ranked", "query": "bee"}, all},
-		{map[string]any{"mode": "ranked", "query": "bee", "order": "oldest"}, all},
-		{map[string]any{"mode": "ranked", "query": "bee", "order": "newest"}, all},
-		{map[string]any{"query": "bees", "filter": map[string]any{"source": "s1"}}, 8},
-		{map[string]any{"mode": "ranked", "query": "bees", "filter": map[string]any{"metadata": map[string]any{"even": true}, "source": "s2"}}, 4},
-		{map[string]any{"query": "bees", "filter": map[string]any{"metadata": map[string]any{"even": "true"}}}, 0},
-		{map[string]any{"query": "bees", "filter": map[string]any{"from": "2999-01-01T00:00:00Z"}}, 0},
-		{map[string]any{"query": "bees", "filter": map[string]any{"to": "2999-01-01T00:00:00+02:00", "anchored": false}}, all},
-		{map[string]any{"query": "bees", "filter": map[string]any{"anchored": true}}, 0},
-	} {
-		newest := test.body["order"] == "newest"
-		seen := map[uint64]bool{}
-		var last uint64
-		test.body["limit"] = 7
-		delete(test.body, "cursor")
-		size := grown
-		for page := 0; ; page++ {
-			answer := core.Expect(200, "POST", "/memories/search", test.body, session)
-			found := decode[[]scored](t, answer.Body)
-			for _, f := range found {
-				if seen[f.LeafIndex] {
-					t.Errorf("%v: leaf %d comes twice", test.body, f.LeafIndex)
-				}
-				if newest && len(seen) > 0 && f.LeafIndex >= last {
-					t.Errorf("%v: %d after %d", test.body, f.LeafIndex, last)
-				}
-				seen[f.LeafIndex], last = true, f.LeafIndex
-			}
-			next := answer.Header.Get("Next-Cursor")
-			if next == "" {
-				break
-			}
-			if len(found) != 7 {
-				t.Errorf("%v: page %d has %d memories and a next one", test.body, page, len(found))
-			}
-			if test.body["mode"] == "ranked" || newest {
-				write(grown)
-				grown++
-			}
-			test.body["cursor"] = next
-		}
-		_, filtered := test.body["filter"]
-		if got := len(seen); !filtered && got != size || filtered && test.want < all && got < test.want {
-			t.Errorf("%v: %d memories, want %d", test.body, got, size)
-		}
-	}
-
-	// The list, newest first.
-	path, want := "/memories?order=newest&limit=10", grown
-	for path != "" {
-		answer := core.Expect(200, "GET", path, nil, session)
-		for _, m := range decode[[]view](t, answer.Body) {
-			if want--; m.LeafIndex != uint64(want) {
-				t.Fatalf("leaf %d, want %d", m.LeafIndex, want)
-			}
-		}
-		path = ""
-		if link := answer.Header.Get("Link"); link != "" {
-			at, err := url.Parse(link[1:strings.Index(link, ">")])
-			if err != nil {
-				t.Fatal(err)
-			}
-			path = at.RequestURI()
-		}
-	}
-	if want != 0 {
-		t.Errorf("the list ends before leaf %d", want)
 	}
 }
 

@@ -3,74 +3,13 @@ package e2e_test
 import (
 	"encoding/json"
 	"fmt"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 
-	"github.com/mr-tron/base58"
-
 	"github.com/memory-ledger/ledger/infra/localnats/natstest"
 	"github.com/memory-ledger/ledger/services/test/stacktest"
 )
-
-func TestVerifyRefusals(t *testing.T) {
-	t.Parallel()
-	s := stacktest.Start(t, stacktest.Options{})
-	for _, c := range []*stacktest.Client{s.Core[0], s.Extension[0]} {
-		wallet, other := stacktest.NewWallet(), stacktest.NewWallet()
-		message := c.Expect(200, "POST", "/auth/challenge", map[string]any{"publicKey": wallet.PublicKey}).Text("message")
-		good := wallet.Answer(message)
-		with := func(name string, value any) map[string]any {
-			changed := map[string]any{}
-			for k, v := range good {
-				changed[k] = v
-			}
-			changed[name] = value
-			return changed
-		}
-		altered := message + " "
-		resigned := wallet.Answer(altered)
-		nonce := message[strings.Index(message, "Nonce: ")+7:][:64]
-		forged := strings.Replace(message, nonce, strings.Repeat("a", 64), 1)
-		foreign := s.Core[0]
-		if c == s.Core[0] {
-			foreign = s.Extension[0]
-		}
-		others := foreign.Expect(200, "POST", "/auth/challenge", map[string]any{"publicKey": wallet.PublicKey}).Text("message")
-		borrowed := c.Expect(200, "POST", "/auth/challenge", map[string]any{"publicKey": other.PublicKey}).Text("message")
-		_, later, _ := strings.Cut(message, "Expiration Time: ")
-		for name, try := range map[string]struct {
-			status int
-			body   any
-		}{
-			"no body members":                {400, map[string]any{}},
-			"no signature":                   {400, map[string]any{"publicKey": wallet.PublicKey, "message": message}},
-			"message is a number":            {400, with("message", 5)},
-			"signature is not base58":        {400, with("signature", strings.Repeat("0", 88))},
-			"signature is short":             {400, with("signature", base58.Encode(make([]byte, 63)))},
-			"public key is no key":           {400, with("publicKey", "nope")},
-			"public key of another":          {400, with("publicKey", other.PublicKey)},
-			"message is no challenge":        {400, with("message", "hello")},
-			"signed by another":              {401, with("signature", other.Answer(message)["signature"])},
-			"signature of something else":    {401, with("signature", wallet.Answer("x")["signature"])},
-			"altered message, signed anew":   {401, resigned},
-			"unknown nonce, signed":          {401, wallet.Answer(forged)},
-			"other API's challenge, signed":  {401, wallet.Answer(others)},
-			"another owner's nonce, signed":  {401, wallet.Answer(strings.Replace(borrowed, other.PublicKey, wallet.PublicKey, 1))},
-			"later end, signed":              {401, wallet.Answer(strings.Replace(message, later, "2099"+later[4:], 1))},
-			"message without a nonce signed": {401, wallet.Answer(strings.Join(strings.Split(message, "\n")[:4], "\n"))},
-		} {
-			a := c.Do("POST", "/auth/verify", try.body)
-			if a.Status != try.status {
-				t.Errorf("%s: status %d, want %d: %s", name, a.Status, try.status, a.Body)
-			}
-		}
-		// None of these refusals used up the nonce; one success does.
-		c.Expect(200, "POST", "/auth/verify", good)
-		c.Expect(401, "POST", "/auth/verify", good)
-	}
-}
 
 func TestSignatureAsBytes(t *testing.T) {
 	t.Parallel()

@@ -324,19 +324,3 @@ func TestStakingRefusesAMintAtStart(t *testing.T) {
 		}
 	}
 }
-
-// TestStakingInRunWithoutAChain: staking is configured, but without a chain nothing is
-// known.
-func TestStakingInRunWithoutAChain(t *testing.T) {
-	t.Parallel()
-	stack := stacktest.Start(t, stacktest.Options{Configure: func(c *config.Config) {
-		c.StakeMint, c.StakingProgramID = solana.PublicKey{1}.String(), program.LocalID.String()
-	}})
-	session := stack.Core[0].SignIn(stacktest.NewWallet())
-	stack.Core[0].Expect(503, "GET", "/staking/status", nil, session)
-	for _, route := range []string{"/staking/stake", "/staking/unstake"} {
-		stack.Core[0].Expect(503, "POST", route, map[string]any{"amount": "1"}, session)
-		stack.Core[0].Expect(400, "POST", route, map[string]any{"amount": "01"}, session)
-		stack.Core[0].Expect(401, "POST", route, map[string]any{"amount": "1"})
-	}
-}

@@ -16,8 +16,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mr-tron/base58"
-
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/infra/node"
 	"github.com/memory-ledger/ledger/infra/npm"
@@ -218,27 +216,4 @@ func TestLog(t *testing.T) {
 	if !found || leaves != len(tr.Leaves) || confirmed != len(c.Commits) {
 		t.Errorf("message found: %v; %d leaves, %d batches", found, leaves, confirmed)
 	}
-}
-
-// TestNothingSecretInTheLog searches the log for the story's secrets: texts, keys and
-// salts, in every encoding that an event could use.
-func TestNothingSecretInTheLog(t *testing.T) {
-	t.Parallel()
-	log := raw(t, "log.jsonl")
-	absent := func(what string, secret []byte) {
-		for _, spelling := range []string{string(secret), hex.EncodeToString(secret), base64.StdEncoding.EncodeToString(secret), base58.Encode(secret)} {
-			if bytes.Contains(log, []byte(spelling)) {
-				t.Errorf("%s is in the log as %q", what, spelling)
-			}
-		}
-	}
-	l := read[leafFile](t, "leaf.json")
-	absent("the data key", unhex(t, l.DataKey))
-	absent("the leaf secret", unhex(t, l.LeafSecret))
-	absent("the salt", unhex(t, l.Salt))
-	for _, text := range []string{"Grüße", "kettle", "prefers tea", "line one", "Friday", "🗝️"} {
-		absent("a memory's text", []byte(text))
-	}
-	request := read[struct{ Headers map[string]string }](t, "command.json")
-	absent("the Idempotency-Key", []byte(request.Headers["Idempotency-Key"]))
 }
