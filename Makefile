@@ -140,10 +140,10 @@ vulncheck: ## known vulnerabilities, if the database can be reached
 .PHONY: generate
 generate: ## all files that are generated from other files
 	node events/verify/leaf/testdata/vectors.mjs
-	go generate ./services/core ./services/extension ./services/run/config
-	go generate ./events/schema ./services/test/journey
+	go generate ./services/core ./services/extension ./services/run/config ./events/schema
 	go test ./events/verify -run 'TestGood|TestAltered|TestBad|TestThePageIsInStep' -update >/dev/null
 	go test ./anchoring/staking -run TestTransactionsForClients -update >/dev/null
+	go test ./services/test/journey -run TestFilesAreCurrent -update >/dev/null
 
 .PHONY: generated
 generated: ## fails if a generated file is out of date

@@ -126,33 +126,21 @@ func unsetMembers(payload reflect.Value) (names []string) {
 
 func checkGolden(t *testing.T, path string, payload events.Data) {
 	encoded, err := events.EncodeBatch([]events.Event{goldenEvent(payload)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	want, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) && os.Getenv("GOLDEN") == "write" {
-		if err := os.WriteFile(path, encoded, 0o644); err != nil {
-			t.Fatal(err)
-		}
-		if err := addSum(filepath.Base(path), encoded); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(path, encoded, 0o644))
+		must(t, addSum(filepath.Base(path), encoded))
 		return
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if !bytes.Equal(encoded, want) {
 		t.Errorf("bytes changed; a version keeps its form, see docs/events.md, A new version:\n%s\nwant\n%s", encoded, want)
 	}
 	batch, err := events.DecodeBatch(want)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	again, err := events.EncodeBatch(batch)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if !bytes.Equal(again, want) {
 		t.Errorf("does not survive decoding:\n%s\nwant\n%s", again, want)
 	}
@@ -161,13 +149,9 @@ func checkGolden(t *testing.T, path string, payload events.Data) {
 func TestBatchOfTwo(t *testing.T) {
 	batch := []events.Event{goldenEvent(golden()[8]), goldenEvent(golden()[3])}
 	payload, err := events.EncodeBatch(batch)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	got, err := events.DecodeBatch(payload)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if len(got) != 2 || got[0].Type() != events.TypeGrantConsumed || got[1].Type() != events.TypeMemoryWritten {
 		t.Errorf("got %v", got)
 	}
@@ -175,9 +159,7 @@ func TestBatchOfTwo(t *testing.T) {
 
 func TestDecodeRefuses(t *testing.T) {
 	good, err := events.EncodeBatch([]events.Event{goldenEvent(golden()[0])})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	replace := func(old, with string) string {
 		if !strings.Contains(string(good), old) {
 			t.Fatalf("%q is not in %s", old, good)
@@ -214,9 +196,7 @@ func TestDecodeRefuses(t *testing.T) {
 func FuzzDecodeBatch(f *testing.F) {
 	for _, d := range golden() {
 		payload, err := events.EncodeBatch([]events.Event{goldenEvent(d)})
-		if err != nil {
-			f.Fatal(err)
-		}
+		must(f, err)
 		f.Add(payload)
 	}
 	f.Fuzz(func(t *testing.T, payload []byte) {
@@ -249,5 +229,13 @@ func TestSubjects(t *testing.T) {
 		if _, err := events.ParseSubject(bad); !errors.Is(err, events.ErrSubject) {
 			t.Errorf("%q: got %v", bad, err)
 		}
+	}
+}
+
+// must ends the test on an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

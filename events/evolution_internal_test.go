@@ -53,13 +53,9 @@ func raised(upcasts ...Upcast) []Definition {
 // TestVersionTwo: a key of version 1 may read and write for as long as it is not revoked.
 func TestVersionTwo(t *testing.T) {
 	v1, err := os.ReadFile("testdata/golden/ApiKeyCreated.v1.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	batch, err := DecodeBatch(v1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	created, ok := batch[0].Data.(*ApiKeyCreated)
 	if !ok || JoinScopes(created.Scopes) != "read,write" || created.ExpiresAt != nil || created.Label != "laptop" {
 		t.Errorf("got %+v", batch[0].Data)
@@ -75,34 +71,24 @@ func TestVersionTwo(t *testing.T) {
 // are written as version 4, and both are read alike.
 func TestVersionFour(t *testing.T) {
 	v1, err := os.ReadFile("testdata/golden/ApiKeyCreated.v1.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	v3, err := os.ReadFile("testdata/golden/ApiKeyCreated.v3.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	c := newCodec(raised(addNetworks))
 	// From version 1, through all upcasts.
 	oldest, err := c.decodeBatch(v1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if created := oldest[0].Data.(*apiKeyCreatedV4); JoinScopes(created.Scopes) != "read,write" || !slices.Equal(created.Networks, []string{"any"}) {
 		t.Errorf("got %+v", created)
 	}
 	batch, err := c.decodeBatch(v3)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	created, ok := batch[0].Data.(*apiKeyCreatedV4)
 	if !ok || !slices.Equal(created.Networks, []string{"any"}) || created.Label != "laptop" {
 		t.Fatalf("got %+v", batch[0].Data)
 	}
 	v4, err := c.encodeBatch(batch)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	want := strings.Replace(string(v3), "ApiKeyCreated:3", "ApiKeyCreated:4", 1)
 	want = strings.Replace(want, `}}]`, `,"networks":["any"]}}]`, 1)
 	if string(v4) != want {
@@ -173,5 +159,13 @@ func TestEveryVersionIsComplete(t *testing.T) {
 	}
 	if missing := incomplete(raised(addNetworks)); !slices.Equal(missing, []string{golden, schema}) {
 		t.Errorf("found missing: %v", missing)
+	}
+}
+
+// must ends the test on an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

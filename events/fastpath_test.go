@@ -19,9 +19,7 @@ func goldenPayloads(t testing.TB) [][]byte {
 	var payloads [][]byte
 	for _, path := range paths {
 		payload, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		payloads = append(payloads, bytes.TrimSpace(payload))
 	}
 	return payloads
@@ -49,9 +47,7 @@ func TestWhatIsWrittenIsReadQuickly(t *testing.T) {
 	t.Parallel()
 	for _, payload := range goldenPayloads(t) {
 		batch, err := current.decodeGeneral(payload)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if len(batch) != 1 {
 			continue
 		}
@@ -59,9 +55,7 @@ func TestWhatIsWrittenIsReadQuickly(t *testing.T) {
 			m.Supersedes = nil // few memories have it
 		}
 		written, err := EncodeBatch(batch)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if !sameAnswer(t, written) {
 			t.Errorf("decodeCanonicalMemory does not know a member: %s", written)
 		}
@@ -100,9 +94,7 @@ func TestMetadataThatLooksLikeMore(t *testing.T) {
 		for range 2 {
 			memory.Metadata = []byte(metadata)
 			payload, err := EncodeBatch([]Event{{ID: "i", Source: "/s", Owner: "o", OwnerVersion: 1, CommandID: "c", Data: memory}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if !sameAnswer(t, payload) {
 				t.Errorf("not taken: %s", payload)
 			}

@@ -44,9 +44,7 @@ func TestNoSecretIsPublic(t *testing.T) {
 			m.Metadata = []byte(`{"sealed":"by hand"}`)
 		}
 		text, err := events.AppendPublic([]byte("before "), &events.Event{ID: "id", Source: "/s", Owner: "o", OwnerVersion: 1, CommandID: "c", Data: data})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		var public struct {
 			Type string
 			Data map[string]any

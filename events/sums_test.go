@@ -64,13 +64,9 @@ func goldenFiles(t *testing.T) map[string][]byte {
 
 func TestGoldenBytesNeverChange(t *testing.T) {
 	list, err := os.ReadFile(sumsFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	sums, err := parseSums(string(list))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	files := goldenFiles(t)
 	if found := differences(sums, files); len(found) > 0 {
 		t.Errorf("%v; a new file gets its line by GOLDEN=write, an old one must be as it was", found)
@@ -111,9 +107,7 @@ func TestSumsOnlyGain(t *testing.T) {
 		t.Errorf("found %q", found)
 	}
 	list, err := os.ReadFile(sumsFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	history, err := exec.Command("git", "log", "-p", "-m", "--format=", "--", sumsFile).Output()
 	if err != nil {
 		t.Skipf("no history at hand: %v", err)

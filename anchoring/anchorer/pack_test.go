@@ -23,9 +23,7 @@ func cutOwner(size uint64) *owner {
 func TestPacksFit(t *testing.T) {
 	t.Parallel()
 	key, err := solana.NewRandomPrivateKey()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s := signer{key, program.LocalID, 1 << 40}
 	for n := 1; n <= packed; n++ {
 		var owners []*owner
@@ -33,9 +31,7 @@ func TestPacksFit(t *testing.T) {
 			owners = append(owners, cutOwner(1<<(8*i)))
 		}
 		tx, err := s.sign(owners, chain.Blockhash{Hash: solana.Hash{1}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		c, err := parse(tx.transaction)
 		if err != nil || len(c.commits) != n || c.fee <= signatureCharge {
 			t.Fatalf("%d commits: %+v, %v", n, c, err)
@@ -78,9 +74,7 @@ func TestFold(t *testing.T) {
 			switch b := o.batch; {
 			case rand.IntN(2) == 0:
 				leaf := events.Hash{byte(rand.Int()), byte(rand.Int())}
-				if err := o.leaf(&events.MemoryWritten{LeafIndex: uint64(len(leaves)), LeafHash: leaf}, now); err != nil {
-					t.Fatal(err)
-				}
+				must(t, o.leaf(&events.MemoryWritten{LeafIndex: uint64(len(leaves)), LeafHash: leaf}, now))
 				leaves = append(leaves, leaf)
 			case b == nil && !o.waiting.IsZero() && rand.IntN(2) == 0:
 				must(t, o.fold(&events.BatchCut{BatchID: newID(), Size: o.size(), Root: o.frontier.Root()}, now, ""))
@@ -108,11 +102,9 @@ func TestFold(t *testing.T) {
 	}
 }
 
-func must(t *testing.T, err error) {
+func must(t testing.TB, err error) {
 	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 }
 
 func TestFoldRefusesWhatContradictsItself(t *testing.T) {

@@ -54,16 +54,12 @@ func sharedChain(t testing.TB) *localchain.Chain {
 	defer shared.Unlock()
 	if shared.users == 0 {
 		dir, err := os.MkdirTemp("", "anchorer-test-")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		c, err := localchaintest.Run(localchain.Config{DataDir: dir, Programs: programs})
 		if err != nil {
 			os.RemoveAll(dir)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		shared.chain, shared.dir = c, dir
 	}
 	shared.users++
@@ -177,9 +173,7 @@ func (w *world) pool() *pgxpool.Pool {
 
 func (w *world) must(err error) {
 	w.t.Helper()
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, err)
 }
 
 func newOwnerKey() events.Owner {

@@ -62,21 +62,13 @@ func golden[T any](t *testing.T, name string, made T) T {
 	file := filepath.Join("testdata", name)
 	if _, err := os.Stat(file); *update && errors.Is(err, os.ErrNotExist) {
 		text, err := json.MarshalIndent(made, "", "  ")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, append(text, '\n'), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
+		must(t, os.WriteFile(file, append(text, '\n'), 0o644))
 	}
 	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var read T
-	if err := json.Unmarshal(text, &read); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(text, &read))
 	return read
 }
 
@@ -91,16 +83,12 @@ func TestAccountVectors(t *testing.T) {
 			Slot: a.Slot, Count: a.Count, Data: hex.EncodeToString(a.Encode()),
 		})
 		data, err := hex.DecodeString(v.Data)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if !bytes.Equal(a.Encode(), data) {
 			t.Errorf("%s: encoded %x, want %x", name, a.Encode(), data)
 		}
 		decoded, err := verify.DecodeAccount(data)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if decoded != a || v.Size != a.Size || v.Count != a.Count || v.Slot != a.Slot {
 			t.Errorf("%s: decoded %+v, want %+v", name, decoded, a)
 		}
@@ -114,9 +102,7 @@ func TestCommitVectors(t *testing.T) {
 	}
 	for name, c := range commits {
 		address, bump, err := commitment.Address(programID, authority, owner)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		v := golden(t, name, commitVector{
 			Name: name, Program: programID, Authority: authority, Owner: c.Owner, Size: c.Size,
 			Root: hex.EncodeToString(c.Root[:]), Account: address, Bump: bump, Data: hex.EncodeToString(c.Encode()),
@@ -125,13 +111,9 @@ func TestCommitVectors(t *testing.T) {
 			t.Errorf("%s: address %s bump %d, want %s bump %d", name, address, bump, v.Account, v.Bump)
 		}
 		in, err := commitment.NewInstruction(programID, authority, c)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		data, err := in.Data()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if hex.EncodeToString(data) != v.Data {
 			t.Errorf("%s: data %x, want %s", name, data, v.Data)
 		}
@@ -154,9 +136,7 @@ func TestBadVectors(t *testing.T) {
 	}
 	for _, file := range files {
 		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		data, err := hex.DecodeString(string(bytes.TrimSpace(text)))
 		if err != nil {
 			t.Fatalf("%s: %v", file, err)
@@ -167,5 +147,13 @@ func TestBadVectors(t *testing.T) {
 		if _, err := verify.DecodeCommit(data); !errors.Is(err, verify.ErrNotCommit) {
 			t.Errorf("%s: decoded as a commit: %v", file, err)
 		}
+	}
+}
+
+// must ends the test on an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -47,9 +47,7 @@ func onchain(t *testing.T, n http.Handler) *staking.Chain {
 	server.Start()
 	t.Cleanup(server.Close)
 	client, err := chain.New(server.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(client.Close)
 	return staking.NewChain(client, programID, mintID)
 }
@@ -144,9 +142,7 @@ func TestHistoryBelievesOnlyWhatIsWhole(t *testing.T) {
 	signature := solana.Signature{1}.String()
 	c := onchain(t, node{})
 	vault, err := c.VaultOf(owner)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	listed := fmt.Sprintf(`[{"signature":%q,"slot":5,"err":null}]`, signature)
 	balances := func(amount string) string {
 		return fmt.Sprintf(`[{"accountIndex":1,"mint":%q,"uiTokenAmount":{"amount":%q}}]`, mintID, amount)
@@ -201,9 +197,7 @@ func TestHistoryBelievesOnlyWhatIsWhole(t *testing.T) {
 func TestALongHistoryComesOldestFirst(t *testing.T) {
 	t.Parallel()
 	vault, err := onchain(t, node{}).VaultOf(owner)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	signature := func(i int) string { return solana.Signature{byte(i)}.String() }
 	var listed []string
 	for i := 5; i > 0; i-- { // newest first, as a node lists them
@@ -230,8 +224,6 @@ func TestALongHistoryComesOldestFirst(t *testing.T) {
 func mustVault(t *testing.T) string {
 	t.Helper()
 	vault, err := staking.NewChain(nil, programID, mintID).VaultOf(owner)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return vault.String()
 }

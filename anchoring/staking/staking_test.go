@@ -15,9 +15,7 @@ import (
 // add vectors.
 func TestVectors(t *testing.T) {
 	text, err := os.ReadFile("testdata/instructions.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var vectors []struct {
 		Name                                 string
 		Program, Mint, Wallet, Tokens, Vault solana.PublicKey
@@ -30,14 +28,10 @@ func TestVectors(t *testing.T) {
 			Signer, Writable bool
 		}
 	}
-	if err := json.Unmarshal(text, &vectors); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(text, &vectors))
 	for _, v := range vectors {
 		vault, bump, err := staking.Vault(v.Program, v.Mint, v.Wallet)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if vault != v.Vault || bump != v.Bump {
 			t.Errorf("%s: vault %s bump %d", v.Name, vault, bump)
 		}
@@ -46,13 +40,9 @@ func TestVectors(t *testing.T) {
 			build = staking.NewUnstake
 		}
 		in, err := build(v.Program, v.Mint, v.Wallet, v.Tokens, v.Amount)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		data, err := in.Data()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if got := hex.EncodeToString(data); got != v.Data {
 			t.Errorf("%s: data %s", v.Name, got)
 		}

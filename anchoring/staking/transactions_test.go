@@ -38,14 +38,10 @@ type vector struct {
 func TestTransactionsForClients(t *testing.T) {
 	const path = "testdata/transactions.json"
 	text, err := json.MarshalIndent(vectorsForClients(t), "", "  ")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	text = append(text, '\n')
 	if *update {
-		if err := os.WriteFile(path, text, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(path, text, 0o600))
 	}
 	if have, err := os.ReadFile(path); err != nil || string(have) != string(text) {
 		t.Errorf("%s is not current: %v", path, err)
@@ -56,35 +52,27 @@ func vectorsForClients(t *testing.T) transactions {
 	t.Helper()
 	key := func(n byte) solana.PublicKey { return solana.PublicKey{0: n, 31: n} }
 	owner, program, mint, stranger := key(1), key(2), key(3), key(4)
-	must := func(in solana.Instruction, err error) solana.Instruction {
+	built := func(in solana.Instruction, err error) solana.Instruction {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return in
 	}
 	tokensOf := func(wallet solana.PublicKey) solana.PublicKey {
 		address, _, err := solana.FindAssociatedTokenAddress(wallet, mint)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return address
 	}
 	tokens := tokensOf(owner)
 	wire := func(payer solana.PublicKey, instructions ...solana.Instruction) []byte {
 		tx, err := solana.NewTransaction(instructions, solana.Hash{7}, solana.TransactionPayer(payer))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		raw, err := tx.MarshalBinary()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return raw
 	}
 	const amount = 1_000_000_007
-	stake := must(staking.NewStake(program, mint, owner, tokens, amount))
-	unstake := must(staking.NewUnstake(program, mint, owner, tokens, amount))
+	stake := built(staking.NewStake(program, mint, owner, tokens, amount))
+	unstake := built(staking.NewUnstake(program, mint, owner, tokens, amount))
 	create := associatedtokenaccount.NewCreateIdempotentInstructionBuilder().SetPayer(owner).SetWallet(owner).SetMint(mint).Build()
 	createTheirs := associatedtokenaccount.NewCreateIdempotentInstructionBuilder().SetPayer(owner).SetWallet(stranger).SetMint(mint).Build()
 	pay := system.NewTransferInstruction(5, owner, stranger).Build()
@@ -92,17 +80,13 @@ func vectorsForClients(t *testing.T) transactions {
 	// The vault of another wallet, in an instruction that is otherwise the owner's.
 	elsewhere := func(in solana.Instruction, at int, to solana.PublicKey) solana.Instruction {
 		data, err := in.Data()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		accounts := append(solana.AccountMetaSlice{}, in.Accounts()...)
 		accounts[at] = &solana.AccountMeta{PublicKey: to, IsSigner: accounts[at].IsSigner, IsWritable: accounts[at].IsWritable}
 		return solana.NewInstruction(in.ProgramID(), accounts, data)
 	}
 	theirVault, _, err := staking.Vault(program, mint, stranger)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	good := wire(owner, stake)
 	versioned := append(append([]byte{}, good[:65]...), append([]byte{0x80}, good[65:]...)...)
 	signed := append([]byte{}, good...)
@@ -116,11 +100,11 @@ func vectorsForClients(t *testing.T) transactions {
 	add("unstake into a new token account", "", staking.Unstake, wire(owner, create, unstake))
 	add("unstake, asked to stake", "amount", staking.Stake, wire(owner, unstake))
 	add("stake, asked to unstake", "amount", staking.Unstake, good)
-	add("another amount", "amount", staking.Stake, wire(owner, must(staking.NewStake(program, mint, owner, tokens, amount+1))))
-	add("another payer", "payer", staking.Stake, wire(stranger, must(staking.NewStake(program, mint, stranger, tokensOf(stranger), amount))))
+	add("another amount", "amount", staking.Stake, wire(owner, built(staking.NewStake(program, mint, owner, tokens, amount+1))))
+	add("another payer", "payer", staking.Stake, wire(stranger, built(staking.NewStake(program, mint, stranger, tokensOf(stranger), amount))))
 	add("a payer beside the owner", "transaction", staking.Stake, wire(stranger, stake))
-	add("another program", "programId", staking.Stake, wire(owner, must(staking.NewStake(stranger, mint, owner, tokens, amount))))
-	add("another mint", "accounts", staking.Stake, wire(owner, must(staking.NewStake(program, stranger, owner, tokens, amount))))
+	add("another program", "programId", staking.Stake, wire(owner, built(staking.NewStake(stranger, mint, owner, tokens, amount))))
+	add("another mint", "accounts", staking.Stake, wire(owner, built(staking.NewStake(program, stranger, owner, tokens, amount))))
 	add("the vault of somebody else", "accounts", staking.Stake, wire(owner, elsewhere(stake, 2, theirVault)))
 	add("another token account", "accounts", staking.Unstake, wire(owner, elsewhere(unstake, 1, tokensOf(stranger))))
 	add("a payment beside it", "instructions", staking.Stake, wire(owner, stake, pay))
@@ -136,4 +120,12 @@ func vectorsForClients(t *testing.T) transactions {
 	add("a byte less", "transaction", staking.Stake, good[:len(good)-1])
 	add("nothing", "transaction", staking.Stake, nil)
 	return list
+}
+
+// must ends the test on an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

@@ -165,9 +165,7 @@ func TestWatchersRecordEachMovementOnce(t *testing.T) {
 	group.Wait()
 	node.calm.Store(true)
 	for range 3 { // more than one message may be left
-		if err := newWatcher(0).Look(t.Context(), owner); err != nil {
-			t.Fatal(err)
-		}
+		must(t, newWatcher(0).Look(t.Context(), owner))
 	}
 	recordedOnce(t, log, total)
 }
@@ -218,9 +216,7 @@ func foreign(t *testing.T, log *ledger) {
 		ID: "x", Source: "/anchorer", Owner: owner, Time: events.At(time.Now()), OwnerVersion: seq, CommandID: "x",
 		Data: &events.BatchFailed{BatchID: "b", Reason: "r"},
 	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	log.records = append(log.records, eventlog.Record{Seq: uint64(seq), Payload: payload})
 }
 
@@ -229,9 +225,7 @@ func recordedOnce(t *testing.T, log *ledger, total int) {
 	seen := map[string]string{}
 	for i, r := range log.records {
 		batch, err := events.DecodeBatch(r.Payload)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if batch[0].OwnerVersion != i+1 {
 			t.Errorf("message %d has version %d", i+1, batch[0].OwnerVersion)
 		}
@@ -266,9 +260,7 @@ func (k knows) Load(context.Context, events.Owner, string) (staking.Record, erro
 func TestWhatTheReadModelKnowsIsNotRecordedAgain(t *testing.T) {
 	t.Parallel()
 	vault, err := onchain(t, node{}).VaultOf(owner)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	signature := solana.Signature{1}.String()
 	c := onchain(t, node{
 		"getSignaturesForAddress": fmt.Sprintf(`[{"signature":%q,"slot":5,"err":null}]`, signature),
@@ -281,9 +273,7 @@ func TestWhatTheReadModelKnowsIsNotRecordedAgain(t *testing.T) {
 			Chain: c, Store: knows{movements: movements}, Log: log, Source: "/anchorer", Now: time.Now,
 			NewID: func() string { return "id" }, Logger: slog.New(slog.DiscardHandler),
 		})
-		if err := w.Look(t.Context(), owner); err != nil {
-			t.Fatal(err)
-		}
+		must(t, w.Look(t.Context(), owner))
 		if len(log.records) != want {
 			t.Errorf("of a read model with %d movements: %d messages are recorded, want %d", len(movements), len(log.records), want)
 		}
@@ -334,16 +324,12 @@ func TestOnlyWhatIsFinalIsRecorded(t *testing.T) {
 		Chain: onchain(t, is), Store: behind{}, Log: log, Source: "/anchorer", Now: time.Now,
 		NewID: func() string { return "id" }, Logger: slog.New(slog.DiscardHandler),
 	})
-	if err := w.Look(t.Context(), owner); err != nil {
-		t.Fatal(err)
-	}
+	must(t, w.Look(t.Context(), owner))
 	if len(log.records) != 1 {
 		t.Fatalf("%d messages", len(log.records))
 	}
 	batch, err := events.DecodeBatch(log.records[0].Payload)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if data, ok := batch[0].Data.(*events.StakeDeposited); !ok || len(batch) != 1 || data.Signature != is.signed[0] {
 		t.Errorf("recorded: %+v", batch)
 	}

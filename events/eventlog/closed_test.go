@@ -27,9 +27,7 @@ func TestReadersEndWithTheirConnection(t *testing.T) {
 			Family: events.FamilyLedger, Owner: owner, Kind: events.KindMemory,
 			CommandID: fmt.Sprint(i), Expected: expected, Payload: []byte("[]"),
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		expected = seq
 	}
 	const wanted = 5000 // more messages than there are, and enough for a consumer
@@ -47,13 +45,9 @@ func TestReadersEndWithTheirConnection(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			nc, err := nats.Connect(server.URL())
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			log, err := eventlog.Open(t.Context(), nc)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			// No deadline: it would also end the readers.
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()

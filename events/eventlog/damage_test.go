@@ -25,15 +25,11 @@ func flip(t *testing.T, dir, payload string) (back func()) {
 		t.Fatalf("%q is in %v", payload, files)
 	}
 	data, err := os.ReadFile(files[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	at := bytes.Index(data, []byte(payload))
 	write := func() {
 		data[at] ^= 1
-		if err := os.WriteFile(files[0], data, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(files[0], data, 0o600))
 	}
 	write()
 	return write
@@ -102,41 +98,6 @@ func TestDamageThatWasMetIsSaid(t *testing.T) {
 	}
 }
 
-// The log is restored from a backup that ends before the damaged message.
-func TestDamageEndsWithARestoredLog(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	server := natstest.StartProcess(t, natstest.Dir(dir))
-	const messages, restored = 50, 30
-	owners := numbered(t, server.URL(), messages)
-	server.Stop()
-	flip(t, dir, "payload 040")
-	server.Start()
-	bySequence, _ := open(t, server.URL())
-	if err := bySequence.Read(t.Context(), eventlog.ReadConfig{To: messages}, func(eventlog.Slice) error { return nil }); !errors.Is(err, eventlog.ErrGap) {
-		t.Fatal(err)
-	}
-	byOwner, _ := open(t, server.URL())
-	if _, err := byOwner.OwnerHead(t.Context(), events.FamilyAny, owners[39]); err == nil {
-		t.Fatal("nothing was met")
-	}
-	server.Stop()
-	if err := os.RemoveAll(filepath.Join(dir, "jetstream")); err != nil {
-		t.Fatal(err)
-	}
-	server.Start()
-	numbered(t, server.URL(), restored)
-	for name, log := range map[string]*eventlog.JetStream{"by sequence": bySequence, "by owner": byOwner} {
-		err := log.Damaged(t.Context())
-		for ; errors.Is(err, eventlog.ErrUnavailable) && t.Context().Err() == nil; err = log.Damaged(t.Context()) {
-			time.Sleep(10 * time.Millisecond) // until the connection is restored
-		}
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-}
-
 // A server that lost messages when it started reports that before the first read.
 func TestALogThatLacksMessagesSaysSo(t *testing.T) {
 	t.Parallel()
@@ -144,24 +105,18 @@ func TestALogThatLacksMessagesSaysSo(t *testing.T) {
 	cfg := eventlog.StreamConfig(eventlog.Config{})
 	cfg.DenyDelete = false
 	stream, err := js.CreateStream(t.Context(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for range 3 {
 		if _, err := js.Publish(t.Context(), events.Subject{Family: events.FamilyLedger, Owner: logtest.Owner(), Kind: events.KindMemory}.String(), nil); err != nil {
 			t.Fatal(err)
 		}
 	}
 	log, err := eventlog.Open(t.Context(), js.Conn())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if err := log.Damaged(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if err := stream.DeleteMsg(t.Context(), 2); err != nil {
-		t.Fatal(err)
-	}
+	must(t, stream.DeleteMsg(t.Context(), 2))
 	if err := log.Damaged(t.Context()); !errors.Is(err, eventlog.ErrDamaged) || !strings.Contains(err.Error(), "2 of 3 messages") {
 		t.Error(err)
 	}

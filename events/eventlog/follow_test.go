@@ -34,9 +34,7 @@ func TestFollowersLeaveNoConsumers(t *testing.T) {
 	}
 	_, js := connect(t, server.URL())
 	stream, err := js.Stream(ctx, eventlog.StreamName)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for { // they are dropped in the background
 		info, err := stream.Info(ctx)
 		if err != nil {
@@ -97,9 +95,7 @@ func TestAFollowerOfALogThatGotShorter(t *testing.T) {
 	for <-came != 3 {
 	}
 	server.Stop()
-	if err := os.RemoveAll(filepath.Join(dir, "jetstream")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.RemoveAll(filepath.Join(dir, "jetstream")))
 	server.Start()
 	_, _ = open(t, server.URL())
 	if err := <-ended; !errors.Is(err, eventlog.ErrTruncated) {

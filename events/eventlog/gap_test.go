@@ -24,9 +24,7 @@ func TestReadersSeeAGap(t *testing.T) {
 	cfg := eventlog.StreamConfig(eventlog.Config{})
 	cfg.DenyDelete, cfg.DenyPurge = false, false
 	stream, err := js.CreateStream(ctx, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	subject := events.Subject{Family: events.FamilyLedger, Owner: logtest.Owner(), Kind: events.KindMemory}.String()
 	for i := range messages {
 		if _, err := js.PublishAsync(subject, []byte(strconv.Itoa(i))); err != nil {
@@ -38,13 +36,9 @@ func TestReadersSeeAGap(t *testing.T) {
 	case <-ctx.Done():
 		t.Fatal(ctx.Err())
 	}
-	if err := stream.DeleteMsg(ctx, lost); err != nil {
-		t.Fatal(err)
-	}
+	must(t, stream.DeleteMsg(ctx, lost))
 	log, err := eventlog.Open(ctx, nc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for name, reader := range map[string]eventlog.PartReader{
 		"direct": log, "bulk": log.Bulk(),
 	} {

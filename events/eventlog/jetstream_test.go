@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"sync/atomic"
 	"testing"
@@ -110,9 +109,7 @@ func TestDurableWithoutItsConsumer(t *testing.T) {
 		last, err = log.Append(ctx, eventlog.Append{
 			Family: events.FamilyChain, Owner: owner, Kind: events.KindBatch, CommandID: logtest.CommandID(), Expected: last, Payload: []byte("x"),
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if r := <-came; r.Seq != last {
 			t.Fatalf("sequence %d came, %d was written", r.Seq, last)
 		}
@@ -122,70 +119,20 @@ func TestDurableWithoutItsConsumer(t *testing.T) {
 		for {
 			write()
 			consumer, err := js.Consumer(ctx, eventlog.StreamName, "projector")
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if consumer.CachedInfo().Delivered.Consumer > 0 {
 				return
 			}
 		}
 	}
 	brought()
-	if err := js.DeleteConsumer(ctx, eventlog.StreamName, "projector"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, js.DeleteConsumer(ctx, eventlog.StreamName, "projector"))
 	write()
 	write()
 	provideConsumer(t, server.URL(), "projector")
 	brought()
 	cancel()
 	for range came {
-	}
-}
-
-// Followers that share a consumer get different messages from it. Each still sees
-// all messages, in order.
-func TestDurableShared(t *testing.T) {
-	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	server := natstest.Start(t)
-	log, _ := open(t, server.URL())
-	provideConsumer(t, server.URL(), "anchorer")
-	const messages = 200
-	done := errors.New("done")
-	results := make(chan error, 2)
-	for range 2 {
-		other, _ := open(t, server.URL())
-		go func() {
-			next := uint64(1)
-			results <- following{other, "anchorer"}.Follow(ctx, eventlog.FollowConfig{}, func(s eventlog.Slice) error {
-				for _, r := range s.Records {
-					if r.Seq != next {
-						return fmt.Errorf("sequence %d instead of %d", r.Seq, next)
-					}
-					if next++; r.Seq == messages {
-						return done
-					}
-				}
-				return nil
-			})
-		}()
-	}
-	owner, last := logtest.Owner(), uint64(0)
-	for range messages {
-		var err error
-		last, err = log.Append(ctx, eventlog.Append{
-			Family: events.FamilyChain, Owner: owner, Kind: events.KindBatch, CommandID: logtest.CommandID(), Expected: last, Payload: []byte("x"),
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	for range 2 {
-		if err := <-results; !errors.Is(err, done) {
-			t.Error(err)
-		}
 	}
 }
 
@@ -198,9 +145,7 @@ func open(t *testing.T, url string) (log *eventlog.JetStream, cut func()) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	log, err := eventlog.Create(ctx, nc, eventlog.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return log, func() { scissors.armed.Store(true) }
 }
 
@@ -208,14 +153,10 @@ func open(t *testing.T, url string) (log *eventlog.JetStream, cut func()) {
 func connect(t testing.TB, url string, options ...nats.Option) (*nats.Conn, jetstream.JetStream) {
 	t.Helper()
 	nc, err := nats.Connect(url, options...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(nc.Close)
 	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return nc, js
 }
 
@@ -252,9 +193,7 @@ func provideConsumer(t *testing.T, url, name string) {
 	_, err := js.CreateConsumer(t.Context(), eventlog.StreamName, jetstream.ConsumerConfig{
 		Durable: name, DeliverPolicy: jetstream.DeliverNewPolicy, AckPolicy: jetstream.AckNonePolicy, MemoryStorage: true, Replicas: 1,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 }
 
 // TestNothingIsReturnedBeforeTheSync: if the disk fails, an append is in doubt, and no
@@ -271,9 +210,7 @@ func TestNothingIsReturnedBeforeTheSync(t *testing.T) {
 		})
 		return err
 	}
-	if err := write(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, write())
 	failure = errors.New("the disk failed")
 	_, _, newest := log.OwnerNewest(t.Context(), events.FamilyLedger, owner, "")
 	for name, is := range map[string]struct{ err, want error }{
@@ -284,5 +221,13 @@ func TestNothingIsReturnedBeforeTheSync(t *testing.T) {
 		if !errors.Is(is.err, is.want) || !errors.Is(is.err, failure) {
 			t.Errorf("%s: %v", name, is.err)
 		}
+	}
+}
+
+// must ends the test on an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -31,9 +31,7 @@ type route struct {
 func newRoute(t *testing.T) *route {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	r := &route{Listener: listener}
 	t.Cleanup(r.sever)
 	return r
@@ -101,9 +99,7 @@ func newCluster(t *testing.T) *cluster {
 			}
 		}
 		node, err := server.NewServer(opts)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		c.nodes[i] = node
 		node.Start()
 		t.Cleanup(func() { node.Shutdown(); node.WaitForShutdown() })
@@ -118,9 +114,7 @@ func newCluster(t *testing.T) *cluster {
 			}
 		}
 		conn, err := nats.Connect(node.ClientURL(), nats.MaxReconnects(-1), nats.IgnoreDiscoveredServers())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		t.Cleanup(conn.Close)
 		c.conns[i] = conn
 	}
@@ -195,14 +189,10 @@ func TestALeaderThatIsCutOffDoesNotAnswer(t *testing.T) {
 		return seq, err
 	}
 	first, err := write(log, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	open := func(i int) *eventlog.JetStream {
 		log, err := eventlog.Open(t.Context(), c.conns[i])
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return log
 	}
 	beside, elsewhere := open(leader), open((leader+1)%3)

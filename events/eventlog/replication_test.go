@@ -31,9 +31,7 @@ func TestANodeWithoutItsJetStreamIsNoticed(t *testing.T) {
 	}
 	until("all", func(r eventlog.Replication) bool { return r.Err() == nil && r.Wanted == 3 && r.Current() == 3 })
 	lost := (leader + 1) % len(c.nodes)
-	if err := c.nodes[lost].DisableJetStream(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.nodes[lost].DisableJetStream())
 	until("one is lost", func(r eventlog.Replication) bool {
 		return r.Wanted == 3 && r.Current() == 2 && strings.Contains(fmt.Sprint(r.Err()), "2 of 3 replicas of the log are current: "+nodeName(lost)+": ")
 	})

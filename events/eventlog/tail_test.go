@@ -24,9 +24,7 @@ func TestATailIsReadFromItsEnd(t *testing.T) {
 	log, _ := open(t, server.URL())
 	conn, js := connect(t, server.URL())
 	asked, err := conn.SubscribeSync("$JS.API.DIRECT.GET." + eventlog.StreamName)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	// looks returns how many searches for a next message were requested since the last call.
 	looks := func() (n int) {
 		t.Helper()
@@ -34,14 +32,10 @@ func TestATailIsReadFromItsEnd(t *testing.T) {
 			t.Fatal(err)
 		}
 		pending, _, err := asked.Pending()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for range pending {
 			m, err := asked.NextMsg(time.Second)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if strings.Contains(string(m.Data), "next_by_subj") {
 				n++
 			}
@@ -58,9 +52,7 @@ func TestATailIsReadFromItsEnd(t *testing.T) {
 			seq, err := log.Append(t.Context(), eventlog.Append{
 				Family: f, Owner: owner, Kind: kinds[f], CommandID: fmt.Sprint(len(all[events.FamilyAny])), Expected: newest[f], Payload: []byte("x"),
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			newest[f] = seq
 			all[f], all[events.FamilyAny] = append(all[f], seq), append(all[events.FamilyAny], seq)
 		}
@@ -105,9 +97,7 @@ func TestATailIsReadFromItsEnd(t *testing.T) {
 		t.Errorf("the server looked for the next message %d times", n)
 	}
 	ack, err := js.Publish(t.Context(), events.Subject{Family: events.FamilyLedger, Owner: owner, Kind: events.KindMemory}.String(), []byte("x"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	newest[events.FamilyLedger] = ack.Sequence
 	for _, f := range []events.Family{events.FamilyLedger, events.FamilyAny} {
 		all[f] = append(all[f], ack.Sequence)

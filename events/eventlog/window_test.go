@@ -22,9 +22,7 @@ func remembering(t *testing.T, js jetstream.JetStream, window time.Duration) jet
 	cfg := eventlog.StreamConfig(eventlog.Config{})
 	cfg.Duplicates = window
 	stream, err := js.CreateStream(t.Context(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return stream
 }
 
@@ -37,9 +35,7 @@ func TestExpectationComesBeforeDuplicates(t *testing.T) {
 	nc, js := connect(t, natstest.Start(t).URL())
 	remembering(t, js, time.Hour) // so that it still knows the id
 	log, err := eventlog.Open(ctx, nc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	a := eventlog.Append{
 		Family: events.FamilyLedger, Owner: logtest.Owner(), Kind: events.KindMemory, CommandID: logtest.CommandID(), Payload: []byte("[]"),
 	}

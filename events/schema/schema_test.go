@@ -22,18 +22,14 @@ const golden = "../testdata/golden"
 func TestFilesAreCurrent(t *testing.T) {
 	t.Parallel()
 	files, err := schema.Files("..")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for name, want := range files {
 		if got, err := os.ReadFile(name); err != nil || !bytes.Equal(got, want) {
 			t.Errorf("%s is out of date (%v): run make generate; if a payload has another form now, raise its version first", name, err)
 		}
 	}
 	page, err := os.ReadFile("../../docs/events.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if want, err := schema.Page(page); err != nil || !bytes.Equal(page, want) {
 		t.Errorf("docs/events.md is out of date (%v): run make generate", err)
 	}
@@ -67,9 +63,7 @@ func glob(t *testing.T, pattern string) []string {
 func parse(t *testing.T, raw []byte) any {
 	t.Helper()
 	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return value
 }
 
@@ -81,22 +75,16 @@ func validators(t *testing.T) (message *jsonschema.Schema, channels map[string]*
 	compiler.AssertFormat()
 	for _, name := range glob(t, "*.json") {
 		raw, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		document := parse(t, raw)
 		id := "https://schema.invalid/asyncapi.json"
 		if name != schema.AsyncAPIFile {
 			id = document.(map[string]any)["$id"].(string)
 		}
-		if err := compiler.AddResource(id, document); err != nil {
-			t.Fatal(err)
-		}
+		must(t, compiler.AddResource(id, document))
 	}
 	message, err := compiler.Compile(schema.BatchID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	channels = map[string]*jsonschema.Schema{}
 	for _, kind := range []string{"ledger-memory", "ledger-grant", "ledger-session", "ledger-key", "chain-batch", "chain-stake"} {
 		at := "https://schema.invalid/asyncapi.json#/components/messages/" + kind + "/payload"
@@ -122,9 +110,7 @@ func TestGoldenFilesAreValid(t *testing.T) {
 	for _, d := range events.Catalogue() {
 		for version := 1; version <= d.Version; version++ {
 			raw, err := os.ReadFile(filepath.Join(golden, schema.FileName(d.Type, version)))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			value := parse(t, raw)
 			if err := message.Validate(value); err != nil {
 				t.Errorf("%s: %v", d.Type, err)
@@ -149,9 +135,7 @@ func TestMutatedGoldenFilesAreRefused(t *testing.T) {
 	message, _ := validators(t)
 	for _, path := range glob(t, filepath.Join(golden, "*.json")) {
 		raw, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		optional := optionalOf(t, filepath.Base(path))
 		refuse := func(what string, mutate func(event, data map[string]any)) {
 			value := parse(t, raw)
@@ -187,16 +171,12 @@ func TestMutatedGoldenFilesAreRefused(t *testing.T) {
 func optionalOf(t *testing.T, name string) []string {
 	t.Helper()
 	raw, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var s struct {
 		Properties map[string]any
 		Required   []string
 	}
-	if err := stdjson.Unmarshal(raw, &s); err != nil {
-		t.Fatal(err)
-	}
+	must(t, stdjson.Unmarshal(raw, &s))
 	var optional []string
 	for name := range s.Properties {
 		if !slices.Contains(s.Required, name) {
@@ -210,9 +190,7 @@ func optionalOf(t *testing.T, name string) []string {
 func TestReferencesLeadSomewhere(t *testing.T) {
 	t.Parallel()
 	raw, err := os.ReadFile(schema.AsyncAPIFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	root := parse(t, raw)
 	seen := 0
 	var walk func(any)
@@ -241,5 +219,13 @@ func TestReferencesLeadSomewhere(t *testing.T) {
 	walk(root)
 	if seen < len(events.Catalogue()) {
 		t.Errorf("only %d references", seen)
+	}
+}
+
+// must ends the test on an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

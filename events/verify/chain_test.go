@@ -238,9 +238,7 @@ func TestVerifyIssuer(t *testing.T) {
 	anchored := func(to, by string) *Receipt {
 		r := good()
 		r.Anchor.ProgramID, r.Anchor.Account = to, CommitmentAddress(to, by, owner)
-		if err := r.Verify(); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, r.Verify())
 		return r
 	}
 	theirs, stranger := base58.Encode(of(filled(0x71))), base58.Encode(of(filled(0x51)))

@@ -23,17 +23,13 @@ const (
 func read(t *testing.T, path string) []byte {
 	t.Helper()
 	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	return text
 }
 
 func parse[T any](t *testing.T, text []byte) (v T) {
 	t.Helper()
-	if err := json.Unmarshal(text, &v); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, json.Unmarshal(text, &v))
 	return v
 }
 
@@ -81,9 +77,7 @@ func TestJourney(t *testing.T) {
 	}
 	log := NewTree()
 	for _, hash := range tree.Leaves {
-		if err := log.Add(hash); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, log.Add(hash))
 		if root, err := log.Root(); err != nil || root != tree.Roots[fmt.Sprint(log.Size())] {
 			t.Errorf("root of %d: %s, %v", log.Size(), root, err)
 		}
@@ -196,9 +190,7 @@ func TestCompleteFrom(t *testing.T) {
 	for _, text := range []string{"a", "b", "c"} {
 		e := Entry{Content: text, Metadata: jsontext.Value("{}"), Owner: r.Entry.Owner, Salt: r.Entry.Salt, V: 1}
 		hash, err := e.LeafHash()
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		leaves, entries = append(leaves, hash), append(entries, e)
 	}
 	two, anchor := rootOf(leaves[:2]), *later.Anchor

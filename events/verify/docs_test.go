@@ -55,9 +55,7 @@ func worked(t *testing.T) string {
 
 func TestThePageIsInStep(t *testing.T) {
 	raw, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	before, rest, found := strings.Cut(string(raw), begin)
 	_, after, closed := strings.Cut(rest, end)
 	if !found || !closed {
@@ -65,9 +63,7 @@ func TestThePageIsInStep(t *testing.T) {
 	}
 	want := before + begin + "\n" + worked(t) + "\n" + end + after
 	if *update {
-		if err := os.WriteFile(page, []byte(want), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, os.WriteFile(page, []byte(want), 0o644))
 	} else if string(raw) != want {
 		t.Errorf("%s is out of date: run make generate", page)
 	}

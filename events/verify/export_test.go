@@ -191,12 +191,8 @@ func check(t *testing.T, name, text string) string {
 	t.Helper()
 	path := filepath.Join("testdata", "export", name+".ndjson")
 	if *update {
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		noErr(t, os.WriteFile(path, []byte(text), 0o644))
 	}
 	is, err := os.ReadFile(path)
 	if err != nil || string(is) != text {
@@ -253,9 +249,7 @@ func TestBadExports(t *testing.T) {
 		}
 	}
 	entries, err := os.ReadDir("testdata/export/bad")
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	for _, e := range entries {
 		if !known[e.Name()] {
 			t.Errorf("no vector makes testdata/export/bad/%s", e.Name())

@@ -248,9 +248,7 @@ func with(t *testing.T, path string, value any) []byte {
 	var text any
 	d := stdjson.NewDecoder(bytes.NewReader(encode(t, good())))
 	d.UseNumber()
-	if err := d.Decode(&text); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, d.Decode(&text))
 	steps := strings.Split(path, ".")
 	at := text
 	for _, step := range steps[:len(steps)-1] {
@@ -263,9 +261,7 @@ func with(t *testing.T, path string, value any) []byte {
 		at[must(strconv.Atoi(last))] = value
 	}
 	out, err := stdjson.MarshalIndent(text, "", "  ")
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	return append(out, '\n')
 }
 
@@ -276,9 +272,7 @@ func encode(t *testing.T, r *Receipt) []byte {
 	e := stdjson.NewEncoder(&out)
 	e.SetIndent("", "  ")
 	e.SetEscapeHTML(false)
-	if err := e.Encode(r); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, e.Encode(r))
 	return out.Bytes()
 }
 
@@ -287,17 +281,11 @@ func current(t *testing.T, name string, want []byte) []byte {
 	t.Helper()
 	file := filepath.Join("testdata", "receipt", name)
 	if *update {
-		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, want, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, os.MkdirAll(filepath.Dir(file), 0o755))
+		noErr(t, os.WriteFile(file, want, 0o644))
 	}
 	got, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	if !bytes.Equal(got, want) {
 		t.Errorf("%s is out of date: run make generate", file)
 	}
@@ -306,9 +294,7 @@ func current(t *testing.T, name string, want []byte) []byte {
 
 func TestGood(t *testing.T) {
 	r, err := ParseReceipt(current(t, "good.json", encode(t, good())))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	if err := r.Verify(); err != nil {
 		t.Error(err)
 	}
@@ -352,9 +338,7 @@ func TestAltered(t *testing.T) {
 			r := good()
 			a.change(r)
 			r, err := ParseReceipt(current(t, filepath.Join("bad", a.name+".json"), encode(t, r)))
-			if err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, err)
 			err = r.Verify()
 			if a.onchain {
 				if err != nil {
@@ -419,5 +403,13 @@ func TestEveryPlace(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// noErr ends the test on an error.
+func noErr(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -22,9 +22,7 @@ var kits = []string{"services/test", "services/clients/go/examples", "projection
 func TestChangesAreListed(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(changing)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	sources := productFiles(t)
 	sections := strings.Split(string(text), "\n## ")[1:]
 	precedents := 0
@@ -64,9 +62,7 @@ func productFiles(t *testing.T) map[string]string {
 	files := goFiles(t)
 	for path := range files {
 		within, err := filepath.Rel(root, path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		within = filepath.ToSlash(within)
 		if strings.HasSuffix(path, "_test.go") || slices.ContainsFunc(kits, func(kit string) bool { return strings.HasPrefix(within, kit+"/") }) {
 			delete(files, path)
@@ -94,9 +90,7 @@ func goFiles(t *testing.T) map[string]string {
 			files[path] = string(source)
 			return err
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	}
 	return files
 }

@@ -66,9 +66,7 @@ func complaints(markdown string, targets, tests []string) (found []string) {
 func TestCommandsAreRunOrSayWhyNot(t *testing.T) {
 	t.Parallel()
 	makefile, err := os.ReadFile(filepath.Join(root, "Makefile"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var targets []string
 	for _, m := range makeTarget.FindAllStringSubmatch(string(makefile), -1) {
 		targets = append(targets, m[1])
@@ -80,9 +78,7 @@ func TestCommandsAreRunOrSayWhyNot(t *testing.T) {
 	tests := allTests(t)
 	for _, path := range all {
 		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, c := range complaints(string(text), targets, tests) {
 			t.Errorf("%s: %s", path, c)
 		}

@@ -1,3 +1,6 @@
+// Package archtest tests the rules that no compiler checks: which package may import
+// which, what the repository must not contain, and that the documents' commands, links,
+// words and lengths are as they should be.
 package archtest
 
 import (
@@ -27,14 +30,10 @@ var code = regexp.MustCompile("(?s)```.*?```|`[^`\n]*`")
 func TestPlainEnglish(t *testing.T) {
 	t.Parallel()
 	all, err := documents.List(root)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, path := range all {
 		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, word := range unplainWords(string(text)) {
 			t.Errorf("%s says %q", path, word)
 		}
@@ -57,9 +56,7 @@ func unplainWords(text string) []string {
 func unplainComments(t *testing.T, path, source string) (found []string) {
 	t.Helper()
 	file, err := parser.ParseFile(token.NewFileSet(), path, source, parser.ParseComments|parser.SkipObjectResolution)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, group := range file.Comments {
 		found = append(found, unplainWords(strings.Join(strings.Fields(group.Text()), " "))...)
 	}
@@ -71,9 +68,7 @@ func TestDocumentsAreShort(t *testing.T) {
 	t.Parallel()
 	count := func(path string) int {
 		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return len(strings.Fields(string(text)))
 	}
 	for name, most := range map[string]int{
@@ -85,14 +80,20 @@ func TestDocumentsAreShort(t *testing.T) {
 		}
 	}
 	pages, err := documents.List(root + "/docs")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	words := 0
 	for _, path := range append(pages, root+"/README.md", root+"/CONTRIBUTING.md") {
 		words += count(path)
 	}
 	if words > 17000 {
 		t.Errorf("the documents have %d words, of at most 17000", words)
+	}
+}
+
+// must ends the test on an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

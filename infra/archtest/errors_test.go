@@ -28,9 +28,7 @@ func TestEveryErrorHasAStatus(t *testing.T) {
 	table := files[filepath.FromSlash(refusals)]
 	for path, source := range files {
 		folder, err := filepath.Rel(root, filepath.Dir(path))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		folder = filepath.ToSlash(folder)
 		if !slices.Contains(errorsOf, folder) || strings.HasSuffix(path, "_test.go") {
 			continue

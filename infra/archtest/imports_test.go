@@ -103,9 +103,7 @@ func TestImportDirections(t *testing.T) {
 		files++
 		return checkImports(t, path)
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if files < 50 {
 		t.Errorf("only %d files were read", files)
 	}
@@ -148,14 +146,10 @@ func checkImports(t *testing.T, path string) error {
 func supportsTests(t *testing.T, dir string) bool {
 	t.Helper()
 	packages, err := filepath.Glob(filepath.Join(dir, "*.go"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, path := range packages {
 		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ImportsOnly)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, spec := range file.Imports {
 			if spec.Path.Value == `"testing"` && !strings.HasSuffix(path, "_test.go") {
 				return true
@@ -174,9 +168,7 @@ func TestModulesRequireNoKit(t *testing.T) {
 		"services": {prefix + "services/test"}, "services/clients/go": {prefix + "events ", "nats-io", "pgx"},
 	} {
 		text, err := os.ReadFile(filepath.Join(root, module, "go.mod"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, other := range without {
 			if strings.Contains(string(text), other) {
 				t.Errorf("%s requires %s", module, other)
@@ -207,7 +199,5 @@ func TestNoDrawers(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 }

@@ -20,14 +20,10 @@ var (
 func TestLinks(t *testing.T) {
 	t.Parallel()
 	all, err := documents.List(root)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, path := range all {
 		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, l := range link.FindAllStringSubmatch(code.ReplaceAllString(string(text), ""), -1) {
 			if problem := dangling(path, l[1]); problem != "" {
 				t.Errorf("%s: %s: %s", path, l[1], problem)

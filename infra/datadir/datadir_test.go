@@ -51,16 +51,10 @@ func startHolder(t *testing.T, path string) *exec.Cmd {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), holderEnv+"="+path)
 	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, cmd.Start())
 	t.Cleanup(func() {
 		_ = in.Close()
 		_ = cmd.Process.Kill() // has ended already if the test killed it
@@ -76,9 +70,7 @@ func startHolder(t *testing.T, path string) *exec.Cmd {
 func open(t *testing.T, path string) *datadir.Dir {
 	t.Helper()
 	d, err := datadir.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = d.Close() })
 	return d
 }
@@ -89,9 +81,7 @@ func TestOpenCreatesAPrivateFolder(t *testing.T) {
 	d := open(t, path)
 	wantMode(t, d.Path(), 0o700)
 	sub, err := d.Sub("nats")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	wantMode(t, sub, 0o700)
 }
 
@@ -121,9 +111,7 @@ func TestKilledRunLeavesNothingInTheWay(t *testing.T) {
 	if r, err := datadir.LoadRun(path); err != nil || r.PID != holder.Process.Pid || r.NATSURL != "nats://held" {
 		t.Fatalf("while it runs: %+v, %v", r, err)
 	}
-	if err := holder.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, holder.Process.Kill())
 	_ = holder.Wait()
 	if _, err := os.Stat(filepath.Join(path, "run.json")); err != nil {
 		t.Fatalf("the note should be left over: %v", err)
@@ -196,9 +184,7 @@ func TestSecretIsMadeOnceAndKept(t *testing.T) {
 	if err != nil || bytes.Equal(other, got[0]) {
 		t.Fatalf("two names share a secret, %v", err)
 	}
-	if err := d.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, d.Close())
 	again, err := open(t, path).Secret("master_key", 32)
 	if err != nil || !bytes.Equal(again, got[0]) {
 		t.Fatalf("not kept: %v", err)
@@ -219,9 +205,7 @@ func TestDamagedSecretIsNeverReplaced(t *testing.T) {
 			path := t.TempDir()
 			d := open(t, path)
 			file := filepath.Join(path, "secrets", "master_key")
-			if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.WriteFile(file, []byte(content), 0o600))
 			_, err := d.Secret("master_key", 32)
 			if err == nil || !strings.Contains(err.Error(), file) {
 				t.Fatalf("error %v should name the file", err)
@@ -239,13 +223,9 @@ func TestDamagedSecretIsNeverReplaced(t *testing.T) {
 func TestOpenRemovesWhatACrashLeftHalfWritten(t *testing.T) {
 	t.Parallel()
 	path := t.TempDir()
-	if err := open(t, path).Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, open(t, path).Close())
 	left := filepath.Join(path, "secrets", ".writing-123")
-	if err := os.WriteFile(left, []byte("half"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(left, []byte("half"), 0o600))
 	open(t, path)
 	if _, err := os.Stat(left); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("left over: %v", err)
@@ -255,10 +235,16 @@ func TestOpenRemovesWhatACrashLeftHalfWritten(t *testing.T) {
 func wantMode(t *testing.T, path string, want fs.FileMode) {
 	t.Helper()
 	info, err := os.Stat(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if got := info.Mode().Perm(); got != want {
 		t.Errorf("%s has mode %o, want %o", path, got, want)
+	}
+}
+
+// must ends the test on an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

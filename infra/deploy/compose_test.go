@@ -23,17 +23,13 @@ const root = "../.."
 func compose(t *testing.T) *types.Project {
 	t.Helper()
 	dir, err := filepath.Abs(root)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	project, err := loader.LoadWithContext(context.Background(), types.ConfigDetails{
 		WorkingDir:  dir,
 		ConfigFiles: []types.ConfigFile{{Filename: filepath.Join(dir, "compose.yaml")}},
 		Environment: types.Mapping{},
 	}, loader.WithProfiles([]string{"*"}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return project
 }
 
@@ -74,9 +70,7 @@ func TestServicesAreHardened(t *testing.T) {
 func TestImagesArePinned(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("Dockerfile")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var images []string
 	for _, m := range regexp.MustCompile(`(?m)^FROM (\S+)`).FindAllStringSubmatch(string(text), -1) {
 		images = append(images, m[1])
@@ -94,9 +88,7 @@ func TestImagesArePinned(t *testing.T) {
 	}
 	// Tests must run the server version that is deployed.
 	mod, err := os.ReadFile("../go.mod")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	version := regexp.MustCompile(`nats-server/v2 v(\S+)`).FindSubmatch(mod)
 	if version == nil || !slices.ContainsFunc(images, func(i string) bool { return strings.HasPrefix(i, "nats:"+string(version[1])+"-") }) {
 		t.Errorf("go.mod has nats-server %s, the images are %v", version, images)
@@ -147,9 +139,7 @@ func TestSecretsAreFiles(t *testing.T) {
 	}
 	made := contents(t, dir)
 	// Without the authority's key, existing files stay and no new file is made.
-	if err := errors.Join(os.Remove(filepath.Join(dir, "ca_key")), os.Remove(filepath.Join(dir, "nats_certificate"))); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(os.Remove(filepath.Join(dir, "ca_key")), os.Remove(filepath.Join(dir, "nats_certificate"))))
 	if out, err := exec.Command("./secrets", dir).CombinedOutput(); err == nil || !strings.Contains(string(out), "ca_key is missing") {
 		t.Errorf("without the authority's key: %v: %s", err, out)
 	}
@@ -190,9 +180,7 @@ func contents(t *testing.T, dir string) map[string]string {
 	all := map[string]string{}
 	for _, e := range entries {
 		text, err := os.ReadFile(filepath.Join(dir, e.Name()))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		all[e.Name()] = string(text)
 	}
 	return all
@@ -237,9 +225,7 @@ func TestCachesFit(t *testing.T) {
 			t.Fatalf("%s: no %s", s.Name, variable)
 		}
 		n, err := strconv.ParseInt(strings.TrimSuffix(*value, "MiB"), 10, 64)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if strings.HasSuffix(*value, "MiB") {
 			n <<= 20
 		}
@@ -272,5 +258,13 @@ func TestOnlyTheGatewayIsOpen(t *testing.T) {
 				t.Errorf("%s: port %s is open to all", name, p.Published)
 			}
 		}
+	}
+}
+
+// must ends the test on an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -50,9 +50,7 @@ func TestDatabaseSpeaksTLS(t *testing.T) {
 	server := pgtest.Start(t, localpostgres.Config{NoSync: true, TCP: true, Settings: settings})
 
 	made, err := url.Parse(strings.TrimSpace(contents(t, secrets)["database_url_core"]))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	query := made.Query()
 	if query.Get("sslmode") != "verify-full" || query.Get("sslrootcert") != "/run/secrets/ca_certificate" {
 		t.Errorf("the URL says %s", made.RawQuery)
@@ -103,18 +101,14 @@ func ownKey(t *testing.T, from, to string) string {
 	if err == nil {
 		err = os.WriteFile(to, text, 0o600)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if os.Geteuid() != 0 {
 		return to
 	}
 	for _, name := range []string{"postgres", "nobody"} {
 		if u, err := user.Lookup(name); err == nil {
 			uid, _ := strconv.Atoi(u.Uid)
-			if err := os.Chown(to, uid, -1); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.Chown(to, uid, -1))
 			return to
 		}
 	}

@@ -38,9 +38,7 @@ func TestRoles(t *testing.T) {
 	}
 	as := func(role string) *pgx.Conn {
 		at, err := url.Parse(admin)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		at.User = url.User(role)
 		conn, err := pgx.Connect(t.Context(), at.String())
 		if err != nil {
@@ -55,9 +53,7 @@ func TestRoles(t *testing.T) {
 		return err
 	}
 	for _, sql := range []string{"CREATE SCHEMA ledger", "CREATE TABLE ledger.memories (id int)", "CREATE SCHEMA ledger_fresh", "CREATE TABLE ledger_fresh.memories (id int)"} {
-		if err := do(projector, sql); err != nil {
-			t.Fatal(err)
-		}
+		must(t, do(projector, sql))
 	}
 	anchorer := as("ledger_anchorer")
 	if err := do(anchorer, "CREATE SCHEMA ledger_anchor CREATE TABLE owners (id int)"); err != nil {
@@ -87,13 +83,9 @@ func TestRoles(t *testing.T) {
 		}
 	}
 	refused("projector", projector, "SELECT FROM ledger_anchor.owners")
-	if err := do(as("postgres"), "CREATE ROLE stranger LOGIN"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, do(as("postgres"), "CREATE ROLE stranger LOGIN"))
 	at, err := url.Parse(admin)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	at.User = url.User("stranger")
 	if conn, err := pgx.Connect(t.Context(), at.String()); err == nil {
 		_ = conn.Close(t.Context())

@@ -12,22 +12,16 @@ import (
 func TestSecretsWithoutOpenssl(t *testing.T) {
 	t.Parallel()
 	script, err := filepath.Abs("secrets")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	bin := t.TempDir() // what the script uses, without openssl
 	for _, name := range []string{"bash", "env", "mkdir", "chmod", "mv", "rm", "cat", "od", "tr", "paste", "sed", "hostname"} {
 		if path, err := exec.LookPath(name); err == nil {
-			if err := os.Symlink(path, filepath.Join(bin, name)); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.Symlink(path, filepath.Join(bin, name)))
 		}
 	}
 	for name, openssl := range map[string]string{"missing": "", "failing": "#!/bin/sh\nexit 1\n"} {
 		if openssl != "" {
-			if err := os.WriteFile(filepath.Join(bin, "openssl"), []byte(openssl), 0o700); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.WriteFile(filepath.Join(bin, "openssl"), []byte(openssl), 0o700))
 		}
 		dir := filepath.Join(t.TempDir(), "secrets")
 		run := exec.Command(script, dir)
@@ -39,8 +33,6 @@ func TestSecretsWithoutOpenssl(t *testing.T) {
 		if err != nil || len(kept) > 0 {
 			t.Errorf("%s: it left %v, %v", name, kept, err)
 		}
-		if err := os.RemoveAll(filepath.Join(bin, "openssl")); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.RemoveAll(filepath.Join(bin, "openssl")))
 	}
 }

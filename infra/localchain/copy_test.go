@@ -31,9 +31,7 @@ func TestACopyIsOfOneMoment(t *testing.T) {
 		least = balance(t, c, confirmed)
 		to = t.TempDir()
 		saved, err := localchain.Copy(dir, to)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if saved.GenesisHash != c.GenesisHash() || saved.Transactions < least/some || saved.Slot < copied.Slot || saved.Transactions < copied.Transactions {
 			t.Fatalf("%d confirmed, copied %+v after %+v", least/some, saved, copied)
 		}
@@ -73,9 +71,7 @@ func TestOnlyAWholeStateIsCopied(t *testing.T) {
 	} {
 		from, to := t.TempDir(), t.TempDir()
 		for i, file := range []string{"state", "transactions"} {
-			if err := os.WriteFile(filepath.Join(from, file), []byte(files[i]), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.WriteFile(filepath.Join(from, file), []byte(files[i]), 0o600))
 		}
 		if _, err := localchain.Copy(from, to); !errors.Is(err, localchain.ErrState) {
 			t.Errorf("%s: %v", name, err)

@@ -25,17 +25,13 @@ var (
 func call[T any](t *testing.T, c *localchain.Chain, method string, params ...any) T {
 	t.Helper()
 	var result T
-	if err := c.Call(t.Context(), &result, method, params...); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Call(t.Context(), &result, method, params...))
 	return result
 }
 
 func fault(t *testing.T, c *localchain.Chain, f localchaintest.Fault) {
 	t.Helper()
-	if err := c.Fault(t.Context(), f); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Fault(t.Context(), f))
 }
 
 func code(t *testing.T, err error, want int) *localchain.RPCError {
@@ -62,9 +58,7 @@ func TestNoFaultsUnlessAllowed(t *testing.T) {
 	cfg := localchain.Config{DataDir: t.TempDir()}
 	localchaintest.Start(t, localchain.Config{}) // fetches what it needs
 	c, err := localchain.Start(t.Context(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() { _ = c.Stop(context.Background()) }()
 	code(t, c.Fault(t.Context(), localchaintest.Reset()), -32601)
 }
@@ -82,9 +76,7 @@ func TestStateSurvivesStopAndKill(t *testing.T) {
 	genesis := call[string](t, c, "getGenesisHash")
 	signature := call[string](t, c, "requestAirdrop", somebody, some)
 	slot := call[uint64](t, c, "getSlot", processed)
-	if err := c.Stop(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Stop(t.Context()))
 
 	c = restart(t, dir)
 	if got := call[string](t, c, "getGenesisHash"); got != genesis || c.GenesisHash() != genesis {
@@ -124,23 +116,25 @@ func TestTornSaveIsIgnored(t *testing.T) {
 	dir := t.TempDir()
 	c := restart(t, dir)
 	call[string](t, c, "requestAirdrop", somebody, some)
-	if err := c.Stop(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Stop(t.Context()))
 	// A crash during a save leaves half a snapshot, and a line that no snapshot counts.
 	f, err := os.OpenFile(filepath.Join(dir, "transactions"), os.O_APPEND|os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, err := f.WriteString(`{"signature":"torn`); err != nil {
 		t.Fatal(err)
 	}
 	f.Close()
-	if err := os.WriteFile(filepath.Join(dir, "state.new"), []byte("half"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(dir, "state.new"), []byte("half"), 0o600))
 	c = restart(t, dir)
 	if got := balance(t, c, finalized); got != some {
 		t.Fatalf("holds %d", got)
+	}
+}
+
+// must ends the test on an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

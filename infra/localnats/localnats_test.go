@@ -22,22 +22,16 @@ import (
 func stream(t *testing.T, conn *nats.Conn) jetstream.JetStream {
 	t.Helper()
 	js, err := jetstream.New(conn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, err = js.CreateOrUpdateStream(t.Context(), jetstream.StreamConfig{Name: "T", Subjects: []string{"t.>"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return js
 }
 
 func connect(t *testing.T, url string) *nats.Conn {
 	t.Helper()
 	conn, err := nats.Connect(url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(conn.Close)
 	return conn
 }
@@ -47,13 +41,9 @@ func TestRestartKeepsAcknowledgedMessages(t *testing.T) {
 	dir := t.TempDir()
 	cfg := localnats.Config{Dir: dir, Logger: slog.New(slog.DiscardHandler)}
 	s, err := localnats.Start(t.Context(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	conn, err := s.Connect()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	js := stream(t, conn)
 	big := bytes.Repeat([]byte("x"), localnats.MaxPayload-1024)
 	for i, payload := range [][]byte{[]byte("one"), big} {
@@ -62,26 +52,20 @@ func TestRestartKeepsAcknowledgedMessages(t *testing.T) {
 		}
 	}
 	url := s.URL()
-	if err := s.Stop(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Stop(t.Context()))
 	if !conn.IsClosed() {
 		t.Error("Stop left a connection open")
 	}
 	cfg.Port = s.Port()
 	s, err = localnats.Start(t.Context(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() { _ = s.Stop(context.Background()) }()
 	if s.URL() != url {
 		t.Error("the URL changed")
 	}
 	js = stream(t, connect(t, url))
 	str, err := js.Stream(t.Context(), "T")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	msg, err := str.GetMsg(t.Context(), 2)
 	if err != nil || !bytes.Equal(msg.Data, big) {
 		t.Errorf("message lost: %v", err)
@@ -124,5 +108,13 @@ func TestSyncStream(t *testing.T) {
 		if err := localnats.SyncStream(there, "nothing"); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("a stream that is not in %s: %v", there, err)
 		}
+	}
+}
+
+// must ends the test on an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -20,9 +20,7 @@ import (
 func readable(t *testing.T) (*localnats.Server, jetstream.JetStream) {
 	t.Helper()
 	s, err := localnats.Start(t.Context(), localnats.Config{Dir: t.TempDir(), NoSync: true, ReadStream: "T", Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = s.Stop(context.Background()) })
 	admin := connect(t, s.URL())
 	js := stream(t, admin)
@@ -64,9 +62,7 @@ func TestAReaderIsTheDeploymentsAuditor(t *testing.T) {
 		t.Fatal(err)
 	}
 	opts, err := server.ProcessConfigFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	want := localnats.ReaderMay("LEDGER")
 	for _, user := range opts.Users {
 		if user.Username != localnats.Reader {

@@ -28,17 +28,13 @@ func awaitEnd(t *testing.T, proc *os.Process) {
 			return
 		}
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 }
 
 func find(t *testing.T, pid int) *os.Process {
 	t.Helper()
 	proc, err := os.FindProcess(pid)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return proc
 }
 
@@ -50,9 +46,7 @@ func TestTakeover(t *testing.T) {
 	stop(t, s)
 	run, postmaster := startRun(t, dir)
 	proc := find(t, postmaster)
-	if err := run.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, run.Kill())
 	s = pgtest.Start(t, localpostgres.Config{Dir: dir, NoSync: true})
 	awaitEnd(t, proc)
 	wantRow(t, s.URL(), "SELECT v FROM kept", "kept")
@@ -68,9 +62,7 @@ func TestRootRunsItUnprivileged(t *testing.T) {
 	}
 	s := pgtest.Start(t, localpostgres.Config{NoSync: true})
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.PID()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, line := range strings.Split(string(status), "\n") {
 		if ids, ok := strings.CutPrefix(line, "Uid:"); ok && strings.Contains(ids, "\t0") {
 			t.Errorf("runs with user ids %s", ids)

@@ -42,14 +42,10 @@ func startRun(t *testing.T, dir string) (run *child.Process, postmaster int) {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), runEnv+"="+dir)
 	out, in, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	cmd.Stdout, cmd.Stderr = in, os.Stderr
 	run, err = child.Start(cmd, syscall.SIGKILL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = run.Kill() })
 	_ = in.Close()
 	line, err := bufio.NewReader(out).ReadString('\n')
@@ -58,18 +54,14 @@ func startRun(t *testing.T, dir string) (run *child.Process, postmaster int) {
 		t.Fatalf("the run said %q, %v", line, err)
 	}
 	postmaster, err = strconv.Atoi(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return run, postmaster
 }
 
 func connect(t *testing.T, url string) *pgx.Conn {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = conn.Close(context.Background()) })
 	return conn
 }
@@ -91,9 +83,7 @@ func wantRow(t *testing.T, url, query, want string) {
 
 func stop(t *testing.T, s *localpostgres.Server) {
 	t.Helper()
-	if err := s.Stop(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Stop(t.Context()))
 	wantGone(t, s.PID())
 }
 
@@ -139,9 +129,7 @@ func TestTCPNeedsThePassword(t *testing.T) {
 	s := pgtest.Start(t, localpostgres.Config{Dir: dir, NoSync: true, TCP: true})
 	wantRow(t, s.URL(), "SELECT inet_server_addr()::text", "127.0.0.1/32")
 	config, err := pgx.ParseConfig(s.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	password := config.Password
 	for _, wrong := range []string{"", "wrong"} {
 		for _, user := range []string{"ledger", "postgres"} {
@@ -177,9 +165,7 @@ func TestStopInAHurryLosesNothing(t *testing.T) {
 	wantGone(t, s.PID())
 	s = pgtest.Start(t, localpostgres.Config{Dir: dir, NoSync: true})
 	wantRow(t, s.URL(), "SELECT v FROM kept", "kept")
-	if err := s.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Kill())
 	wantGone(t, s.PID())
 	s = pgtest.Start(t, localpostgres.Config{Dir: dir, NoSync: true})
 	wantRow(t, s.URL(), "SELECT v FROM kept", "kept")
@@ -192,22 +178,24 @@ func TestHalfAClusterIsMadeAnew(t *testing.T) {
 	dir := pgtest.Folder(t)
 	s := pgtest.Start(t, localpostgres.Config{Dir: dir, NoSync: true})
 	var cluster string
-	if err := connect(t, s.AdminURL()).QueryRow(t.Context(), "SHOW data_directory").Scan(&cluster); err != nil {
-		t.Fatal(err)
-	}
+	must(t, connect(t, s.AdminURL()).QueryRow(t.Context(), "SHOW data_directory").Scan(&cluster))
 	stop(t, s)
-	if err := os.Rename(cluster, cluster+".new"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Rename(cluster, cluster+".new"))
 	old := filepath.Join(filepath.Dir(cluster), "cluster-9")
-	if err := os.Mkdir(old, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(old, 0o700))
 	s = pgtest.Start(t, localpostgres.Config{Dir: dir, NoSync: true})
 	wantRow(t, s.URL(), "SELECT 'up'", "up")
 	for _, left := range []string{cluster + ".new", old} {
 		if _, err := os.Stat(left); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("left over: %s, %v", left, err)
 		}
+	}
+}
+
+// must ends the test on an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

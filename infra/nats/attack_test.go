@@ -110,9 +110,7 @@ func TestPlainAttacksAreRefused(t *testing.T) {
 				if hasPrefix(subject, own) {
 					continue
 				}
-				if err := conn.PublishRequest(subject, conn.NewInbox(), []byte(body)); err != nil {
-					t.Fatal(err)
-				}
+				must(t, conn.PublishRequest(subject, conn.NewInbox(), []byte(body)))
 				sent++
 			}
 			for _, subject := range []string{">", "ledger.>", "$KV.>", "$JS.API.>", "_INBOX.>", "_INBOX_core.>", "_INBOX_extension.>", "_R_.>", "$SYS.>", "_INBOX_admin.>"} {
@@ -126,9 +124,7 @@ func TestPlainAttacksAreRefused(t *testing.T) {
 			}
 			// The server answers everything above before it answers the flush. The client
 			// passes the errors to the handler in order.
-			if err := conn.FlushTimeout(10 * time.Second); err != nil {
-				t.Fatal(err)
-			}
+			must(t, conn.FlushTimeout(10*time.Second))
 			drained(t, conn)
 			if got := refused.Load(); got != sent {
 				t.Errorf("%d of %d were refused", got, sent)
@@ -143,9 +139,7 @@ func drained(t *testing.T, conn *nats.Conn) {
 	t.Helper()
 	done := make(chan struct{})
 	conn.SetClosedHandler(func(*nats.Conn) { close(done) })
-	if err := conn.Drain(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, conn.Drain())
 	<-done
 }
 
@@ -177,18 +171,12 @@ func TestAnswersAttackNobody(t *testing.T) {
 				}
 				// Store a body for the reply to carry, as an API could.
 				ack, err := w.admin.Publish(t.Context(), "ledger.bb.mole.memory", []byte(body))
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				w.n = ack.Sequence
 				for ask, with := range asks(user, ack.Sequence) {
-					if err := conn.PublishRequest(ask, subject, []byte(with)); err != nil {
-						t.Fatal(err)
-					}
+					must(t, conn.PublishRequest(ask, subject, []byte(with)))
 				}
-				if err := conn.FlushTimeout(10 * time.Second); err != nil {
-					t.Fatal(err)
-				}
+				must(t, conn.FlushTimeout(10*time.Second))
 				settle(t, w, user)
 				if subject := appends[user]; subject != "" {
 					w.n = settleAppends(t, w, conn, subject)
@@ -208,17 +196,11 @@ var appends = map[string]string{"core": "ledger.cc.o.key", "extension": "ledger.
 func settleAppends(t *testing.T, w *world, conn *nats.Conn, subject string) uint64 {
 	t.Helper()
 	js, err := jetstream.New(conn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ack, err := js.Publish(t.Context(), subject, []byte("x")) // stored after everything that the connection sent before
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s, err := w.admin.Stream(t.Context(), natsconf.Stream)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for n := w.n + 1; n <= ack.Sequence; n++ {
 		if msg, err := s.GetMsg(t.Context(), n); err != nil || msg.Subject != subject || string(msg.Data) != "x" {
 			t.Errorf("message %d: %+v, %v", n, msg, err)
@@ -258,9 +240,7 @@ func asks(user string, seq uint64) map[string]string {
 func settle(t *testing.T, w *world, user string) {
 	t.Helper()
 	s, err := w.as(user).Stream(t.Context(), natsconf.Stream)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, err := s.GetMsg(t.Context(), 1); err != nil {
 		t.Fatal(err)
 	}

@@ -30,28 +30,20 @@ func startCluster(t *testing.T) []*server.Server {
 	var ports []int
 	for range 3 {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
 		routes = append(routes, &url.URL{Scheme: "nats", User: url.UserPassword("cluster", "pc"), Host: l.Addr().String()})
-		if err := l.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, l.Close())
 	}
 	var nodes []*server.Server
 	for i, port := range ports {
 		opts, err := server.ProcessConfigFile("node.conf")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		opts.ServerName = fmt.Sprintf("node-%d", i)
 		opts.Host, opts.Port, opts.StoreDir, opts.NoSigs, opts.NoLog = "127.0.0.1", -1, t.TempDir(), true, true
 		opts.Cluster.Host, opts.Cluster.Port, opts.Routes = "127.0.0.1", port, routes
 		ns, err := server.NewServer(opts)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		ns.Start()
 		t.Cleanup(func() { ns.Shutdown(); ns.WaitForShutdown() })
 		nodes = append(nodes, ns)
@@ -108,9 +100,7 @@ func TestRolesWorkAcrossACluster(t *testing.T) {
 	for node := range nodes {
 		w, _ := on(node, "auditor")
 		conn, _ := w.dial("auditor")
-		if err := conn.PublishRequest("$JS.API.DIRECT.GET.LEDGER", "ledger.aa.owner.memory", []byte(`{"seq":1}`)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, conn.PublishRequest("$JS.API.DIRECT.GET.LEDGER", "ledger.aa.owner.memory", []byte(`{"seq":1}`)))
 		for _, user := range followers {
 			_, js := on(node, user)
 			consumer, err := js.Consumer(t.Context(), natsconf.Stream, user)
@@ -128,9 +118,7 @@ func TestRolesWorkAcrossACluster(t *testing.T) {
 	}
 	_, admin := on(0, "admin")
 	s, err := admin.Stream(t.Context(), natsconf.Stream)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if info := s.CachedInfo(); info.State.Msgs != 3 || info.Config.Replicas != 3 {
 		t.Errorf("%d messages, %d replicas", info.State.Msgs, info.Config.Replicas)
 	}
@@ -143,9 +131,7 @@ func TestRolesWorkAcrossACluster(t *testing.T) {
 func replicasStay(t *testing.T, admin jetstream.JetStream) {
 	t.Helper()
 	const nonces = "KV_ledger_nonces"
-	if err := admin.DeleteStream(t.Context(), nonces); err != nil {
-		t.Fatal(err)
-	}
+	must(t, admin.DeleteStream(t.Context(), nonces))
 	if _, err := natsconf.Provision(t.Context(), admin, 1); !errors.Is(err, natsconf.ErrFewer) || !strings.Contains(err.Error(), "nats stream edit LEDGER --replicas 1") {
 		t.Errorf("with fewer: %v", err)
 	}
@@ -174,12 +160,8 @@ func wrapped(node int) []byte {
 func eraseKey(t *testing.T, nodes []*server.Server, admin jetstream.JetStream) {
 	t.Helper()
 	keys, err := admin.Stream(t.Context(), "KV_ledger_keys")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := keys.SecureDeleteMsg(t.Context(), 2); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, keys.SecureDeleteMsg(t.Context(), 2))
 	for i, node := range nodes {
 		bucket := filepath.Join(node.StoreDir(), "LEDGER", "streams", "KV_ledger_keys")
 		holds := func(owner int) bool {
@@ -202,9 +184,7 @@ func refusals(t *testing.T, node *server.Server) {
 	t.Helper()
 	deadline := time.Now().Add(2 * time.Minute)
 	plain, err := net.Dial("tcp", node.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer plain.Close()
 	fmt.Fprintf(plain, "CONNECT {\"user\":\"admin\",\"pass\":%q,\"verbose\":true}\r\nPING\r\n", password("admin"))
 	_ = plain.SetDeadline(deadline)
@@ -237,9 +217,7 @@ func provision(t *testing.T, on func(int, string) (*world, jetstream.JetStream))
 	w, _ := on(0, "admin")
 	conn, _ := w.dial("admin")
 	admin, err := jetstream.New(conn, jetstream.WithDefaultTimeout(2*time.Second))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	deadline := time.Now().Add(2 * time.Minute)
 	for {
 		_, err := natsconf.Provision(t.Context(), admin, 0) // 0 means three replicas on a cluster

@@ -115,9 +115,7 @@ func (w *world) dial(user string) (*nats.Conn, *atomic.Int64) {
 				refused.Add(1)
 			}
 		}))
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, err)
 	w.t.Cleanup(conn.Close)
 	return conn, &refused
 }
@@ -126,9 +124,7 @@ func (w *world) as(user string) jetstream.JetStream {
 	w.t.Helper()
 	conn, _ := w.dial(user)
 	js, err := jetstream.New(conn, jetstream.WithDefaultTimeout(10*time.Second))
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, err)
 	return js
 }
 
@@ -146,9 +142,7 @@ func (w *world) wantUnhurt() {
 	}
 	w.n = ack.Sequence
 	s, err := w.admin.Stream(w.t.Context(), natsconf.Stream)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, err)
 	info := s.CachedInfo()
 	if info.State.FirstSeq != 1 || info.State.Msgs != w.n || info.State.NumDeleted != 0 || info.State.Consumers != 2 {
 		w.t.Errorf("the log is hurt: %+v", info.State)
@@ -165,9 +159,7 @@ func (w *world) wantUnhurt() {
 		}
 	}
 	keys, err := w.admin.Stream(w.t.Context(), "KV_ledger_keys")
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, err)
 	if msg, err := keys.GetLastMsgForSubject(w.t.Context(), "$KV.ledger_keys.owner"); err != nil || string(msg.Data) != "wrapped" {
 		w.t.Errorf("the key is hurt: %v", err)
 	}
@@ -178,13 +170,9 @@ func batch(t *testing.T, conn *nats.Conn, request string) []string {
 	t.Helper()
 	inbox := conn.NewInbox()
 	sub, err := conn.SubscribeSync(inbox)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() { _ = sub.Unsubscribe() }()
-	if err := conn.PublishRequest("$JS.API.DIRECT.GET.LEDGER", inbox, []byte(request)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, conn.PublishRequest("$JS.API.DIRECT.GET.LEDGER", inbox, []byte(request)))
 	var got []string
 	for {
 		msg, err := sub.NextMsg(10 * time.Second)
@@ -263,9 +251,7 @@ func TestAPIDoesItsWork(t *testing.T) {
 			t.Errorf("%s: get after delete: %v", bucket, err)
 		}
 		s, err := w.admin.Stream(t.Context(), "KV_"+bucket)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if _, err := s.GetMsg(t.Context(), rev); !errors.Is(err, jetstream.ErrMsgNotFound) {
 			t.Errorf("%s: what was deleted can still be read: %v", bucket, err)
 		}
@@ -279,19 +265,13 @@ func TestFollowersPull(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
 			consumer, err := w.as(user).Consumer(t.Context(), natsconf.Stream, user)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			msgs, err := consumer.Messages(jetstream.PullMaxMessages(10))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			defer msgs.Stop()
 			for want := range w.n { // the messages that newWorld appended
 				msg, err := msgs.Next()
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				if meta, err := msg.Metadata(); err != nil || meta.Sequence.Stream != want+1 {
 					t.Fatalf("metadata: %+v, %v", meta, err)
 				}
@@ -332,9 +312,7 @@ func TestHeadersPurgeNothing(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 			answer, err := conn.RequestMsgWithContext(ctx, msg)
 			cancel()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			var ack struct{ Error *struct{ Code int } }
 			if err := json.Unmarshal(answer.Data, &ack); err != nil || ack.Error == nil {
 				t.Errorf("%s on %s was accepted: %s", header, subject, answer.Data)
@@ -349,9 +327,7 @@ func TestNotEvenTheAdminPurgesTheLog(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	s, err := w.admin.Stream(t.Context(), natsconf.Stream)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if err := s.Purge(t.Context()); err == nil {
 		t.Error("purged")
 	}
@@ -372,9 +348,7 @@ func TestTheAdminErasesKeys(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	keys, err := w.admin.Stream(t.Context(), "KV_ledger_keys")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if err := keys.SecureDeleteMsg(t.Context(), 1); err != nil {
 		t.Error(err)
 	}
@@ -413,9 +387,7 @@ func TestMessagesAreFsyncedAndBounded(t *testing.T) {
 	t.Parallel()
 	for _, file := range []string{"single.conf", "node.conf"} {
 		opts, err := server.ProcessConfigFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if !opts.SyncAlways || opts.MaxPayload != 2<<20 {
 			t.Errorf("%s: sync always %v, max payload %d", file, opts.SyncAlways, opts.MaxPayload)
 		}
@@ -425,9 +397,7 @@ func TestMessagesAreFsyncedAndBounded(t *testing.T) {
 func TestClusterFileIsRead(t *testing.T) {
 	t.Parallel()
 	opts, err := server.ProcessConfigFile("node.conf")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if opts.Cluster.Name != "ledger" || opts.Cluster.Password != "pc" || len(opts.Routes) != 3 || !opts.SyncAlways || opts.SystemAccount != "SYS" {
 		t.Errorf("cluster: %+v, routes %v", opts.Cluster, opts.Routes)
 	}
@@ -437,13 +407,9 @@ func TestClusterFileIsRead(t *testing.T) {
 func TestMissingPasswordStopsTheServer(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("accounts.conf")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	file := filepath.Join(t.TempDir(), "accounts.conf")
-	if err := os.WriteFile(file, []byte(strings.ReplaceAll(string(text), "$NATS_AUDITOR_PASSWORD", "$NATS_NOT_SET")), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, []byte(strings.ReplaceAll(string(text), "$NATS_AUDITOR_PASSWORD", "$NATS_NOT_SET")), 0o600))
 	if _, err := server.ProcessConfigFile(file); err == nil || !strings.Contains(err.Error(), "NATS_NOT_SET") {
 		t.Errorf("got %v", err)
 	}
@@ -456,15 +422,11 @@ func TestProvisionEndsCompression(t *testing.T) {
 	w := newWorld(t)
 	compression := func() jetstream.StoreCompression {
 		stream, err := w.admin.Stream(t.Context(), natsconf.Stream)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return stream.CachedInfo().Config.Compression
 	}
 	stream, err := w.admin.Stream(t.Context(), natsconf.Stream)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	before := stream.CachedInfo().Config
 	before.Compression = jetstream.S2Compression
 	if _, err := w.admin.UpdateStream(t.Context(), before); err != nil {
@@ -480,4 +442,12 @@ func TestProvisionEndsCompression(t *testing.T) {
 		t.Errorf("compression %v after", got)
 	}
 	w.wantUnhurt()
+}
+
+// must ends the test on an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

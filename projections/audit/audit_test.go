@@ -105,20 +105,12 @@ func projected(t testing.TB, messages ...fixture.Message) (*pgxpool.Pool, *fixtu
 	log := fixture.NewLog(t)
 	log.Publish(t, messages...)
 	r, err := projector.New(projector.Config{Projections: readmodel.All(), Pool: pool, Log: log})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	stop := fixture.Running(t, r.Run)
 	f, err := fence.New(pool, log, fence.Options{Timeout: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := f.WaitAll(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := stop(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, f.WaitAll(t.Context()))
+	must(t, stop())
 	return pool, log
 }
 
@@ -130,9 +122,7 @@ func verify(t *testing.T, cfg audit.Config) ([]audit.Finding, audit.Summary) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	summary, err := audit.Run(ctx, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if int(summary.Findings) != len(found) {
 		t.Errorf("%d findings counted, %d reported", summary.Findings, len(found))
 	}
@@ -211,5 +201,13 @@ func TestOneReadNamesWhoIsDamaged(t *testing.T) {
 		fmt.Sprintf(`INSERT INTO tiles SELECT '%s', level, tile_index, hashes, root FROM tiles`, stranger) + of: stranger,
 	} {
 		damaged(t, pool, "tiles", change, func() { look(change, who) })
+	}
+}
+
+// must ends the test on an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

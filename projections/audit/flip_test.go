@@ -45,9 +45,7 @@ func columns(t *testing.T, pool *pgxpool.Pool) []column {
 	}
 	rows, err := pool.Query(t.Context(), `SELECT table_name, column_name, data_type FROM information_schema.columns
 		WHERE table_schema = current_schema() AND table_name = ANY($1) ORDER BY table_name, ordinal_position`, tables)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	all, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (c column, err error) {
 		err = row.Scan(&c.table, &c.name, &c.kind)
 		return c, err

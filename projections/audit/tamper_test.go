@@ -46,13 +46,9 @@ func genuine(t *testing.T, n int) (said []fixture.Message, leaves []events.Hash)
 		m := a.Memory(`{"a":1}`)
 		content := fmt.Sprint("memory ", i)
 		metadata, err := canonical.Canonicalize(m.Metadata)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		l, err := leaf.New(leaf.Secret{1}, leaf.Memory{Content: content, Metadata: metadata, Owner: a.Owner})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if m.LeafHash, err = l.Hash(); err != nil {
 			t.Fatal(err)
 		}
@@ -286,9 +282,7 @@ func TestAMessageOfAnotherCommandIsFound(t *testing.T) {
 	log, a := fixture.NewLog(t), fixture.NewActor()
 	m := a.Write(`{}`)
 	_, err := log.Append(t.Context(), eventlog.Append{Family: m.Family, Owner: a.Owner, Kind: m.Kind, CommandID: fixture.UUID(), Payload: m.Payload(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if found, _ := verify(t, audit.Config{Log: log.Replayed()}); len(found) != 1 || found[0].Check != audit.CheckDecode || found[0].Owner != a.Owner {
 		t.Errorf("found %v", found)
 	}

@@ -31,9 +31,7 @@ type server struct {
 func (s *server) pool(t *testing.T, dial func(context.Context) error) *pgxpool.Pool {
 	t.Helper()
 	cfg, err := pgxpool.ParseConfig("postgres://nobody@server/none?sslmode=disable&search_path=" + schema.Live)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	cfg.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeSimpleProtocol
 	// A client that connects looks up the address first. A client that only cancels a
 	// query does not.
@@ -44,9 +42,7 @@ func (s *server) pool(t *testing.T, dial func(context.Context) error) *pgxpool.P
 		return client, nil
 	}
 	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return pool
 }
 

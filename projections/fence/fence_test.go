@@ -72,9 +72,7 @@ func newFence(t testing.TB, pool *pgxpool.Pool, log eventlog.Reader, change ...f
 		c(&options)
 	}
 	f, err := fence.New(pool, log, options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return f
 }
 
@@ -239,9 +237,7 @@ func TestACheckpointThatGoesBackIsNoticed(t *testing.T) {
 	advance(t, pool, 97, 98)
 	knows(t, f, 98)
 	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	// An exchange that continues from the known position is no step back.
 	for _, family := range families {
 		want, ok := map[string]float64{"ledger_fence_backward_total": 1, "ledger_fence_exchanged_total": 2}[family.GetName()]
@@ -354,61 +350,6 @@ func TestReadModelsThatAreAheadOfTheLog(t *testing.T) {
 	fixture.Eventually(t, 2*time.Minute, func() error { return errors.Join(f.WaitAll(t.Context()), f.WaitOwner(t.Context(), owner)) })
 }
 
-// TestTablesAheadOfTheLogAreSwappedIn: the fence refuses reads although the listener was
-// connected to good tables before.
-func TestTablesAheadOfTheLogAreSwappedIn(t *testing.T) {
-	t.Parallel()
-	_, pool := fixture.Database(t)
-	advance(t, pool, 0, 3)
-	f := newFence(t, pool, &heads{head: 5}, func(o *fence.Options) { o.Poll = 20 * time.Millisecond })
-	fixture.Running(t, f.Run)
-	knows(t, f, 3)
-	if _, err := pool.Exec(t.Context(), `UPDATE checkpoint SET generation = gen_random_uuid(), seq = 7`); err != nil {
-		t.Fatal(err)
-	}
-	owner := fixture.NewActor().Owner
-	fixture.Eventually(t, 2*time.Minute, func() error {
-		if err := f.WaitOwner(t.Context(), owner); !errors.Is(err, fence.ErrLogShort) {
-			return fmt.Errorf("not refused: %v", err)
-		}
-		return nil
-	})
-}
-
-// overtaken is a log that grows before its answer arrives.
-type overtaken struct {
-	heads
-	meanwhile func()
-}
-
-func (o *overtaken) Head(ctx context.Context) (uint64, error) {
-	head, err := o.heads.Head(ctx)
-	o.meanwhile()
-	return head, err
-}
-
-// TestAnAnswerThatIsOvertakenIsNoShorterLog: messages that are projected while the log's
-// head is being read do not make the log too short.
-func TestAnAnswerThatIsOvertakenIsNoShorterLog(t *testing.T) {
-	t.Parallel()
-	_, pool := fixture.Database(t)
-	advance(t, pool, 0, 5)
-	log := &overtaken{heads: heads{head: 5}, meanwhile: func() {}}
-	f := newFence(t, pool, log)
-	fixture.Running(t, f.Run)
-	knows(t, f, 5)
-	if err := f.WaitAll(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	log.meanwhile = func() {
-		advance(t, pool, 5, 6)
-		knows(t, f, 6)
-	}
-	if err := f.WaitAll(t.Context()); err != nil {
-		t.Error(err)
-	}
-}
-
 // TestALogThatGetsShorter is detected by the first caller that waits, long before the
 // listener measures the log again.
 func TestALogThatGetsShorter(t *testing.T) {
@@ -420,9 +361,7 @@ func TestALogThatGetsShorter(t *testing.T) {
 	fixture.Running(t, f.Run)
 	knows(t, f, 7)
 	owner := fixture.NewActor().Owner
-	if err := errors.Join(f.WaitAll(t.Context()), f.WaitOwner(t.Context(), owner)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(f.WaitAll(t.Context()), f.WaitOwner(t.Context(), owner)))
 	log.mu.Lock()
 	log.head = 6
 	log.mu.Unlock()
@@ -449,13 +388,9 @@ func TestAPositionIsNotBelievedWithoutAConnection(t *testing.T) {
 	fixture.Running(t, f.Run)
 	advance(t, pool, 0, 100)
 	knows(t, f, 100)
-	if err := f.Wait(t.Context(), 100); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.Wait(t.Context(), 100))
 	down := time.Now()
-	if err := server.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, server.Kill())
 	// A position that was reached before is no longer trusted.
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()

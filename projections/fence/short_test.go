@@ -57,9 +57,7 @@ func TestTheListenerFindsAnOlderLog(t *testing.T) {
 	f := newFence(t, pool, log, func(o *fence.Options) { o.Poll = 10 * time.Millisecond })
 	fixture.Running(t, f.Run)
 	knows(t, f, 7)
-	if err := f.CheckLog(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.CheckLog(t.Context()))
 	log.end(6)
 	fixture.Eventually(t, 2*time.Minute, func() error {
 		if err := f.CheckLog(t.Context()); !errors.Is(err, fence.ErrLogShort) {

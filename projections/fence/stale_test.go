@@ -121,8 +121,6 @@ func projectorOf(t *testing.T, pool *pgxpool.Pool, log projector.Log) (stop func
 		Projections: readmodel.All(),
 		Pool:        pool, Log: log, Logger: fixture.Quiet(), MinBackoff: time.Millisecond, MaxBackoff: 50 * time.Millisecond,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return fixture.Running(t, r.Run)
 }

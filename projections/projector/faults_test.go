@@ -30,9 +30,7 @@ func TestAKilledProjectorGoesOn(t *testing.T) {
 	log := fixture.ConnectLog(t, server.URL())
 	log.Publish(t, fixture.NewHistory(12, 8).Messages(3000)...)
 	head, err := log.Head(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	chance := rand.New(rand.NewPCG(12, 12))
 	kills := 0
 	for before := uint64(0); before < head; {
@@ -45,9 +43,7 @@ func TestAKilledProjectorGoesOn(t *testing.T) {
 			}
 			return err
 		})
-		if err := process.Kill(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, process.Kill())
 		kills++
 		if before, err = owners.Position(t.Context(), pool); err != nil {
 			t.Fatal(err)
@@ -73,9 +69,7 @@ func ownServer(t *testing.T) (*ownedServer, *pgxpool.Pool, *fixture.Log) {
 // end ends the server and returns a function that starts it again.
 func (s *ownedServer) end(t *testing.T, how func(*localpostgres.Server) error) (start func()) {
 	t.Helper()
-	if err := how(s.Server); err != nil {
-		t.Fatal(err)
-	}
+	must(t, how(s.Server))
 	return func() { s.Server = pgtest.Start(t, s.cfg) }
 }
 
@@ -216,9 +210,7 @@ func TestALeaderThatIsBehindIsNoShorterLog(t *testing.T) {
 			return nil
 		})
 		ready(t, r)
-		if err := stop(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, stop())
 		r, stop = project(t, pool, log, func(c *projector.Config) { c.Lag = time.Minute })
 	}
 	if err := failed.Load(); err != nil {
@@ -294,9 +286,7 @@ func TestACheckpointBeyondTheLogIsRefused(t *testing.T) {
 	_, stop := project(t, pool, log)
 	log.Publish(t, fixture.NewHistory(16, 4).Messages(50)...)
 	caughtUp(t, pool, log)
-	if err := stop(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, stop())
 	before := fixture.Dump(t, pool, readmodel.All()...)
 	other := fixture.NewLog(t)
 	other.Publish(t, fixture.NewHistory(17, 4).Messages(49)...)

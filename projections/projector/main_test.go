@@ -64,9 +64,7 @@ func startProjectorProcess(t *testing.T, databaseURL, logURL string) *child.Proc
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), envDatabase+"="+databaseURL, envLog+"="+logURL)
 	p, err := child.Start(cmd, syscall.SIGKILL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = p.Kill() })
 	return p
 }
@@ -86,9 +84,7 @@ func project(t testing.TB, pool *pgxpool.Pool, log projector.Log, change ...func
 		c(&cfg)
 	}
 	r, err := projector.New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return r, fixture.Running(t, r.Run)
 }
 
@@ -96,12 +92,8 @@ func project(t testing.TB, pool *pgxpool.Pool, log projector.Log, change ...func
 func caughtUp(t testing.TB, pool *pgxpool.Pool, log projector.Log) {
 	t.Helper()
 	f, err := fence.New(pool, log, fence.Options{Timeout: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := f.WaitAll(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, f.WaitAll(t.Context()))
 }
 
 // ready waits until the projector is ready.
@@ -153,8 +145,14 @@ func sameRows(t testing.TB, a, b *pgxpool.Pool) {
 func head(t *testing.T, log *fixture.Log) uint64 {
 	t.Helper()
 	head, err := log.Head(t.Context())
+	must(t, err)
+	return head
+}
+
+// must ends the test on an error.
+func must(t testing.TB, err error) {
+	t.Helper()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return head
 }

@@ -18,16 +18,12 @@ func replayer(t *testing.T, pool *pgxpool.Pool, log *fixture.Log, connections in
 	var conns [2]*pgx.Conn
 	for i := range connections {
 		conn, err := pool.Acquire(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		t.Cleanup(conn.Release)
 		conns[i] = conn.Conn()
 	}
 	r, err := projector.NewReplayer(t.Context(), conns[0], log.Replayed(), readmodel.All())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	r.Ahead, r.Leading = conns[1], []projector.Projection{memories.Projection{}}
 	return r
 }
@@ -50,9 +46,7 @@ func TestTwoConnectionsReplayWhatOneDoes(t *testing.T) {
 	one := replayer(t, pool, log, 1)
 	parts := 0
 	one.Applied = func(uint64) { parts++ }
-	if err := one.To(t.Context(), end); err != nil {
-		t.Fatal(err)
-	}
+	must(t, one.To(t.Context(), end))
 	if parts != 3 {
 		t.Errorf("24,500 messages are committed in %d parts", parts)
 	}
@@ -64,9 +58,7 @@ func TestTwoConnectionsReplayWhatOneDoes(t *testing.T) {
 	sameRows(t, pool, twoPool)
 
 	without := replayer(t, fixture.Pool(t, url, "without"), log, 2)
-	if err := without.Ahead.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, without.Ahead.Close(t.Context()))
 	if err := without.To(t.Context(), end); err == nil || without.At() != 0 {
 		t.Fatalf("at %d, %v", without.At(), err)
 	}
@@ -77,9 +69,7 @@ func TestTwoConnectionsReplayWhatOneDoes(t *testing.T) {
 	// The replayer also stops reading if it can no longer write.
 	for connections, name := range map[int]string{1: "alone", 2: "left_behind"} {
 		without := replayer(t, fixture.Pool(t, url, name), log, connections)
-		if err := without.Conn.Close(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, without.Conn.Close(t.Context()))
 		if err := without.To(t.Context(), end); err == nil || without.At() != 0 {
 			t.Errorf("by %d connections: at %d, %v", connections, without.At(), err)
 		}

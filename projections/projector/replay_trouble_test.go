@@ -58,19 +58,13 @@ func recorded(t *testing.T, messages ...fixture.Message) *written {
 func replayed(t *testing.T, pool *pgxpool.Pool, log eventlog.PartReader, connections int, projections ...projector.Projection) *projector.Replayer {
 	t.Helper()
 	conn, err := pool.Acquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(conn.Release)
 	r, err := projector.NewReplayer(t.Context(), conn.Conn(), log, projections)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if connections > 1 {
 		ahead, err := pool.Acquire(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		t.Cleanup(ahead.Release)
 		r.Ahead, r.Leading = ahead.Conn(), []projector.Projection{memories.Projection{}}
 	}
@@ -125,9 +119,7 @@ func TestAReplayOfDamagedRowsDoesNotBegin(t *testing.T) {
 		t.Fatal(err)
 	}
 	conn, err := pool.Acquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer conn.Release()
 	if _, err := projector.NewReplayer(t.Context(), conn.Conn(), new(written), readmodel.All()); !errors.Is(err, pgx.ErrNoRows) {
 		t.Errorf("it begins: %v", err)

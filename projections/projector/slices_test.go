@@ -2,7 +2,6 @@ package projector_test
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -60,18 +59,14 @@ func alike(t *testing.T, n int) []eventlog.Record {
 func subscribed(t *testing.T, s *projector.SliceSubscriber) <-chan *message.Message {
 	t.Helper()
 	sent, err := s.Subscribe(t.Context(), "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return sent
 }
 
 func sliceOf(t *testing.T, msg *message.Message) eventlog.Slice {
 	t.Helper()
 	slice, err := projector.SliceOf(msg.Payload)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return slice
 }
 
@@ -123,43 +118,6 @@ func TestSlicesGrowToTheirBounds(t *testing.T) {
 				defer s.Close()
 				if got := lengths(t, subscribed(t, s)); !slices.Equal(got, c.want) {
 					t.Errorf("slices of %v, want %v", got, c.want)
-				}
-			})
-		})
-	}
-}
-
-// TestWhatCameBeforeALogWasLostIsSeenThrough: messages received before a log was lost are
-// still sent, and then Err returns the reason.
-func TestWhatCameBeforeALogWasLostIsSeenThrough(t *testing.T) {
-	t.Parallel()
-	lost := errors.New("gone")
-	for name, c := range map[string]struct {
-		log   stored
-		cfg   projector.SliceConfig
-		whole int
-	}{
-		"while one is worked on":   {stored{alike(t, 5), lost}, projector.SliceConfig{MaxRecords: 4}, 5},
-		"while one is held back":   {stored{alike(t, 5), lost}, projector.SliceConfig{MaxRecords: 8, Pace: time.Second}, 5},
-		"nothing was there at all": {stored{nil, lost}, projector.SliceConfig{}, 0},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				s := projector.NewSliceSubscriber(c.log, c.cfg)
-				defer s.Close()
-				sent, whole := subscribed(t, s), 0
-				for msg := range sent {
-					slice := sliceOf(t, msg)
-					if slice.First != uint64(whole+1) {
-						t.Errorf("%d to %d after %d", slice.First, slice.Last, whole)
-					}
-					whole = int(slice.Last)
-					synctest.Wait() // the log is lost meanwhile
-					msg.Ack()
-				}
-				if err := s.Err(); whole != c.whole || !errors.Is(err, lost) {
-					t.Errorf("sent up to %d, want %d, and then %v", whole, c.whole, err)
 				}
 			})
 		})

@@ -38,37 +38,25 @@ func TestAForcedRebuildCuresDamagedPages(t *testing.T) {
 	actors := s.fill(2, 300)
 
 	admin, err := pgx.Connect(t.Context(), server.AdminURL())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer admin.Close(t.Context())
 	var folder string
-	if err := admin.QueryRow(t.Context(), `SHOW data_directory`).Scan(&folder); err != nil {
-		t.Fatal(err)
-	}
+	must(t, admin.QueryRow(t.Context(), `SHOW data_directory`).Scan(&folder))
 	damaged := []string{"memories", "tiles", "checkpoint"}
 	var files []string
 	for _, table := range damaged {
 		var file string
-		if err := s.pool.QueryRow(t.Context(), `SELECT pg_relation_filepath($1::regclass)`, table).Scan(&file); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.pool.QueryRow(t.Context(), `SELECT pg_relation_filepath($1::regclass)`, table).Scan(&file))
 		files = append(files, filepath.Join(folder, file))
 	}
-	if err := server.Stop(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, server.Stop(t.Context()))
 	for _, file := range files {
 		f, err := os.OpenFile(file, os.O_WRONLY, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if _, err := f.WriteAt([]byte(strings.Repeat("\xff", 64)), 0); err != nil { // the head of its first page
 			t.Fatal(err)
 		}
-		if err := f.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, f.Close())
 	}
 	pgtest.Start(t, cfg)
 	for _, a := range actors {

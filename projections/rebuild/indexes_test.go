@@ -18,9 +18,7 @@ func (s *stage) indexes() []string {
 		UNION ALL SELECT conrelid::regclass || ' ' || conname || ' ' || pg_get_constraintdef(oid) FROM pg_constraint
 			WHERE connamespace = current_schema()::regnamespace
 		ORDER BY 1`)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	all, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil || len(all) < 20 {
 		s.t.Fatalf("%d, %v", len(all), err)

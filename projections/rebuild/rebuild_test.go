@@ -71,9 +71,7 @@ func emptyStage(t *testing.T) *stage {
 func (s *stage) projector() (stop func() error) {
 	s.t.Helper()
 	r, err := projector.New(projector.Config{Projections: readmodel.All(), Pool: s.pool, Log: s.log, MinBackoff: 5 * time.Millisecond, MaxBackoff: 200 * time.Millisecond})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	return fixture.Running(s.t, r.Run)
 }
 
@@ -96,25 +94,19 @@ func (s *stage) fill(owners, leaves int) []*fixture.Actor {
 
 func (s *stage) caughtUp() {
 	s.t.Helper()
-	if err := s.fence.WaitAll(s.t.Context()); err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, s.fence.WaitAll(s.t.Context()))
 }
 
 // generation returns the generation of the live tables.
 func (s *stage) generation() (g string) {
 	s.t.Helper()
-	if err := s.pool.QueryRow(s.t.Context(), `SELECT generation::text FROM checkpoint LIMIT 1`).Scan(&g); err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, s.pool.QueryRow(s.t.Context(), `SELECT generation::text FROM checkpoint LIMIT 1`).Scan(&g))
 	return g
 }
 
 func (s *stage) schemas() (n int) {
 	s.t.Helper()
-	if err := s.pool.QueryRow(s.t.Context(), `SELECT count(*) FROM pg_namespace WHERE nspname LIKE 'ledger%'`).Scan(&n); err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, s.pool.QueryRow(s.t.Context(), `SELECT count(*) FROM pg_namespace WHERE nspname LIKE 'ledger%'`).Scan(&n))
 	return n
 }
 
@@ -142,9 +134,7 @@ func (s *stage) check(a *fixture.Actor) error {
 func run(t *testing.T, cfg rebuild.Config) rebuild.Result {
 	t.Helper()
 	result, err := rebuild.Run(t.Context(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return result
 }
 
@@ -241,9 +231,7 @@ func TestTheDropGivesWay(t *testing.T) {
 	s := newStage(t)
 	s.fill(1, 3)
 	reader, err := s.pool.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() { _ = reader.Rollback(context.Background()) }()
 	count := func(table string) {
 		t.Helper()
@@ -270,27 +258,6 @@ func TestTheDropGivesWay(t *testing.T) {
 	}
 	if result := run(t, cfg); !result.Swapped || given == 0 || s.schemas() != 1 {
 		t.Errorf("%+v, gave way %d times, %d schemas", result, given, s.schemas())
-	}
-}
-
-func TestEveryProjectionAlone(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow: make verify runs it")
-	}
-	t.Parallel()
-	s := newStage(t)
-	s.fill(2, 260)
-	for _, p := range readmodel.All() {
-		cfg := s.config()
-		cfg.Projection = p.Name()
-		if result := run(t, cfg); !result.Swapped || result.Differences != 0 {
-			t.Errorf("%s: %+v", p.Name(), result)
-		}
-	}
-	cfg := s.config()
-	cfg.Projection = "nothing"
-	if _, err := rebuild.Run(t.Context(), cfg); !errors.Is(err, rebuild.ErrUnknown) {
-		t.Error(err)
 	}
 }
 
@@ -372,9 +339,7 @@ func TestACheckpointOfNoSenseIsCured(t *testing.T) {
 			s := emptyStage(t)
 			stop := s.projector()
 			a := s.fill(1, 20)[0]
-			if err := stop(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, stop())
 			s.do(damage)
 			var seen []audit.Finding
 			cfg := s.config()
@@ -405,9 +370,7 @@ func TestOneAloneDoesNotCureACheckpoint(t *testing.T) {
 	s := emptyStage(t)
 	stop := s.projector()
 	s.fill(1, 20)
-	if err := stop(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, stop())
 	for _, damage := range []string{`UPDATE checkpoint SET seq = seq + 1000`, `TRUNCATE checkpoint`} {
 		s.do(damage)
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
@@ -500,5 +463,13 @@ func TestOneAtATime(t *testing.T) {
 	run(t, cfg)
 	if err := <-inside; !errors.Is(err, rebuild.ErrRunning) {
 		t.Errorf("a second rebuild: %v", err)
+	}
+}
+
+// must ends the test on an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

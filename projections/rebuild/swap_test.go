@@ -1,7 +1,6 @@
 package rebuild_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -25,9 +24,7 @@ func TestASwapWaitsForAudits(t *testing.T) {
 	s.fill(1, 3)
 	before := s.generation()
 	audit, err := s.pool.Acquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer audit.Release()
 	key := schema.LockKey("swap", schema.Live)
 	if _, err := audit.Exec(t.Context(), `SELECT pg_advisory_lock_shared($1)`, key); err != nil {
@@ -60,37 +57,6 @@ func TestASwapWaitsForAudits(t *testing.T) {
 	}
 }
 
-// TestTheSwapGivesWay to a reader of a table that it must lock, and tries again.
-func TestTheSwapGivesWay(t *testing.T) {
-	t.Parallel()
-	s := newStage(t)
-	s.fill(1, 3)
-	reader, err := s.pool.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = reader.Rollback(context.WithoutCancel(t.Context())) }()
-	if _, err := reader.Exec(t.Context(), `SELECT count(*) FROM grants`); err != nil {
-		t.Fatal(err)
-	}
-	given := 0
-	cfg := s.config()
-	cfg.Projection = "grants"
-	cfg.Say = func(what string) {
-		if !strings.Contains(what, "in use") {
-			return
-		}
-		if given++; given == 1 {
-			if err := reader.Commit(t.Context()); err != nil {
-				t.Error(err)
-			}
-		}
-	}
-	if result := run(t, cfg); !result.Swapped || given != 1 || result.Held <= 0 || s.schemas() != 1 {
-		t.Errorf("%+v, gave way %d times, %d schemas", result, given, s.schemas())
-	}
-}
-
 // TestTablesThatWentBackAreNotOvertaken: the live tables were restored during the
 // rebuild, so the new tables hold a message that the live checkpoint no longer covers.
 func TestTablesThatWentBackAreNotOvertaken(t *testing.T) {
@@ -98,9 +64,7 @@ func TestTablesThatWentBackAreNotOvertaken(t *testing.T) {
 	s := emptyStage(t)
 	stop := s.projector()
 	s.fill(1, 20)
-	if err := stop(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, stop())
 	before := s.generation()
 	cfg := s.config()
 	cfg.Say = func(what string) {
@@ -119,9 +83,7 @@ func TestTablesThatWentBackAreNotOvertaken(t *testing.T) {
 func TestARebuildBesideNothing(t *testing.T) {
 	t.Parallel()
 	pool, err := schema.OpenPool(t.Context(), pgtest.Database(t), schema.Live, 4)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(pool.Close)
 	s := &stage{t: t, pool: pool, log: fixture.NewLog(t)}
 	a := fixture.NewActor()
@@ -155,35 +117,6 @@ func TestNothingOfOthersIsDropped(t *testing.T) {
 	}
 }
 
-// TestAServerThatEndsIdleTransactionsEndsNoRebuild: the transaction on the live tables is
-// idle while the new tables catch up.
-func TestAServerThatEndsIdleTransactionsEndsNoRebuild(t *testing.T) {
-	t.Parallel()
-	s := newStage(t)
-	s.fill(1, 3)
-	cfg := s.config()
-	cfg.Say = func(what string) {
-		if strings.HasPrefix(what, "replaying") { // after the tables were made
-			s.do(`DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET idle_in_transaction_session_timeout = ''1ms''', current_database()); END $$`)
-		}
-		if !strings.HasPrefix(what, "comparing") {
-			return
-		}
-		fixture.Eventually(t, 2*time.Minute, func() error {
-			var idle bool // idle for long enough, or gone
-			err := s.pool.QueryRow(t.Context(), `SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE application_name = 'memory-ledger rebuild'
-				AND datname = current_database() AND state = 'idle in transaction' AND clock_timestamp() - state_change < interval '20 ms')`).Scan(&idle)
-			if err == nil && !idle {
-				err = errors.New("not yet")
-			}
-			return err
-		})
-	}
-	if result := run(t, cfg); !result.Swapped {
-		t.Errorf("%+v", result)
-	}
-}
-
 // TestNoFenceBelievesInTheOldTables after a rebuild has reported that the new tables are
 // live, however rarely the fence polls: data that was cached from the old tables may be
 // wrong.
@@ -193,13 +126,9 @@ func TestNoFenceBelievesInTheOldTables(t *testing.T) {
 	s.fill(1, 3)
 	var exchanged atomic.Int64
 	f, err := fence.New(s.pool, s.log, fence.Options{Poll: time.Hour, OnExchange: func() { exchanged.Add(1) }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	fixture.Running(t, f.Run)
-	if err := f.WaitAll(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.WaitAll(t.Context()))
 	for i, projection := range []string{"", "memories", "", "grants"} {
 		cfg := s.config()
 		cfg.Projection = projection

@@ -32,9 +32,7 @@ func TestManyMigrateAtOnce(t *testing.T) {
 	all.Wait()
 	for _, name := range []string{schema.Live, "second"} {
 		pool, err := schema.OpenPool(t.Context(), url, name, 2)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if position, err := owners.Position(t.Context(), pool); err != nil || position != 0 {
 			t.Errorf("%s: position %d, %v", name, position, err)
 		}
@@ -50,9 +48,7 @@ func TestManyMigrateAtOnce(t *testing.T) {
 func TestNewerTablesAreRefused(t *testing.T) {
 	t.Parallel()
 	url := pgtest.Database(t)
-	if err := schema.Migrate(t.Context(), url, schema.Live); err != nil {
-		t.Fatal(err)
-	}
+	must(t, schema.Migrate(t.Context(), url, schema.Live))
 	conn := connect(t, url)
 	if _, err := conn.Exec(t.Context(), `INSERT INTO ledger.goose_db_version (version_id, is_applied) VALUES (999, true)`); err != nil {
 		t.Fatal(err)
@@ -78,9 +74,7 @@ func TestARoleWithoutRightsFindsTheSchema(t *testing.T) {
 	}
 	exec(`CREATE ROLE reader LOGIN PASSWORD 'r'`)
 	reader, err := url.Parse(server.DatabaseURL(name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	as := admin.Config().User
 	reader.User = url.UserPassword("reader", "r")
 	if err := schema.Migrate(t.Context(), reader.String(), schema.Live); err == nil || !strings.Contains(err.Error(), "has to start first") {
@@ -89,9 +83,7 @@ func TestARoleWithoutRightsFindsTheSchema(t *testing.T) {
 	// As documented.
 	exec(`ALTER DEFAULT PRIVILEGES FOR ROLE ` + as + ` GRANT USAGE ON SCHEMAS TO reader`)
 	exec(`ALTER DEFAULT PRIVILEGES FOR ROLE ` + as + ` GRANT SELECT ON TABLES TO reader`)
-	if err := schema.Migrate(t.Context(), server.AdminURL(), schema.Live); err != nil {
-		t.Fatal(err)
-	}
+	must(t, schema.Migrate(t.Context(), server.AdminURL(), schema.Live))
 	if err := schema.Migrate(t.Context(), reader.String(), schema.Live); err != nil {
 		t.Errorf("with one: %v", err)
 	}
@@ -109,9 +101,7 @@ func TestARoleWithoutRightsFindsTheSchema(t *testing.T) {
 func TestEveryTableBelongsToAProjection(t *testing.T) {
 	t.Parallel()
 	url := pgtest.Database(t)
-	if err := schema.Migrate(t.Context(), url, schema.Live); err != nil {
-		t.Fatal(err)
-	}
+	must(t, schema.Migrate(t.Context(), url, schema.Live))
 	known := map[string]bool{"checkpoint": true, "goose_db_version": true}
 	for _, p := range readmodel.All() {
 		for _, table := range p.Tables() {
@@ -123,13 +113,9 @@ func TestEveryTableBelongsToAProjection(t *testing.T) {
 	}
 	conn := connect(t, url)
 	rows, err := conn.Query(t.Context(), `SELECT tablename::text FROM pg_tables WHERE schemaname = $1`, schema.Live)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	tables, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, table := range tables {
 		if !known[table] {
 			t.Errorf("table %s belongs to no projection", table)
@@ -183,13 +169,9 @@ func TestAPasswordStaysOutOfErrors(t *testing.T) {
 func TestTheCheckpointIsAFence(t *testing.T) {
 	t.Parallel()
 	url := pgtest.Database(t)
-	if err := schema.Migrate(t.Context(), url, schema.Live); err != nil {
-		t.Fatal(err)
-	}
+	must(t, schema.Migrate(t.Context(), url, schema.Live))
 	pool, err := schema.OpenPool(t.Context(), url, schema.Live, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer pool.Close()
 	for _, c := range []struct {
 		from, to int64
@@ -207,9 +189,7 @@ func TestTheCheckpointIsAFence(t *testing.T) {
 func connect(t *testing.T, url string) *pgx.Conn {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = conn.Close(context.Background()) })
 	return conn
 }

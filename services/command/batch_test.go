@@ -34,13 +34,9 @@ func TestWriteBatch(t *testing.T) {
 	m := &model{log: openLog(t), batches: map[events.Owner][]batch{}}
 	owner, key := logtest.Owner(), events.Hash{7}
 	x := newExecutorOn(t, m)
-	if err := x.Execute(t.Context(), owner, write(9)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, x.Execute(t.Context(), owner, write(9)))
 	first := batchWrite(&key, 1, 2, 2, 3)
-	if err := x.Execute(t.Context(), owner, first); err != nil {
-		t.Fatal(err)
-	}
+	must(t, x.Execute(t.Context(), owner, first))
 	for i, w := range answersOf(first) {
 		if w.LeafIndex != uint64(1+i) || first.Replayed {
 			t.Errorf("memory %d is %+v", i, w)

@@ -19,18 +19,14 @@ func TestEndedThoughClocksDiffer(t *testing.T) {
 	at := func(off time.Duration) *command.Executor {
 		x, err := command.NewExecutor(command.Config{Log: log, Loader: command.NoReadModel{}, Source: "/test", NewID: newID,
 			Now: func() time.Time { return base.Add(off) }})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return x
 	}
 	// start is long before, so that the session is old when the clocks differ.
 	start, fast, slow := at(-time.Hour), at(30*time.Second), at(-30*time.Second)
 	run := func(x *command.Executor, o events.Owner, c command.Command) {
 		t.Helper()
-		if err := x.Execute(context.Background(), o, c); err != nil {
-			t.Fatal(err)
-		}
+		must(t, x.Execute(context.Background(), o, c))
 	}
 	stolen := command.Credential{Kind: command.CredentialCoreSession, ID: "stolen"}
 	signIn := func(o events.Owner) {
@@ -51,9 +47,7 @@ func TestEndedThoughClocksDiffer(t *testing.T) {
 		w := write(1)
 		w.Credential = stolen
 		run(slow, o, w)
-		if err := fast.EndAllAccess(t.Context(), o); err != nil {
-			t.Fatal(err)
-		}
+		must(t, fast.EndAllAccess(t.Context(), o))
 		run(fast, o, &command.EraseOwner{})
 		w = write(2)
 		w.Credential, w.KeyErasures = stolen, 1
@@ -87,9 +81,7 @@ func TestADestroyedKeySealsNothing(t *testing.T) {
 		&command.SignIn{SessionID: "after", Audience: events.AudienceCore, ExpiresAt: soon, Erasures: 1},
 		&command.MintGrant{GrantID: "drop", Kind: events.GrantDrop, ExpiresAt: soon, MaxUses: 2, Credential: session},
 	} {
-		if err := x.Execute(t.Context(), o, c); err != nil {
-			t.Fatal(err)
-		}
+		must(t, x.Execute(t.Context(), o, c))
 	}
 	sealed := func(erasures int) *command.WriteMemory {
 		w := write(1)

@@ -43,9 +43,7 @@ func TestAnAlteredReadModelDecidesNothing(t *testing.T) {
 		owner := logtest.Owner()
 		x := newExecutor(t, log)
 		for _, c := range ends.with {
-			if err := x.Execute(t.Context(), owner, c); err != nil {
-				t.Fatal(err)
-			}
+			must(t, x.Execute(t.Context(), owner, c))
 		}
 		m := &model{log: log, batches: map[events.Owner][]batch{}}
 		m.advance(t, owner, len(ends.with))
@@ -63,9 +61,7 @@ func TestAnAlteredReadModelDecidesNothing(t *testing.T) {
 			"all but leaves":    {func(s *command.State) { s.Seq, s.Version, s.Leaves = 0, 0, 7 }, len(leavesOf(t, log, owner)) > 0},
 		} {
 			x, err := command.NewExecutor(command.Config{Log: log, Loader: altered{m, c.alter}, Source: "/test", NewID: newID})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			// Not a write, which would look for its key in the log below.
 			_, err = x.Standing(t.Context(), owner)
 			if c.good != (err == nil) || !c.good && !errors.Is(err, eventlog.ErrContradiction) {
@@ -94,9 +90,7 @@ func TestAnInventedOwnerDecidesNothing(t *testing.T) {
 	} {
 		m := altered{&model{log: log, batches: map[events.Owner][]batch{}}, alter}
 		x, err := command.NewExecutor(command.Config{Log: log, Loader: m, Source: "/test", NewID: newID})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if err := x.Execute(t.Context(), owner, write(1)); !errors.Is(err, eventlog.ErrContradiction) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -127,9 +121,7 @@ func TestAnAlteredReadModelIsComparedLater(t *testing.T) {
 	t.Parallel()
 	log, owner := openLog(t), logtest.Owner()
 	other := newExecutor(t, log)
-	if err := other.Execute(t.Context(), owner, write(1)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, other.Execute(t.Context(), owner, write(1)))
 	m := &model{log: log, batches: map[events.Owner][]batch{}}
 	m.advance(t, owner, 1)
 	mint := func() {
@@ -143,9 +135,7 @@ func TestAnAlteredReadModelIsComparedLater(t *testing.T) {
 			Log: &overtaken{log, mint}, Source: "/test", NewID: newID,
 			Loader: altered{m, func(s *command.State) { s.Leaves += more }},
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if err := x.Execute(t.Context(), owner, write(2)); errors.Is(err, eventlog.ErrContradiction) != (more > 0) || more == 0 && err != nil {
 			t.Errorf("%d leaves more: %v", more, err)
 		}

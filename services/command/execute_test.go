@@ -26,18 +26,14 @@ func openLog(t *testing.T) *eventlog.JetStream {
 	t.Helper()
 	nc, _ := natstest.Connect(t, natstest.Start(t).URL())
 	log, err := eventlog.Create(t.Context(), nc, eventlog.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return log
 }
 
 func newExecutor(t *testing.T, log eventlog.Log) *command.Executor {
 	t.Helper()
 	x, err := command.NewExecutor(command.Config{Log: log, Loader: command.NoReadModel{}, Source: "/test", NewID: newID, CachedOwners: 2})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return x
 }
 
@@ -70,9 +66,7 @@ func leavesOf(t *testing.T, log eventlog.Log, owner events.Owner) []*events.Memo
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return leaves
 }
 
@@ -181,13 +175,9 @@ func TestRefusalIsNeverSaidOnAnOldState(t *testing.T) {
 	t.Parallel()
 	log := openLog(t)
 	a, b, owner := newExecutor(t, log), newExecutor(t, log), logtest.Owner()
-	if err := b.Execute(t.Context(), owner, write(1)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, b.Execute(t.Context(), owner, write(1)))
 	mint := &command.MintGrant{GrantID: newID(), Kind: events.GrantCase, ExpiresAt: events.At(time.Now().Add(time.Hour)), MaxUses: 1}
-	if err := a.Execute(t.Context(), owner, mint); err != nil {
-		t.Fatal(err)
-	}
+	must(t, a.Execute(t.Context(), owner, mint))
 	if err := b.Execute(t.Context(), owner, &command.ConsumeCase{GrantID: mint.GrantID}); err != nil {
 		t.Errorf("b: %v", err)
 	}
@@ -252,9 +242,7 @@ func TestWaitingHasADeadlineAndABound(t *testing.T) {
 		t.Errorf("%d leaves", len(leaves))
 	}
 	for range 1 + waiting + 1 { // one after the other: as many as there may be at once, and one more
-		if err := x.Execute(t.Context(), owner, &command.RevokeGrant{GrantID: "nobody's"}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, x.Execute(t.Context(), owner, &command.RevokeGrant{GrantID: "nobody's"}))
 	}
 }
 
@@ -267,9 +255,7 @@ func TestOwnersShareTheMachine(t *testing.T) {
 	x, err := command.NewExecutor(command.Config{
 		Log: log, Loader: command.NoReadModel{}, Source: "/core", NewID: newID, MaxRunning: running,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	owners := make([]events.Owner, running+waiting+refused)
 	for i := range owners {
 		owners[i] = events.OwnerFromBytes([32]byte{1, byte(i)})

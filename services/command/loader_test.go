@@ -20,14 +20,10 @@ func TestNothingOfAVoidReadIsLeft(t *testing.T) {
 	database := pgtest.Database(t)
 	const live, fresh = "ledger", "ledger_fresh"
 	for _, name := range []string{live, fresh} {
-		if err := schema.Migrate(t.Context(), database, name); err != nil {
-			t.Fatal(err)
-		}
+		must(t, schema.Migrate(t.Context(), database, name))
 	}
 	pool, err := schema.OpenPool(t.Context(), database, live, 2)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(pool.Close)
 	owner, kept, revoked := logtest.Owner(), uuid.NewString(), uuid.NewString()
 	for _, name := range []string{live, fresh} {
@@ -50,9 +46,7 @@ func TestNothingOfAVoidReadIsLeft(t *testing.T) {
 		return time.Now()
 	}
 	state, err := command.ReadModel{Pool: pool, Now: now}.Load(t.Context(), owner)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if reads != 2 || state.Seq != 3 || state.Version != 3 {
 		t.Errorf("read %d times, at sequence %d and version %d", reads, state.Seq, state.Version)
 	}

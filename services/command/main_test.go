@@ -7,3 +7,11 @@ import (
 )
 
 func TestMain(m *testing.M) { pgtest.Main(m) }
+
+// must ends the test on an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -124,9 +124,7 @@ func (m *model) UsedKeys(_ context.Context, owner events.Owner, limit int) (keys
 func newExecutorOn(t *testing.T, m *model) *command.Executor {
 	t.Helper()
 	x, err := command.NewExecutor(command.Config{Log: m.log, Loader: m, Source: "/test", NewID: newID, CachedOwners: 2})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return x
 }
 
@@ -215,9 +213,7 @@ func TestAReadModelThatIsMadeAnew(t *testing.T) {
 		t.Fatalf("replayed %t, %v", w.Replayed, err)
 	}
 	unasked := newExecutorOn(t, m) // has looked up no key
-	if err := unasked.Execute(t.Context(), owner, write(0)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unasked.Execute(t.Context(), owner, write(0)))
 	m.mu.Lock()
 	m.batches = map[events.Owner][]batch{}
 	m.mu.Unlock()

@@ -31,15 +31,11 @@ func newCounter(t *testing.T) *counter {
 	s := stacktest.Start(t, stacktest.Options{})
 	base, f := s.Beside(t)
 	d, err := assembly.NewAPIServer(t.Context(), base, assembly.Neighbors{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	commands, err := command.NewExecutor(command.Config{
 		Log: base.Log, Loader: command.ReadModel{Pool: base.Pool, Now: time.Now}, Source: "/test", Now: time.Now, NewID: assembly.NewID,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return &counter{t: t, stack: s, Service: grant.New(grant.Config{
 		Commands: commands, Memories: memory.New(memory.Config{Commands: commands, Keys: d.Keys, Pool: base.Pool, NewID: assembly.NewID}),
 		Query: base.Pool, Fence: f, Now: time.Now, NewID: assembly.NewID,
@@ -64,9 +60,7 @@ func (c *counter) mint(reads int, contents ...string) shown {
 		s.write(content)
 	}
 	minted, err := c.Mint(c.t.Context(), access.Caller{Owner: s.owner}, grant.Asked{Kind: events.GrantCase, Lifetime: time.Hour, Uses: reads})
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must(c.t, err)
 	s.id, s.token = minted.ID, minted.URL[strings.LastIndex(minted.URL, "/")+1:]
 	return s
 }
@@ -79,13 +73,9 @@ func (s shown) write(content string) {
 // used returns how many reads were spent.
 func (s shown) used() int {
 	s.counter.t.Helper()
-	if err := s.counter.Fence.WaitOwner(s.counter.t.Context(), s.owner); err != nil {
-		s.counter.t.Fatal(err)
-	}
+	must(s.counter.t, s.counter.Fence.WaitOwner(s.counter.t.Context(), s.owner))
 	status, err := s.counter.Status(s.counter.t.Context(), s.owner, events.GrantCase, s.id)
-	if err != nil {
-		s.counter.t.Fatal(err)
-	}
+	must(s.counter.t, err)
 	return status.Used
 }
 
@@ -147,9 +137,7 @@ func TestAReadHasTimeOfItsOwn(t *testing.T) {
 	s := c.mint(1, "a memory")
 	ctx, over := context.WithCancel(t.Context())
 	document, _, err := c.Read(ctx, s.token, func() bool { over(); return false })
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	text, err := io.ReadAll(document)
 	if err != nil || !strings.Contains(string(text), "a memory") || s.used() != 1 {
 		t.Errorf("%s, %v, %d reads are spent", text, err, s.used())
@@ -194,14 +182,20 @@ func TestADocumentHasAsManyMemoriesAsItSays(t *testing.T) {
 		}
 		return false
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	text, err := io.ReadAll(document)
 	if err != nil || size >= 0 || !strings.Contains(string(text), "- Memories: 17\n") {
 		t.Errorf("%.300s: size %d, %v", text, size, err)
 	}
 	if n := strings.Count(string(text), "\n## Memory "); n != memories {
 		t.Errorf("it has %d", n)
+	}
+}
+
+// must ends the test on an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -20,13 +20,9 @@ func TestMain(m *testing.M) { pgtest.Main(m) }
 func TestAGrantIsOverAtItsTime(t *testing.T) {
 	t.Parallel()
 	database := pgtest.Database(t)
-	if err := schema.Migrate(t.Context(), database, schema.Live); err != nil {
-		t.Fatal(err)
-	}
+	must(t, schema.Migrate(t.Context(), database, schema.Live))
 	pool, err := schema.OpenPool(t.Context(), database, schema.Live, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(pool.Close)
 	owner, id, expires := logtest.Owner(), uuid.NewString(), time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)
 	if _, err := pool.Exec(t.Context(), `INSERT INTO grants (id, owner, kind, token_hash, minted_at, expires_at, max_uses, used, seq)

@@ -33,9 +33,7 @@ func TestDatabaseErrors(t *testing.T) {
 		"42703": 500, "42601": 500, "57014": 500,
 	} {
 		answer, err := app.Test(httptest.NewRequest(http.MethodGet, "/"+code, nil))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		_ = answer.Body.Close()
 		if answer.StatusCode != want || (answer.Header.Get("Retry-After") == "1") != (want == 503) {
 			t.Errorf("%s: %d, %v; want %d", code, answer.StatusCode, answer.Header, want)
@@ -52,9 +50,7 @@ func TestPanicBecomesAnAnswer(t *testing.T) {
 	app.Get("/panic", func(*fiber.Ctx) error { panic("a secret") })
 	for range 2 {
 		answer, err := app.Test(httptest.NewRequest(http.MethodGet, "/panic", nil))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		body := make([]byte, 200)
 		n, _ := answer.Body.Read(body)
 		_ = answer.Body.Close()
@@ -85,9 +81,7 @@ func TestCauses(t *testing.T) {
 				want = strings.TrimSuffix(want, "}") + "}"
 			}
 			answer, err := app.Test(httptest.NewRequest(http.MethodGet, path, nil))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			body, err := io.ReadAll(answer.Body)
 			_ = answer.Body.Close()
 			if err != nil || string(body) != want {
@@ -113,13 +107,19 @@ func TestUncertainWrites(t *testing.T) {
 		"/memory-drops/x": `{"error":"the write may or may not have been stored"}`,
 	} {
 		answer, err := app.Test(httptest.NewRequest(http.MethodPost, path, nil))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		body, err := io.ReadAll(answer.Body)
 		_ = answer.Body.Close()
 		if err != nil || answer.StatusCode != 503 || answer.Header.Get("Retry-After") != "1" || string(body) != want {
 			t.Errorf("%s: %d %s, %v; want %s", path, answer.StatusCode, body, err, want)
 		}
+	}
+}
+
+// must ends the test on an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

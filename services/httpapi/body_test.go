@@ -65,9 +65,7 @@ func TestDecode(t *testing.T) {
 		request := httptest.NewRequest("POST", "/", strings.NewReader(body))
 		request.Header.Set("Content-Type", "application/json")
 		answer, err := app.Test(request)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		got, err := io.ReadAll(answer.Body)
 		if err != nil || string(got) != want {
 			t.Errorf("%s: %s %v, want %s", body, got, err, want)
@@ -109,9 +107,7 @@ func TestContentTypes(t *testing.T) {
 		request := httptest.NewRequest("POST", test.path, strings.NewReader(`{}`))
 		request.Header.Set("Content-Type", test.kind)
 		answer, err := app.Test(request)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if answer.StatusCode != test.status {
 			t.Errorf("%s with %s: %d, want %d", test.path, test.kind, answer.StatusCode, test.status)
 		}

@@ -25,9 +25,7 @@ const answered = ""
 func converse(t *testing.T, addr string, packets ...string) (statuses []int, closed bool) {
 	t.Helper()
 	conn, err := net.Dial("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer conn.Close()
 	answers := bufio.NewReader(conn)
 	read := func(patience time.Duration) error {
@@ -36,14 +34,10 @@ func converse(t *testing.T, addr string, packets ...string) (statuses []int, clo
 			return err
 		}
 		answer, err := http.ReadResponse(answers, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		body, err := io.ReadAll(answer.Body)
 		_ = answer.Body.Close()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if answer.StatusCode == http.StatusBadRequest {
 			if !strings.HasPrefix(string(body), `{"error":"`) || answer.Header.Get("X-Early") != "yes" || answer.Header.Get("Cache-Control") != "no-store" {
 				t.Errorf("%q: %v %s", packets, answer.Header, body)
@@ -57,9 +51,7 @@ func converse(t *testing.T, addr string, packets ...string) (statuses []int, clo
 	}
 	for i, packet := range packets {
 		if packet == answered {
-			if err := read(10 * time.Second); err != nil {
-				t.Fatal(err)
-			}
+			must(t, read(10*time.Second))
 			continue
 		}
 		if i > 0 && packets[i-1] != answered {
@@ -158,5 +150,13 @@ func TestContentEncodings(t *testing.T) {
 				t.Errorf("%q %q: %d", test.sent, body, status)
 			}
 		}
+	}
+}
+
+// must ends the test on an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

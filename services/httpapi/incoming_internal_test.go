@@ -35,9 +35,7 @@ func TestBodiesAtOnceAreBounded(t *testing.T) {
 	addr := serve(t, app)
 	post := func(path string) *bufio.Reader {
 		conn, err := net.Dial("tcp", addr)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		t.Cleanup(func() { _ = conn.Close() })
 		_ = conn.SetDeadline(time.Now().Add(2 * time.Minute))
 		body := `{"x":"` + strings.Repeat("x", 40<<10) + `"}`
@@ -49,9 +47,7 @@ func TestBodiesAtOnceAreBounded(t *testing.T) {
 	status := func(answers *bufio.Reader, want int) {
 		t.Helper()
 		answer, err := http.ReadResponse(answers, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if answer.StatusCode != want || (want == http.StatusServiceUnavailable) != (answer.Header.Get("Retry-After") != "") {
 			t.Errorf("status %d, want %d; %v", answer.StatusCode, want, answer.Header)
 		}

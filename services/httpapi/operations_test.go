@@ -23,14 +23,10 @@ func askReady(t *testing.T, probes ...httpapi.Probe) (status int, checks map[str
 		NewID: func() string { return "id" }, Probes: probes,
 	})
 	answer, err := app.Test(httptest.NewRequest(http.MethodGet, "/readyz", nil), -1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer answer.Body.Close()
 	var body struct{ Checks map[string]string }
-	if err := json.NewDecoder(answer.Body).Decode(&body); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.NewDecoder(answer.Body).Decode(&body))
 	return answer.StatusCode, body.Checks, logged.String()
 }
 

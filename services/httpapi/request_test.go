@@ -14,14 +14,10 @@ import (
 func answerTo(t *testing.T, app *httpapi.App, request *http.Request) (status int, body string) {
 	t.Helper()
 	answer, err := app.Test(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer answer.Body.Close()
 	text, err := io.ReadAll(answer.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return answer.StatusCode, string(text)
 }
 
@@ -61,9 +57,7 @@ func TestPathsAreAsTheyWereSent(t *testing.T) {
 		}
 	}
 	answer, err := app.Test(httptest.NewRequest(http.MethodDelete, "/things/a%2Fb", nil))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_ = answer.Body.Close()
 	if answer.StatusCode != http.StatusMethodNotAllowed || answer.Header.Get("Allow") != "GET, HEAD" {
 		t.Errorf("%d, allowed %s", answer.StatusCode, answer.Header.Get("Allow"))

@@ -62,17 +62,13 @@ func TestStopAnswersWhatItHasBegun(t *testing.T) {
 	for _, conn := range []net.Conn{silent, half, slow} {
 		_ = conn.Close()
 	}
-	if err := <-ended; err != nil {
-		t.Fatal(err)
-	}
+	must(t, <-ended)
 }
 
 func dial(t *testing.T, listener net.Listener) net.Conn {
 	t.Helper()
 	conn, err := net.Dial("tcp", listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	_ = conn.SetDeadline(time.Now().Add(2 * time.Minute))
 	return conn
@@ -88,9 +84,7 @@ func send(t *testing.T, conn net.Conn, text string) {
 func read(t *testing.T, answers *bufio.Reader) (status int, body string) {
 	t.Helper()
 	answer, err := http.ReadResponse(answers, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer answer.Body.Close()
 	content, err := io.ReadAll(answer.Body)
 	if err != nil {

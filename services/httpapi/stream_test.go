@@ -117,9 +117,7 @@ func streamApp() *App {
 func serve(t *testing.T, app *App) (addr string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- app.Serve(ctx, listener, time.Second) }()
@@ -153,9 +151,7 @@ func TestWhoIsNotAnsweredIsCutOff(t *testing.T) {
 	addr := serve(t, app)
 	const quick = "GET /quick HTTP/1.1\r\nHost: x\r\n\r\n"
 	conn, err := net.Dial("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer conn.Close()
 	send := func(request string) {
 		t.Helper()
@@ -196,13 +192,9 @@ func (f failing) Read([]byte) (int, error) {
 func ask(t *testing.T, addr, requests string) *bufio.Reader {
 	t.Helper()
 	conn, err := net.Dial("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
-	if err := conn.SetDeadline(time.Now().Add(2 * time.Minute)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, conn.SetDeadline(time.Now().Add(2*time.Minute)))
 	if _, err := io.WriteString(conn, requests); err != nil {
 		t.Fatal(err)
 	}
@@ -212,8 +204,6 @@ func ask(t *testing.T, addr, requests string) *bufio.Reader {
 func read(t *testing.T, answers *bufio.Reader, method string) *http.Response {
 	t.Helper()
 	answer, err := http.ReadResponse(answers, &http.Request{Method: method})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return answer
 }

@@ -29,9 +29,7 @@ func TestForgettingErases(t *testing.T) {
 			t.Fatal(err)
 		}
 		entry, err := bucket.Get(t.Context(), string(o))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		wrapped[i] = entry.Value()
 		if len(natstest.FilesHolding(t, dir, wrapped[i])) == 0 {
 			t.Fatal("no file holds a key that is there: the test looks for the wrong thing")
@@ -61,14 +59,10 @@ func TestForgettingErases(t *testing.T) {
 	}
 	check(bucket)
 	// The same after a restart.
-	if err := server.Stop(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, server.Stop(t.Context()))
 	js = connect(t, natstest.Start(t, natstest.Dir(dir)))
 	bucket, err := js.KeyValue(t.Context(), keystore.Bucket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	check(bucket)
 }
 

@@ -29,9 +29,7 @@ func newBucket(t *testing.T) jetstream.KeyValue {
 func bucketIn(t *testing.T, js jetstream.JetStream) jetstream.KeyValue {
 	t.Helper()
 	bucket, err := keystore.Create(t.Context(), js, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return bucket
 }
 
@@ -43,18 +41,12 @@ func TestSealAndOpen(t *testing.T) {
 		t.Fatalf("a key nobody made: %v", err)
 	}
 	keyA, err := s.FindOrCreate(t.Context(), a, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	keyB, err := s.FindOrCreate(t.Context(), b, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, content := range []string{"", "x", "a\x00b", strings.Repeat("é", 100_000)} {
 		sealed, err := keyA.Seal("m1", content)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		again, err := keyA.Seal("m1", content)
 		if err != nil || string(again) == string(sealed) {
 			t.Error("two seals of one text are the same")
@@ -123,9 +115,7 @@ func TestWhoIsSecondUsesTheFirstKey(t *testing.T) {
 				}
 			}})
 			key, err := second.FindOrCreate(t.Context(), owner, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if text, err := key.Open("m", sealed); err != nil || text != "text" {
 				t.Errorf("%q, %v", text, err)
 			}
@@ -213,9 +203,7 @@ func TestAKeyIsDurableBeforeItIsUsed(t *testing.T) {
 			}
 			return failure
 		}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		key, err := s.FindOrCreate(t.Context(), owner, 0)
 		if synced != 1 || !errors.Is(err, failure) || (key == nil) != (failure != nil) || failure != nil && !errors.Is(err, keystore.ErrUnavailable) {
 			t.Errorf("synced %d times with %v: %v, %v", synced, failure, key != nil, err)
@@ -228,28 +216,20 @@ func TestMasterKeys(t *testing.T) {
 	kv, owner := newBucket(t), logtest.Owner()
 	one, two := keystore.MasterKey{1}, keystore.MasterKey{2}
 	key, err := openStore(t, kv, one).FindOrCreate(t.Context(), owner, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	sealed, err := key.Seal("m", "text")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, err := openStore(t, kv, two).Find(t.Context(), owner); !errors.Is(err, keystore.ErrMasterKey) {
 		t.Errorf("another master key unwraps: %v", err)
 	}
 	both, err := openStore(t, kv, two, one).Find(t.Context(), owner)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if got, err := both.Open("m", sealed); err != nil || got != "text" {
 		t.Errorf("got %q, %v", got, err)
 	}
 	// A key is bound to its owner: under another owner it can't be unwrapped.
 	stored, err := kv.Get(t.Context(), string(owner))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	other := logtest.Owner()
 	if _, err := kv.Put(t.Context(), string(other), stored.Value()); err != nil {
 		t.Fatal(err)
@@ -259,5 +239,13 @@ func TestMasterKeys(t *testing.T) {
 	}
 	if strings.Contains(one.String(), "1") {
 		t.Error("a master key prints itself")
+	}
+}
+
+// must ends the test on an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

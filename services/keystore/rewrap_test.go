@@ -29,9 +29,7 @@ func openMarked(t *testing.T, js jetstream.JetStream, bucket jetstream.KeyValue,
 func marks(t *testing.T, js jetstream.JetStream) func(context.Context, events.Owner) (uint64, error) {
 	t.Helper()
 	stream, err := js.Stream(t.Context(), keystore.Stream)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return keystore.Marked(stream)
 }
 
@@ -39,18 +37,14 @@ func marks(t *testing.T, js jetstream.JetStream) func(context.Context, events.Ow
 func openPausing(t *testing.T, js jetstream.JetStream, pause func(context.Context, time.Duration) bool) *keystore.Store {
 	t.Helper()
 	bucket, err := js.KeyValue(t.Context(), keystore.Bucket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return openWith(t, bucket, keystore.Config{Masters: []keystore.MasterKey{{1}}, Marked: marks(t, js), Pause: pause})
 }
 
 func openWith(t *testing.T, bucket jetstream.KeyValue, cfg keystore.Config) *keystore.Store {
 	t.Helper()
 	s, err := keystore.Open(bucket, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return s
 }
 
@@ -75,9 +69,7 @@ func TestRewrapWhileKeysAreUsed(t *testing.T) {
 	before := openStore(t, bucket, old)
 	for _, o := range owners {
 		key, err := before.FindOrCreate(t.Context(), o, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if sealed[o], err = key.Seal("m", "text of "+string(o)); err != nil {
 			t.Fatal(err)
 		}
@@ -122,9 +114,7 @@ func TestRewrapWhileKeysAreUsed(t *testing.T) {
 	after := openStore(t, bucket, fresh)
 	for _, o := range owners {
 		key, err := after.Find(t.Context(), o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if text, err := key.Open("m", sealed[o]); err != nil || text != "text of "+string(o) {
 			t.Fatalf("%q, %v", text, err)
 		}

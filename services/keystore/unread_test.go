@@ -26,9 +26,7 @@ func TestAKeyThatCantBeReadIsThere(t *testing.T) {
 		if errors.Is(err, jetstream.ErrBucketNotFound) {
 			bucket, err = keystore.Create(t.Context(), js, 1)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return js, bucket, openMarked(t, js, bucket, keystore.MasterKey{1})
 	}
 	_, bucket, s := open()
@@ -38,9 +36,7 @@ func TestAKeyThatCantBeReadIsThere(t *testing.T) {
 		t.Fatal(err)
 	}
 	stored, err := bucket.Get(t.Context(), string(holder))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	// The server has the messages it just stored in memory, and after a restart the newest
 	// of its files.
 	for i := range 80 { // as large as the bucket accepts

@@ -29,9 +29,7 @@ func startWatched(t *testing.T, server interface{ URL() string }) *watched {
 	w.now.Store(time.Now().UnixNano())
 	bucket := bucketIn(t, w.js)
 	stream, err := w.js.Stream(t.Context(), keystore.Stream)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	w.Store = openWith(t, bucket, keystore.Config{
 		Masters: []keystore.MasterKey{{1}}, Marked: keystore.Marked(stream),
 		Now: func() time.Time { return time.Unix(0, w.now.Load()) },
@@ -154,21 +152,13 @@ func TestAKeyThatWasDestroyedWithoutItsMark(t *testing.T) {
 			if err := destroy(mine, unmarking{other.js}, owner); !errors.Is(err, keystore.ErrUnavailable) {
 				t.Fatalf("without a mark: %v", err)
 			}
-			if err := destroy(mine, other.js, owner); err != nil {
-				t.Fatal(err)
-			}
+			must(t, destroy(mine, other.js, owner))
 			fresh, err := mine.FindOrCreate(t.Context(), owner, 1)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			key, err := other.Find(t.Context(), owner)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			sealed, err := key.Seal("id", "text")
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if text, err := fresh.Open("id", sealed); err != nil || text != "text" {
 				t.Errorf("the other process sealed with the destroyed key: %q, %v", text, err)
 			}

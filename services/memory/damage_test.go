@@ -58,13 +58,9 @@ func TestADamagedRowIsOneBadMemory(t *testing.T) {
 			} {
 				for range 2 {
 					p, err := s.Select(t.Context(), r, sel, nil)
-					if err != nil {
-						t.Fatal(err)
-					}
+					must(t, err)
 					views, err := collect(t.Context(), p)
-					if err != nil {
-						t.Fatal(err)
-					}
+					must(t, err)
 					if bad := checkViews(t, w, views); sel.Damaged && (bad != damaged || len(views) != size) || !sel.Damaged && (bad != 0 || len(views) != left || p.LeftOut() != damaged) {
 						t.Errorf("%+v: %d views, %d of them damaged, %d left out", sel, len(views), bad, p.LeftOut())
 					}
@@ -109,9 +105,7 @@ func checkViews(t *testing.T, w *writer, views []View) (damaged int) {
 func checkExport(t *testing.T, s *Service, r Reader, size, damaged int) {
 	t.Helper()
 	x, err := s.Export(t.Context(), r, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	views, err := collect(t.Context(), x.Picked)
 	if err != nil || len(views) != size {
 		t.Fatalf("%d leaves are exported, %v", len(views), err)

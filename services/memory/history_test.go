@@ -47,13 +47,9 @@ type writer struct {
 func newHistory(t testing.TB) *history {
 	t.Helper()
 	url := pgtest.Database(t)
-	if err := schema.Migrate(t.Context(), url, schema.Live); err != nil {
-		t.Fatal(err)
-	}
+	must(t, schema.Migrate(t.Context(), url, schema.Live))
 	pool, err := schema.OpenPool(t.Context(), url, schema.Live, 8)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(pool.Close)
 	return &history{pool: pool, keys: keystoretest.Start(t)}
 }
@@ -82,16 +78,12 @@ func (h *history) write(t testing.TB, w *writer, texts ...string) {
 			CreatedAt: events.At(time.UnixMilli(1_800_000_000_000 + int64(h.seq) + int64(len(records)) + 1)),
 		}
 		secret, err := w.key.LeafSecret(v.salt, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if v.LeafHash, err = leaf.Commit(secret, leaf.Memory{Content: text, Metadata: canonical.Trusted(v.Metadata), Owner: w.owner}); err != nil {
 			t.Fatal(err)
 		}
 		sealed, err := w.key.Seal(v.ID, text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		w.written = append(w.written, v)
 		records = append(records, projector.Record{Family: events.FamilyLedger, Owner: w.owner, Events: []events.Event{{
 			Owner: w.owner, OwnerVersion: w.version, Time: v.CreatedAt,
@@ -144,9 +136,7 @@ func (h *history) apply(t testing.TB, records ...projector.Record) {
 	slice.Last = h.seq
 	steps := projector.NewWriter(h.pool)
 	for _, p := range []projector.Projection{owners.Projection{}, memories.Projection{}, batches.Projection, tree.Projection{}} {
-		if err := p.Apply(t.Context(), steps, slice); err != nil {
-			t.Fatal(err)
-		}
+		must(t, p.Apply(t.Context(), steps, slice))
 	}
 	if err := pgx.BeginFunc(t.Context(), h.pool, func(tx pgx.Tx) error {
 		for _, s := range steps.Steps() {

@@ -26,9 +26,7 @@ func TestOnceAcrossTheHour(t *testing.T) {
 	key := func(batch *command.WriteBatch, retracted string, after time.Duration) events.Hash {
 		t.Helper()
 		k, err := s.onceKey(t.Context(), w.owner, batch, retracted, written.Add(after))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return k
 	}
 	first := key(by("a"), "", 0)

@@ -115,9 +115,7 @@ func TestEverySelectionYieldsEachOnce(t *testing.T) {
 					sel, held := Selection{Query: query, Order: order, Filter: filter, Limit: limit}, 0
 					for first := true; first || sel.Cursor != ""; first = false {
 						picked, err := s.Select(t.Context(), Reader{Owner: w.owner}, sel, nil)
-						if err != nil {
-							t.Fatal(err)
-						}
+						must(t, err)
 						for picked.More() {
 							if err := picked.Next(t.Context(), func(v *View) error {
 								held = max(held, cap(picked.hits))
@@ -152,9 +150,7 @@ func TestNothingFollows(t *testing.T) {
 	nothing := func(sel Selection) bool {
 		t.Helper()
 		picked, err := h.service(0).Select(t.Context(), Reader{Owner: w.owner}, sel, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		found, err := collect(t.Context(), picked)
 		return err == nil && len(found) == 0
 	}
@@ -183,9 +179,7 @@ func TestMuchComesALittleAtATime(t *testing.T) {
 	s := h.service(0)
 	for _, query := range []string{"", "X"} {
 		p, err := s.Select(t.Context(), Reader{Owner: w.owner}, Selection{Query: query, Order: Oldest}, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		read := 0
 		for first := true; p.More(); first = false {
 			bytes := 0
@@ -205,9 +199,7 @@ func TestMuchComesALittleAtATime(t *testing.T) {
 		}
 	}
 	p, err := s.Select(t.Context(), Reader{Owner: w.owner}, Selection{Order: Oldest}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, bytes, err := p.open(t.Context(), 0, 60, pieceBytes, func(*chunk) {}); err != nil || bytes < pieceBytes {
 		t.Errorf("%d bytes were opened, %v", bytes, err)
 	}

@@ -17,9 +17,7 @@ func TestOwnersTakeTurns(t *testing.T) {
 		turns := newScheduler(1)
 		busy, light := events.Owner("busy"), events.Owner("light")
 		release, err := turns.Take(t.Context(), busy, false)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		order := make(chan events.Owner, 100)
 		ask := func(owner events.Owner) {
 			go func() {
@@ -58,9 +56,7 @@ func TestALineIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		turns := newScheduler(1)
 		release, err := turns.Take(t.Context(), "a", false)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		ctx, leave := context.WithCancel(t.Context())
 		results := make(chan error, waitingOfOwner+1)
 		for range waitingOfOwner {
@@ -102,9 +98,7 @@ func TestATurnIsNotLost(t *testing.T) {
 	turns := newScheduler(1)
 	for range 2000 {
 		release, err := turns.Take(t.Context(), "a", false)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		ctx, leave := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() {

@@ -23,27 +23,17 @@ func TestErasedAgainDuringASignIn(t *testing.T) {
 	t.Parallel()
 	nc, js := natstest.Connect(t, natstest.Start(t).URL())
 	log, err := eventlog.Create(t.Context(), nc, eventlog.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	bucket, err := keystore.Create(t.Context(), js, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	stream, err := js.Stream(t.Context(), keystore.Stream)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	service := func(pause func(), destroys bool) *memory.Service {
 		keys, err := keystore.Open(bucket, keystore.Config{Masters: []keystore.MasterKey{{1}}, Marked: keystore.Marked(stream),
 			Pause: func(context.Context, time.Duration) bool { pause(); return true }})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		x, err := command.NewExecutor(command.Config{Log: log, Loader: command.NoReadModel{}, Source: "/test", NewID: rand.Text})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		cfg := memory.Config{Commands: x, Keys: keys, NewID: rand.Text}
 		if destroys {
 			cfg.DestroyKey = func(ctx context.Context, o events.Owner, before int) error { return keys.Destroy(ctx, js, o, before) }
@@ -75,9 +65,7 @@ func TestErasedAgainDuringASignIn(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if err := signIn(core); err != nil {
-		t.Fatal(err)
-	}
+	must(t, signIn(core))
 	erase()
 	once := false
 	extension := service(func() {

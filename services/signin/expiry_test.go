@@ -24,13 +24,9 @@ func TestExpiredChallengeSaysSo(t *testing.T) {
 	})
 
 	public, private, err := ed25519.GenerateKey(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	challenge, err := signIn.Challenge(base58.Encode(public), signin.PurposeSignIn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	now = challenge.ExpiresAt.Time()
 	_, err = signIn.Verify(t.Context(), signin.Answer{
 		PublicKey: events.Owner(base58.Encode(public)), Message: challenge.Message,

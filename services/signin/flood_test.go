@@ -33,8 +33,6 @@ func TestAFullBucketRefusesForAWhile(t *testing.T) {
 func (f *frontDesk) bucketBytes(t *testing.T) uint64 {
 	t.Helper()
 	stream, err := f.js.Stream(t.Context(), signin.NonceStream)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return stream.CachedInfo().State.Bytes
 }

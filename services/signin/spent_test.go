@@ -110,13 +110,9 @@ func newFrontDesk(t *testing.T) *frontDesk {
 	t.Helper()
 	nc, js := natstest.Connect(t, natstest.Start(t).URL())
 	log, err := eventlog.Create(t.Context(), nc, eventlog.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	bucket, err := signin.CreateNonceBucket(t.Context(), js, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	f := &frontDesk{js: js, log: &troubledLog{Log: log}, keys: make(noKeys, 1000), nonces: &deaf{KeyValue: bucket, next: make(chan update, 8)}}
 	f.now.Store(time.Now().UnixMilli())
 	now := func() time.Time { return time.UnixMilli(f.now.Load()) }
@@ -135,14 +131,10 @@ func newFrontDesk(t *testing.T) *frontDesk {
 	var ids atomic.Int64
 	newID := func() string { return fmt.Sprintf("id-%d", ids.Add(1)) }
 	keys, err := signin.DeriveNonceKeys([]keystore.MasterKey{{1}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	signIn := func(issuer signin.Issuer) *signin.SignIn {
 		commands, err := command.NewExecutor(command.Config{Log: f.log, Loader: command.NoReadModel{}, Source: "/test", NewID: newID, Now: now})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return signin.New(signin.Config{
 			Site: signin.Site{Domain: "ledger.example", URI: "https://ledger.example", ChainID: "mainnet"}, NonceKeys: keys,
 			Spent: f.nonces, SyncSpent: sync, Commands: commands, DataKeys: f.keys, Issuer: issuer, Now: now, NewID: newID, Pause: pause,
@@ -157,13 +149,9 @@ func newFrontDesk(t *testing.T) *frontDesk {
 func challenge(t *testing.T, d *signin.SignIn) signin.Answer {
 	t.Helper()
 	public, private, err := ed25519.GenerateKey(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	c, err := d.Challenge(base58.Encode(public), signin.PurposeSignIn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return signin.Answer{
 		PublicKey: events.Owner(base58.Encode(public)), Message: c.Message,
 		Signature: ed25519.Sign(private, []byte(c.Message)),
@@ -357,9 +345,7 @@ func TestASignInAcrossAnErasure(t *testing.T) {
 	f := newFrontDesk(t)
 	answer := challenge(t, f.core)
 	elsewhere, err := command.NewExecutor(command.Config{Log: f.log.Log, Loader: command.NoReadModel{}, Source: "/test", NewID: rand.Text})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	f.log.once(func(ctx context.Context, a eventlog.Append) (uint64, error) {
 		if err := elsewhere.Execute(ctx, answer.PublicKey, &command.EraseOwner{}); err != nil {
 			t.Error(err)
@@ -369,5 +355,13 @@ func TestASignInAcrossAnErasure(t *testing.T) {
 	verifies(t, f.core, answer)
 	if before, after := <-f.keys, <-f.keys; before != 0 || after != 1 {
 		t.Errorf("keys were asked for after %d and %d erasures", before, after)
+	}
+}
+
+// must ends the test on an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

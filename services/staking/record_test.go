@@ -138,7 +138,5 @@ func deposit(t *testing.T, log *eventlog.JetStream, owner events.Owner) (seq uin
 
 func must(t *testing.T, err error) {
 	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 }

@@ -93,6 +93,15 @@ func mustAppend(t *testing.T, ctx context.Context, log eventlog.Log, a eventlog.
 	return seq
 }
 
+// fill appends n messages of an owner who has none, and returns the last one's sequence.
+func fill(t *testing.T, ctx context.Context, log eventlog.Log, o events.Owner, n int) (last uint64) {
+	t.Helper()
+	for range n {
+		last = mustAppend(t, ctx, log, command(o, last))
+	}
+	return last
+}
+
 func expectHead(t *testing.T, ctx context.Context, log eventlog.Log, want uint64) {
 	t.Helper()
 	if got, err := log.Head(ctx); err != nil || got != want {
@@ -118,10 +127,8 @@ func appends(t *testing.T, ctx context.Context, f Fixture) {
 	o := Owner()
 	expectHead(t, ctx, f.Log, 0)
 	expectOwnerHead(t, ctx, f.Log, events.FamilyLedger, o, 0)
-	first := mustAppend(t, ctx, f.Log, command(o, 0))
-	second := mustAppend(t, ctx, f.Log, command(o, first))
-	if first != 1 || second != 2 {
-		t.Fatalf("sequences %d and %d", first, second)
+	if last := fill(t, ctx, f.Log, o, 2); last != 2 {
+		t.Fatalf("the second has sequence %d", last)
 	}
 	expectHead(t, ctx, f.Log, 2)
 	expectOwnerHead(t, ctx, f.Log, events.FamilyLedger, o, 2)
@@ -283,10 +290,7 @@ func collect(ctx context.Context, log eventlog.Log, cfg eventlog.FollowConfig, n
 func follows(t *testing.T, ctx context.Context, f Fixture) {
 	const before, after = 500, 500
 	o := Owner()
-	var last uint64
-	for range before {
-		last = mustAppend(t, ctx, f.Log, command(o, last))
-	}
+	last := fill(t, ctx, f.Log, o, before)
 	var group sync.WaitGroup
 	group.Go(func() {
 		for range after {
@@ -311,11 +315,7 @@ func follows(t *testing.T, ctx context.Context, f Fixture) {
 }
 
 func resumes(t *testing.T, ctx context.Context, f Fixture) {
-	o := Owner()
-	var last uint64
-	for range 30 {
-		last = mustAppend(t, ctx, f.Log, command(o, last))
-	}
+	fill(t, ctx, f.Log, Owner(), 30)
 	for _, from := range []uint64{1, 2, 17, 30} {
 		got, err := collect(ctx, f.Log, eventlog.FollowConfig{From: from}, int(30-from+1))
 		if err != nil {
@@ -373,10 +373,7 @@ func restarts(t *testing.T, ctx context.Context, f Fixture) {
 		t.Skip("this fixture can't restart its server")
 	}
 	o := Owner()
-	var last uint64
-	for range 50 {
-		last = mustAppend(t, ctx, f.Log, command(o, last))
-	}
+	last := fill(t, ctx, f.Log, o, 50)
 	caughtUp, following := make(chan struct{}), make(chan error, 1)
 	go func() {
 		following <- f.Log.Follow(ctx, eventlog.FollowConfig{}, func(s eventlog.Slice) error {

@@ -12,17 +12,6 @@ import (
 	"github.com/memory-ledger/ledger/events/eventlog"
 )
 
-// partReader returns the log under test as a PartReader. It skips the test if the log is
-// not one.
-func partReader(t *testing.T, f Fixture) eventlog.PartReader {
-	t.Helper()
-	reader, ok := f.Log.(eventlog.PartReader)
-	if !ok {
-		t.Skip("this log is no reader of parts")
-	}
-	return reader
-}
-
 // fillForParts appends more messages than one batch or one consumer's prefetch holds, and
 // returns their command ids.
 func fillForParts(t *testing.T, ctx context.Context, log eventlog.Log) []string {
@@ -38,12 +27,11 @@ func fillForParts(t *testing.T, ctx context.Context, log eventlog.Log) []string 
 }
 
 func readsParts(t *testing.T, ctx context.Context, f Fixture) {
-	reader := partReader(t, f)
 	ids := fillForParts(t, ctx, f.Log)
 	const maxBytes = 1500 // of payloads of 28 bytes
 	for _, part := range [][2]uint64{{0, 2500}, {1, 2499}, {2, 2500}, {700, 2400}, {1, 1}, {2500, 2500}, {10, 9}} {
 		next := max(1, part[0])
-		err := reader.Read(ctx, eventlog.ReadConfig{From: part[0], To: part[1], MaxBytes: maxBytes}, func(s eventlog.Slice) error {
+		err := f.Log.Read(ctx, eventlog.ReadConfig{From: part[0], To: part[1], MaxBytes: maxBytes}, func(s eventlog.Slice) error {
 			if s.First != next || s.Last != s.First+uint64(len(s.Records))-1 || len(s.Records) == 0 {
 				return fmt.Errorf("slice from %d to %d of %d records, expected it to begin at %d", s.First, s.Last, len(s.Records), next)
 			}
@@ -70,7 +58,6 @@ func readsParts(t *testing.T, ctx context.Context, f Fixture) {
 }
 
 func readsFiltered(t *testing.T, ctx context.Context, f Fixture) {
-	reader := partReader(t, f)
 	mine, others, stranger := Owner(), Owner(), Owner()
 	first := mustAppend(t, ctx, f.Log, command(mine, 0))
 	between := mustAppend(t, ctx, f.Log, command(others, 0))
@@ -89,7 +76,7 @@ func readsFiltered(t *testing.T, ctx context.Context, f Fixture) {
 		{stranger, 0, second, nil},
 	} {
 		var got []uint64
-		err := reader.Read(ctx, eventlog.ReadConfig{From: part.from, To: part.to, Subject: events.OwnerFilter(events.FamilyLedger, part.of)}, func(s eventlog.Slice) error {
+		err := f.Log.Read(ctx, eventlog.ReadConfig{From: part.from, To: part.to, Subject: events.OwnerFilter(events.FamilyLedger, part.of)}, func(s eventlog.Slice) error {
 			for _, r := range s.Records {
 				got = append(got, r.Seq)
 			}
@@ -102,13 +89,12 @@ func readsFiltered(t *testing.T, ctx context.Context, f Fixture) {
 }
 
 func readsOn(t *testing.T, ctx context.Context, f Fixture) {
-	reader := partReader(t, f)
 	if f.Restart == nil {
 		t.Skip("this fixture can't restart its server")
 	}
 	ids := fillForParts(t, ctx, f.Log)
 	next := uint64(1)
-	err := reader.Read(ctx, eventlog.ReadConfig{To: uint64(len(ids)), MaxBytes: 1000}, func(s eventlog.Slice) error {
+	err := f.Log.Read(ctx, eventlog.ReadConfig{To: uint64(len(ids)), MaxBytes: 1000}, func(s eventlog.Slice) error {
 		if next == 1 {
 			f.Restart()
 		}
@@ -126,9 +112,8 @@ func readsOn(t *testing.T, ctx context.Context, f Fixture) {
 }
 
 func readsEnd(t *testing.T, ctx context.Context, f Fixture) {
-	reader := partReader(t, f)
 	ids := fillForParts(t, ctx, f.Log)
-	err := reader.Read(ctx, eventlog.ReadConfig{To: uint64(len(ids)), MaxBytes: 1000}, func(eventlog.Slice) error { return errEnough })
+	err := f.Log.Read(ctx, eventlog.ReadConfig{To: uint64(len(ids)), MaxBytes: 1000}, func(eventlog.Slice) error { return errEnough })
 	if !errors.Is(err, errEnough) {
 		t.Fatalf("got %v", err)
 	}
@@ -137,7 +122,7 @@ func readsEnd(t *testing.T, ctx context.Context, f Fixture) {
 	for _, from := range []int{1, len(ids)} {
 		ended, cancel := context.WithTimeout(ctx, 500*time.Millisecond)
 		read := 0
-		err = reader.Read(ended, eventlog.ReadConfig{From: uint64(from), To: uint64(len(ids)) + 1}, func(s eventlog.Slice) error {
+		err = f.Log.Read(ended, eventlog.ReadConfig{From: uint64(from), To: uint64(len(ids)) + 1}, func(s eventlog.Slice) error {
 			read += len(s.Records)
 			return nil
 		})

@@ -18,13 +18,9 @@ type vector struct {
 
 func TestVectors(t *testing.T) {
 	raw, err := os.ReadFile("testdata/vectors.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var vectors []vector
-	if err := json.Unmarshal(raw, &vectors); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(raw, &vectors))
 	if len(vectors) < 8 {
 		t.Fatalf("only %d vectors", len(vectors))
 	}
@@ -35,45 +31,41 @@ func TestVectors(t *testing.T) {
 
 func check(t *testing.T, v vector) {
 	key, err := hex.DecodeString(v.DataKey)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	secret, err := leaf.DeriveSecret([32]byte(key))
 	if v.Guest != "" {
 		secret, err = leaf.DeriveGuestSecret([32]byte(key), v.Guest)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	metadata, err := canonical.Canonicalize([]byte(v.Metadata))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if metadata.String() != v.Metadata {
 		t.Errorf("metadata %s, want %s", metadata, v.Metadata)
 	}
 	l, err := leaf.New(secret, leaf.Memory{Content: v.Content, Metadata: metadata, Owner: leaf.Owner(v.Owner)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if l.Salt != v.Salt {
 		t.Errorf("salt %s, want %s", l.Salt, v.Salt)
 	}
 	entry, err := l.Entry()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if string(entry) != v.Entry {
 		t.Errorf("entry\n%s\nwant\n%s", entry, v.Entry)
 	}
 	hash, err := l.Hash()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if hash.String() != v.LeafHash {
 		t.Errorf("hash %s, want %s", hash, v.LeafHash)
 	}
 	if at, err := leaf.Commit(secret, l.Memory); err != nil || at != hash {
 		t.Errorf("committed at once to %s, %v, want %s", at, err, hash)
+	}
+}
+
+// must ends the test on an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

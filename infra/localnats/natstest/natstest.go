@@ -9,9 +9,19 @@
 package natstest
 
 import (
+	"bytes"
 	"context"
+	"errors"
+	"io/fs"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/memory-ledger/ledger/infra/localnats"
 )
@@ -51,4 +61,63 @@ func config(t testing.TB, opts []Option) localnats.Config {
 		cfg.Dir = t.TempDir()
 	}
 	return cfg
+}
+
+// FromConfig runs a server on a configuration file until the test ends, on a free port
+// and in a temporary folder, and returns its URL. The caller sets the environment
+// variables that the file reads.
+func FromConfig(t testing.TB, file string) string {
+	t.Helper()
+	opts, err := server.ProcessConfigFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	opts.Host, opts.Port, opts.StoreDir, opts.NoSigs, opts.NoLog = "127.0.0.1", -1, t.TempDir(), true, true
+	ns, err := server.NewServer(opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ns.Start()
+	t.Cleanup(func() { ns.Shutdown(); ns.WaitForShutdown() })
+	if !ns.ReadyForConnections(2 * time.Minute) {
+		t.Fatal("server is not ready")
+	}
+	return ns.ClientURL()
+}
+
+// Connect connects to a server until the test ends.
+func Connect(t testing.TB, url string, options ...nats.Option) (*nats.Conn, jetstream.JetStream) {
+	t.Helper()
+	nc, err := nats.Connect(url, options...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return nc, js
+}
+
+// FilesHolding returns the files in a folder, at any depth, that contain the given bytes.
+// The server may be using the folder: a file that it removes meanwhile does not count.
+func FilesHolding(t testing.TB, dir string, what []byte) (files []string) {
+	t.Helper()
+	if err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if bytes.Contains(data, what) {
+			files = append(files, path)
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return files
 }

@@ -23,29 +23,17 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/memory-ledger/ledger/infra/datadir"
 	"github.com/memory-ledger/ledger/infra/localpostgres"
-)
-
-const (
-	folderPrefix = "ledger-pgtest-"
-	guardName    = "in-use"
-	// abandoned is the age at which another test program removes a folder that is
-	// not in use.
-	abandoned = time.Hour
 )
 
 // shared is the server of this test program.
 var shared struct {
 	once   sync.Once
-	mu     sync.Mutex
 	server *localpostgres.Server
 	folder string
-	guard  *datadir.FileLock
 	err    error
 }
 
@@ -53,7 +41,7 @@ var databases atomic.Int64
 
 // Main runs the tests and then stops the shared server. Call it as the last statement
 // of TestMain: it ends the program. If a test program dies without it, its server dies,
-// too, and a later test program removes the folder that it leaves.
+// too, and its folder is left.
 func Main(m *testing.M) {
 	code := m.Run()
 	if err := stopShared(); err != nil {
@@ -112,12 +100,12 @@ func Start(t testing.TB, cfg localpostgres.Config) *localpostgres.Server {
 // short.
 func Folder(t testing.TB) string {
 	t.Helper()
-	folder, guard, err := newFolder()
+	folder, err := newFolder()
 	if err != nil {
 		t.Fatalf("pgtest: %v", err)
 	}
 	t.Cleanup(func() {
-		if err := removeFolder(folder, guard); err != nil {
+		if err := removeFolder(folder); err != nil {
 			t.Errorf("pgtest: %v", err)
 		}
 	})
@@ -127,9 +115,7 @@ func Folder(t testing.TB) string {
 func sharedServer(t testing.TB) *localpostgres.Server {
 	t.Helper()
 	shared.once.Do(func() {
-		shared.mu.Lock()
-		defer shared.mu.Unlock()
-		shared.folder, shared.guard, shared.err = newFolder()
+		shared.folder, shared.err = newFolder()
 		if shared.err != nil {
 			return
 		}
@@ -145,8 +131,6 @@ func sharedServer(t testing.TB) *localpostgres.Server {
 }
 
 func stopShared() error {
-	shared.mu.Lock()
-	defer shared.mu.Unlock()
 	if shared.folder == "" {
 		return nil
 	}
@@ -154,7 +138,7 @@ func stopShared() error {
 	if shared.server != nil {
 		err = shared.server.Stop(context.Background())
 	}
-	return errors.Join(err, removeFolder(shared.folder, shared.guard))
+	return errors.Join(err, removeFolder(shared.folder))
 }
 
 func admin(ctx context.Context, s *localpostgres.Server, statement string) error {
@@ -166,41 +150,16 @@ func admin(ctx context.Context, s *localpostgres.Server, statement string) error
 	return errors.Join(err, conn.Close(ctx))
 }
 
-func newFolder() (string, *datadir.FileLock, error) {
-	sweep()
-	folder, err := os.MkdirTemp("", folderPrefix)
-	if err != nil {
-		return "", nil, err
-	}
-	guard, err := datadir.Lock(filepath.Join(folder, guardName))
+func newFolder() (string, error) {
+	folder, err := os.MkdirTemp("", "ledger-pgtest-")
 	if err == nil {
 		err = os.Chmod(folder, 0o711) // so that the server's user reaches files that a test puts there
 	}
-	return folder, guard, err
+	return folder, err
 }
 
-func removeFolder(folder string, guard *datadir.FileLock) error {
-	return errors.Join(localpostgres.Remove(filepath.Join(folder, "pg")), os.RemoveAll(folder), guard.Release())
-}
-
-// sweep removes the folders that killed test programs left. An error only leaves files
-// for the next sweep.
-func sweep() {
-	left, err := filepath.Glob(filepath.Join(os.TempDir(), folderPrefix+"*"))
-	if err != nil {
-		return
-	}
-	for _, folder := range left {
-		info, err := os.Lstat(folder)
-		if err != nil || !info.IsDir() || time.Since(info.ModTime()) < abandoned {
-			continue
-		}
-		guard, err := datadir.Lock(filepath.Join(folder, guardName))
-		if err != nil {
-			continue
-		}
-		_ = removeFolder(folder, guard)
-	}
+func removeFolder(folder string) error {
+	return errors.Join(localpostgres.Remove(filepath.Join(folder, "pg")), os.RemoveAll(folder))
 }
 
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }

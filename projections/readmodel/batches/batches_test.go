@@ -9,9 +9,12 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
 	"github.com/memory-ledger/ledger/projections/internal/fixture"
 	"github.com/memory-ledger/ledger/projections/readmodel/batches"
 )
+
+func TestMain(m *testing.M) { pgtest.Main(m) }
 
 // stages has the events of one batch: cut, submitted, failed, submitted again, confirmed.
 type stages struct {

@@ -6,9 +6,12 @@ import (
 	"time"
 
 	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
 	"github.com/memory-ledger/ledger/projections/internal/fixture"
 	"github.com/memory-ledger/ledger/projections/readmodel/grants"
 )
+
+func TestMain(m *testing.M) { pgtest.Main(m) }
 
 func TestGrantsAreSpentRevokedAndExpire(t *testing.T) {
 	t.Parallel()

@@ -14,10 +14,13 @@ import (
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/verify/canonical"
+	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
 	"github.com/memory-ledger/ledger/projections/internal/fixture"
 	"github.com/memory-ledger/ledger/projections/readmodel/batches"
 	"github.com/memory-ledger/ledger/projections/readmodel/memories"
 )
+
+func TestMain(m *testing.M) { pgtest.Main(m) }
 
 // odd is metadata of kinds that have broken a store before.
 var odd = map[string]string{

@@ -4,11 +4,14 @@ import (
 	"testing"
 
 	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
 	"github.com/memory-ledger/ledger/projections/internal/fixture"
 	"github.com/memory-ledger/ledger/projections/projector"
 	"github.com/memory-ledger/ledger/projections/readmodel/memories"
 	"github.com/memory-ledger/ledger/projections/readmodel/owners"
 )
+
+func TestMain(m *testing.M) { pgtest.Main(m) }
 
 // TestAnOwnerIsFound: Find returns the right state after each message, of any type: it
 // combines the row with the memories table.

@@ -5,9 +5,12 @@ import (
 	"testing"
 
 	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
 	"github.com/memory-ledger/ledger/projections/internal/fixture"
 	"github.com/memory-ledger/ledger/projections/readmodel/stakes"
 )
+
+func TestMain(m *testing.M) { pgtest.Main(m) }
 
 func TestMovementsAreListedInChainOrderAndOnlyOnce(t *testing.T) {
 	t.Parallel()

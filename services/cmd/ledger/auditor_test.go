@@ -31,9 +31,7 @@ func deployed(t *testing.T) (urlOf func(user string) string) {
 	t.Helper()
 	urlOf = guarded(t)
 	js, err := jetstream.New(dial(t, urlOf("admin")))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, err := natsconf.Provision(t.Context(), js, 1); err != nil {
 		t.Fatal(err)
 	}
@@ -57,9 +55,7 @@ func guarded(t *testing.T) (urlOf func(user string) string) {
 func dial(t *testing.T, url string) *nats.Conn {
 	t.Helper()
 	nc, err := assembly.Dial(config.Config{NATSURL: url})()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(nc.Close)
 	return nc
 }
@@ -68,17 +64,13 @@ func dial(t *testing.T, url string) *nats.Conn {
 func write(t *testing.T, url string, memories int) events.Owner {
 	t.Helper()
 	log, err := eventlog.Open(t.Context(), dial(t, url))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	owner, last := logtest.Owner(), uint64(0)
 	say := func(version int, kind events.SubjectKind, data events.Data) {
 		command := assembly.NewID()
 		payload, err := events.EncodeBatch([]events.Event{{ID: assembly.NewID(), Source: "/test", Owner: owner,
 			Time: events.At(time.Now()), OwnerVersion: version, CommandID: command, Data: data}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		message := eventlog.Append{Family: events.FamilyLedger, Owner: owner, Kind: kind, CommandID: command, Expected: last, Payload: payload}
 		for {
 			last, err = log.Append(t.Context(), message)
@@ -89,9 +81,7 @@ func write(t *testing.T, url string, memories int) events.Owner {
 			// API would decide again; here nothing else writes, so the decision is the
 			// same.
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	}
 	say(1, events.KindSession, &events.OwnerRegistered{UserID: assembly.NewID()})
 	for i := range memories {
@@ -115,9 +105,7 @@ func ledger(ctx context.Context, args ...string) (string, error) {
 func storedAt(t *testing.T, url string, seq uint64) string {
 	t.Helper()
 	log, err := eventlog.Open(t.Context(), dial(t, url))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var at time.Time
 	if err := log.Read(t.Context(), eventlog.ReadConfig{From: seq, To: seq}, func(slice eventlog.Slice) error {
 		at = slice.Records[0].Time
@@ -170,14 +158,10 @@ func TestAuditorTailsAndVerifies(t *testing.T) {
 	}
 	// A second sign-up and leaf 0 again: versions, leaves and the registration are wrong.
 	log, err := eventlog.Open(ctx, dial(t, urlOf("core")))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	payload, err := events.EncodeBatch([]events.Event{{ID: "x", Source: "/test", Owner: owner, Time: events.At(time.Now()), OwnerVersion: 40, CommandID: "c",
 		Data: &events.MemoryWritten{MemoryID: assembly.NewID(), Metadata: []byte(`{}`)}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, err := log.Append(ctx, eventlog.Append{Family: events.FamilyLedger, Owner: owner, Kind: events.KindMemory, CommandID: "c", Expected: 21, Payload: payload}); err != nil {
 		t.Fatal(err)
 	}
@@ -199,17 +183,11 @@ func TestIncompleteAudits(t *testing.T) {
 	urlOf := deployed(t)
 	owner := write(t, urlOf("core"), 3)
 	js, err := jetstream.New(dial(t, urlOf("core")))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	bucket, err := js.KeyValue(t.Context(), keystore.Bucket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	keys, err := keystore.Open(bucket, keystore.Config{Masters: []keystore.MasterKey{{1}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, err := keys.FindOrCreate(t.Context(), owner, 0); err != nil {
 		t.Fatal(err)
 	}

@@ -12,13 +12,9 @@ import (
 func TestLogFileIsBounded(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "run.log")
-	if err := os.WriteFile(path, []byte("of the run before\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, []byte("of the run before\n"), 0o600))
 	file, err := openLogFile(path, 40)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, line := range []string{"one, ten bytes or so\n", "two, ten bytes or so\n", "three\n", strings.Repeat("x", 50) + "\n"} {
 		if _, err := file.Write([]byte(line)); err != nil {
 			t.Fatal(err)
@@ -26,9 +22,7 @@ func TestLogFileIsBounded(t *testing.T) {
 	}
 	now, errNow := os.ReadFile(path)
 	before, errBefore := os.ReadFile(path + ".1")
-	if err := errors.Join(errNow, errBefore); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(errNow, errBefore))
 	if string(before) != "two, ten bytes or so\nthree\n" || string(now) != strings.Repeat("x", 50)+"\n" {
 		t.Errorf("%q, before that %q", now, before)
 	}

@@ -27,9 +27,7 @@ func withOperator(t *testing.T) issuer {
 	t.Helper()
 	must := func(err error) {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	}
 	operator, err := nkeys.CreateOperator()
 	must(err)
@@ -61,31 +59,19 @@ func withOperator(t *testing.T) issuer {
 func (i issuer) file(listen ...string) string {
 	i.t.Helper()
 	user, err := nkeys.CreateUser()
-	if err != nil {
-		i.t.Fatal(err)
-	}
+	must(i.t, err)
 	public, err := user.PublicKey()
-	if err != nil {
-		i.t.Fatal(err)
-	}
+	must(i.t, err)
 	claims := jwt.NewUserClaims(public)
 	claims.Permissions.Sub.Allow = listen
 	token, err := claims.Encode(i.account)
-	if err != nil {
-		i.t.Fatal(err)
-	}
+	must(i.t, err)
 	seed, err := user.Seed()
-	if err != nil {
-		i.t.Fatal(err)
-	}
+	must(i.t, err)
 	text, err := jwt.FormatUserConfig(token, seed)
-	if err != nil {
-		i.t.Fatal(err)
-	}
+	must(i.t, err)
 	path := filepath.Join(i.t.TempDir(), "user.creds")
-	if err := os.WriteFile(path, text, 0o600); err != nil {
-		i.t.Fatal(err)
-	}
+	must(i.t, os.WriteFile(path, text, 0o600))
 	return path
 }
 
@@ -98,9 +84,7 @@ func TestInboxOfCredentials(t *testing.T) {
 		cfg.NATSURL = i.url
 		refused := nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {})
 		nc, err := assembly.Dial(cfg)(refused)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		t.Cleanup(nc.Close)
 		return nc
 	}
@@ -108,9 +92,7 @@ func TestInboxOfCredentials(t *testing.T) {
 	if _, err := answering.Subscribe("question", func(m *nats.Msg) { _ = m.Respond([]byte("answer")) }); err != nil {
 		t.Fatal(err)
 	}
-	if err := answering.Flush(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, answering.Flush())
 	creds := i.file("_INBOX_reader.>")
 	reader := dial(config.Config{NATSCreds: creds, NATSInbox: "_INBOX_reader"})
 	if m, err := reader.Request("question", nil, 10*time.Second); err != nil || string(m.Data) != "answer" {

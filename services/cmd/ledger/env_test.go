@@ -30,9 +30,7 @@ func TestEnvIsReadyForAShell(t *testing.T) {
 		noteRun(t, dir, datadir.Run{NATSURL: "nats://127.0.0.1:1", DatabaseURL: test.url})
 		onlyEnviron(t, map[string]string{"LEDGER_DATA_DIR": dir, "PATH": "/usr/bin:/bin", "PGPORT": test.port})
 		printed, err := ledger(t.Context(), "env")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		out, err := exec.CommandContext(t.Context(), "sh", "-c", `eval "$1" && exec sh -c 'printf "%s %s" "$NATS_URL" "$DATABASE_URL"'`, "sh", printed).CombinedOutput()
 		if want := "nats://127.0.0.1:1 " + test.want; err != nil || string(out) != want {
 			t.Errorf("%s: %s, %v, of %s; want %s", name, out, err, printed, want)
@@ -49,11 +47,7 @@ func TestEnvIsReadyForAShell(t *testing.T) {
 func noteRun(t *testing.T, dir string, run datadir.Run) {
 	t.Helper()
 	d, err := datadir.Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = d.Close() })
-	if err := d.WriteRun(run); err != nil {
-		t.Fatal(err)
-	}
+	must(t, d.WriteRun(run))
 }

@@ -38,3 +38,11 @@ func TestUsage(t *testing.T) {
 		}
 	}
 }
+
+// must ends the test on an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

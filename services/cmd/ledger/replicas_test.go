@@ -21,9 +21,7 @@ func cluster(t *testing.T) []*natstest.Node {
 	t.Helper()
 	nodes := natstest.Cluster(t)
 	js, err := jetstream.New(dial(t, nodes[0].ClientURL()), jetstream.WithDefaultTimeout(2*time.Second))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
 		if _, err = natsconf.Provision(t.Context(), js, 3); err == nil {
 			return nodes
@@ -83,9 +81,7 @@ func TestADamagedReplicaIsNamed(t *testing.T) {
 	// To refill a node: stop it, empty its store, and start it. The other nodes send it
 	// everything.
 	nodes[2].Stop()
-	if err := os.RemoveAll(filepath.Join(nodes[2].Folder(), "jetstream")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.RemoveAll(filepath.Join(nodes[2].Folder(), "jetstream")))
 	nodes[2].Restart()
 	await("the refilled node", func(text string, err error) bool { return err == nil && strings.Contains(text, "agrees") })
 }
@@ -99,11 +95,7 @@ func damageReplica(t *testing.T, n *natstest.Node) {
 		t.Fatalf("the log is in %v", files)
 	}
 	data, err := os.ReadFile(files[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	data[bytes.Index(data, []byte("/test"))] ^= 1
-	if err := os.WriteFile(files[0], data, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(files[0], data, 0o600))
 }

@@ -19,12 +19,8 @@ func TestNothingToRestore(t *testing.T) {
 			from, data := filepath.Join(t.TempDir(), "backup"), filepath.Join(t.TempDir(), "data")
 			for _, file := range files {
 				path := filepath.Join(from, file)
-				if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-					t.Fatal(err)
-				}
-				if err := os.WriteFile(path, []byte("x"), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				must(t, os.MkdirAll(filepath.Dir(path), 0o700))
+				must(t, os.WriteFile(path, []byte("x"), 0o600))
 			}
 			t.Setenv("LEDGER_DATA_DIR", data)
 			t.Setenv("NATS_URL", "")

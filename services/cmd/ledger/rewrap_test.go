@@ -18,17 +18,13 @@ import (
 func TestRewrapFindsALocalRunsKey(t *testing.T) {
 	server, dir := natstest.Start(t), t.TempDir()
 	d, err := datadir.Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() { _ = d.Close() }()
 	generated, err := d.Secret("master-key", keystore.KeySize)
 	if err == nil {
 		err = d.WriteRun(datadir.Run{NATSURL: server.URL()})
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	nc, js := natstest.Connect(t, server.URL())
 	if _, err := eventlog.Create(t.Context(), nc, eventlog.Config{Replicas: 1}); err != nil {
 		t.Fatal(err)

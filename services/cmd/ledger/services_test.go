@@ -13,9 +13,7 @@ func onlyEnviron(t *testing.T, environ map[string]string) {
 	for _, variable := range os.Environ() {
 		name, value, _ := strings.Cut(variable, "=")
 		t.Setenv(name, value) // restores it after the test
-		if err := os.Unsetenv(name); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Unsetenv(name))
 	}
 	for name, value := range environ {
 		t.Setenv(name, value)
@@ -26,9 +24,7 @@ func onlyEnviron(t *testing.T, environ map[string]string) {
 // missing or malformed, and repeats no secret.
 func TestEveryProblemAtOnce(t *testing.T) {
 	half := filepath.Join(t.TempDir(), "half.json")
-	if err := os.WriteFile(half, []byte("[1,2,3]"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(half, []byte("[1,2,3]"), 0o600))
 	const secret = "tooshort"
 	for name, test := range map[string]struct {
 		environ map[string]string

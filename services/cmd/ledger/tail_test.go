@@ -23,14 +23,10 @@ func TestTailIsHarmless(t *testing.T) {
 		ID: "id", Source: "/test", Owner: logtest.Owner(), Time: events.At(time.Now()), OwnerVersion: 1, CommandID: "c",
 		Data: &events.MemoryWritten{MemoryID: "m", LeafVersion: 1, Metadata: []byte(metadata), Sealed: []byte("sealed")},
 	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var out bytes.Buffer
 	tail := tailing{json: true}
-	if err := tail.print(&out, eventlog.Record{Seq: 7, Payload: payload}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, tail.print(&out, eventlog.Record{Seq: 7, Payload: payload}))
 	line := strings.TrimSuffix(out.String(), "\n")
 	if strings.ContainsFunc(line, unicode.IsControl) || strings.ContainsAny(line, "\u2028\u2029") {
 		t.Errorf("%q", line)

@@ -38,12 +38,8 @@ func TestANamedPartIsNotLeftOut(t *testing.T) {
 	provisioned(t, from.URL())
 	dir, done := filepath.Join(t.TempDir(), "copies"), 0
 	say := func(backup.Done) { done++ }
-	if err := assembly.Backup(t.Context(), config.Config{NATSURL: from.URL()}, dir, []backup.Part{backup.Log}, func(backup.Done) {}, quiet); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Mkdir(filepath.Join(dir, string(backup.Secrets)), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, assembly.Backup(t.Context(), config.Config{NATSURL: from.URL()}, dir, []backup.Part{backup.Log}, func(backup.Done) {}, quiet))
+	must(t, os.Mkdir(filepath.Join(dir, string(backup.Secrets)), 0o700))
 	cfg := config.Config{NATSURL: to.URL()}
 	for part, want := range map[backup.Part]string{
 		backup.Keystore: "there is no backup of keystore in " + dir, backup.Secrets: "go only into a data folder",
@@ -64,9 +60,7 @@ func TestABackupOfAnotherLog(t *testing.T) {
 	t.Parallel()
 	cfg := config.Config{NATSURL: natstest.Start(t).URL(), DataDir: t.TempDir()}
 	for _, folder := range []string{"nats", "secrets"} {
-		if err := os.Mkdir(filepath.Join(cfg.DataDir, folder), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Mkdir(filepath.Join(cfg.DataDir, folder), 0o700))
 	}
 	to := filepath.Join(t.TempDir(), "copy")
 	err := assembly.Backup(t.Context(), cfg, to, []backup.Part{backup.Log, backup.Secrets}, func(backup.Done) {}, quiet)
@@ -76,9 +70,7 @@ func TestABackupOfAnotherLog(t *testing.T) {
 	if _, err := os.Stat(to); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("what it leaves: %v", err)
 	}
-	if err := os.MkdirAll(filepath.Join(to, string(backup.Secrets)), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.MkdirAll(filepath.Join(to, string(backup.Secrets)), 0o700))
 	err = assembly.Restore(t.Context(), cfg, to, []backup.Part{backup.Secrets}, func(backup.Done) {}, quiet)
 	if err == nil || !strings.Contains(err.Error(), "go only into a data folder") {
 		t.Errorf("restore: %v", err)
@@ -91,9 +83,7 @@ func TestAFailedBackupIsRemoved(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
 	js := provisioned(t, server.URL())
-	if err := js.DeleteStream(t.Context(), "KV_ledger_keys"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, js.DeleteStream(t.Context(), "KV_ledger_keys"))
 	dir, cfg := filepath.Join(t.TempDir(), "copies"), config.Config{NATSURL: server.URL()}
 	both := []backup.Part{backup.Log, backup.Keystore}
 	for range 2 {
@@ -107,13 +97,9 @@ func TestAFailedBackupIsRemoved(t *testing.T) {
 		}
 	}
 	// Files that existed before are left alone.
-	if err := os.MkdirAll(filepath.Join(dir, "keystore"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.MkdirAll(filepath.Join(dir, "keystore"), 0o700))
 	other := filepath.Join(dir, "keystore", "stream.s2")
-	if err := os.WriteFile(other, []byte("another backup"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(other, []byte("another backup"), 0o600))
 	if err := assembly.Backup(t.Context(), cfg, dir, both, func(backup.Done) {}, quiet); !errors.Is(err, backup.ErrNotEmpty) {
 		t.Errorf("over another: %v", err)
 	}

@@ -39,9 +39,7 @@ func startRun(t *testing.T, dir string, also ...string) *localRun {
 	environ := append([]string{"LEDGER_DATA_DIR=" + dir, "DATABASE_URL=" + pgtest.Database(t), "CORE_ADDR=127.0.0.1:0", "EXTENSION_ADDR=127.0.0.1:0",
 		"ANCHOR_MAX_WAIT=10ms", "SIGN_IN_CHAIN_ID=localnet"}, also...)
 	cfg, err := config.Load(environ)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	r := &localRun{t: t, said: &lines{onLine: func(string) {}}}
 	ctx, cancel := context.WithCancel(context.Background())
 	up, ended := make(chan struct{}), make(chan error, 1)
@@ -67,9 +65,7 @@ func startRun(t *testing.T, dir string, also ...string) *localRun {
 		t.Fatalf("the run ended: %v\n%s", err, r.said.text.String())
 	}
 	run, err := datadir.LoadRun(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	r.core = stacktest.NewClient(t, contracttest.Core, run.CoreURL)
 	r.cfg = cfg
 	r.cfg.NATSURL, r.cfg.SolanaRPCURL = run.NATSURL, run.SolanaRPCURL
@@ -136,17 +132,13 @@ func TestARestoredRunIsAnchoredAgain(t *testing.T) {
 	run.anchored(session)
 	run.write(session, "three") // its batch may be at any stage during the backup
 	said := func(backup.Done) {}
-	if err := assembly.Backup(t.Context(), run.cfg, copies, backup.Parts, said, quiet); err != nil {
-		t.Fatal(err)
-	}
+	must(t, assembly.Backup(t.Context(), run.cfg, copies, backup.Parts, said, quiet))
 	run.stop()
 
 	restored := func(parts []backup.Part) *localRun {
 		t.Helper()
 		dir := t.TempDir()
-		if err := assembly.Restore(t.Context(), config.Config{DataDir: dir}, copies, parts, said, quiet); err != nil {
-			t.Fatal(err)
-		}
+		must(t, assembly.Restore(t.Context(), config.Config{DataDir: dir}, copies, parts, said, quiet))
 		return startRun(t, dir)
 	}
 	again := restored(backup.Parts)
@@ -176,12 +168,8 @@ func TestARestoredRunIsAnchoredAgain(t *testing.T) {
 	if err := assembly.Restore(t.Context(), config.Config{DataDir: elsewhere.cfg.DataDir}, copies, chain, said, quiet); !errors.Is(err, backup.ErrNotEmpty) {
 		t.Errorf("over another chain: %v", err)
 	}
-	if err := os.RemoveAll(filepath.Join(elsewhere.cfg.DataDir, "chain")); err != nil {
-		t.Fatal(err)
-	}
-	if err := assembly.Restore(t.Context(), config.Config{DataDir: elsewhere.cfg.DataDir}, copies, chain, said, quiet); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.RemoveAll(filepath.Join(elsewhere.cfg.DataDir, "chain")))
+	must(t, assembly.Restore(t.Context(), config.Config{DataDir: elsewhere.cfg.DataDir}, copies, chain, said, quiet))
 	if saved, err := localchain.Copy(filepath.Join(elsewhere.cfg.DataDir, "chain"), t.TempDir()); err != nil || !strings.Contains(elsewhere.said.text.String(), "the anchored roots are on "+saved.GenesisHash) {
 		t.Errorf("put back chain %+v, %v", saved, err)
 	}

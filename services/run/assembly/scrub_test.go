@@ -44,14 +44,10 @@ func TestReadinessFindsAHole(t *testing.T) {
 	run.stop()
 	for _, path := range natstest.FilesHolding(t, filepath.Join(data, "nats", "jetstream"), []byte(middle[0].ID)) {
 		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		at := bytes.Index(text, []byte(middle[0].ID))
 		copy(text[at:], make([]byte, 200)) // a hole
-		if err := os.WriteFile(path, text, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(path, text, 0o600))
 	}
 	run = startRun(t, data, "LOCAL_CHAIN=off", database)
 	run.until("readiness names the hole", "/readyz", nil, says("log content", "can't read sequence "))
@@ -80,25 +76,17 @@ func TestReadinessFindsALostKey(t *testing.T) {
 		}
 	}
 	nc, err := nats.Connect(run.cfg.NATSURL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer nc.Close()
 	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	stream, err := js.Stream(t.Context(), keystore.Stream)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	key, err := stream.GetLastMsgForSubject(t.Context(), "$KV."+keystore.Bucket+"."+wallets[1].PublicKey)
 	if err == nil {
 		err = stream.DeleteMsg(t.Context(), key.Sequence)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	run.stop()
 	run = startRun(t, data, "LOCAL_CHAIN=off", database)
 	run.until("readiness tells of the lost key", "/readyz", nil, says("data keys", "is lost"))

@@ -45,9 +45,7 @@ func (l *lines) Write(p []byte) (int, error) {
 func nobody(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer l.Close()
 	return l.Addr().String()
 }
@@ -94,23 +92,17 @@ func TestAStartSaysWhatItWaitsFor(t *testing.T) {
 func TestAServiceMakesNothingOnACluster(t *testing.T) {
 	t.Parallel()
 	conf := filepath.Join(t.TempDir(), "nats.conf")
-	if err := os.WriteFile(conf, []byte("cluster { name: c, listen: \"127.0.0.1:-1\" }\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(conf, []byte("cluster { name: c, listen: \"127.0.0.1:-1\" }\n"), 0o600))
 	cfg := config.Config{NATSURL: natstest.FromConfig(t, conf)}
 	nodes, err := nats.Connect(cfg.NATSURL) // answers like the nodes of an empty cluster
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer nodes.Close()
 	if _, err := nodes.Subscribe("$JS.API.STREAM.INFO.*", func(m *nats.Msg) {
 		_ = m.Respond([]byte(`{"error":{"code":404,"err_code":10059,"description":"stream not found"}}`))
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if err := nodes.Flush(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, nodes.Flush())
 	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 	defer stop()
 	said := &lines{onLine: func(line string) {
@@ -130,15 +122,11 @@ func TestRefusedCredentialsEndTheStart(t *testing.T) {
 	t.Parallel()
 	log := natstest.Start(t)
 	conf := filepath.Join(t.TempDir(), "nats.conf")
-	if err := os.WriteFile(conf, []byte("authorization { user: u, password: right }\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(conf, []byte("authorization { user: u, password: right }\n"), 0o600))
 	guarded := natstest.FromConfig(t, conf)
 	db := pgtest.Start(t, localpostgres.Config{Dir: pgtest.Folder(t), NoSync: true, TCP: true})
 	wrong, err := url.Parse(db.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	wrong.User = url.UserPassword("ledger", "s3cr3t")
 	for name, c := range map[string]struct {
 		cfg  config.Config
@@ -171,14 +159,10 @@ func TestNewerTablesEndTheStart(t *testing.T) {
 	cfg := config.Config{DatabaseURL: pgtest.Database(t)}
 	dial := func(options ...nats.Option) (*nats.Conn, error) { return log.Connect(options...) }
 	base, err := assembly.NewBase(t.Context(), cfg, slog.New(slog.DiscardHandler), dial)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, err = base.Pool.Exec(t.Context(), `INSERT INTO goose_db_version (version_id, is_applied) VALUES (999, true)`)
 	base.Close()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second) // half of a start's patience
 	defer cancel()
 	if _, err := assembly.NewBase(ctx, cfg, slog.New(slog.DiscardHandler), dial); !errors.Is(err, schema.ErrNewer) || ctx.Err() != nil {
@@ -203,23 +187,17 @@ func TestAnotherMasterKeyDoesNotStart(t *testing.T) {
 			environ = append(environ, name+"="+base64.StdEncoding.EncodeToString(keys[i][:]))
 		}
 		cfg, err := config.Load(environ)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 		defer cancel()
 		base, err := assembly.NewBase(ctx, cfg, slog.New(slog.DiscardHandler), func(options ...nats.Option) (*nats.Conn, error) { return log.Connect(options...) })
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		t.Cleanup(base.Close)
 		return assembly.NewAPIServer(ctx, base, assembly.Neighbors{})
 	}
 	right, wrong := keystore.MasterKey{1}, keystore.MasterKey{2}
 	d, err := start(right)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, err := d.Keys.FindOrCreate(t.Context(), logtest.Owner(), 0); err != nil {
 		t.Fatal(err)
 	}
@@ -230,5 +208,13 @@ func TestAnotherMasterKeyDoesNotStart(t *testing.T) {
 		if _, err := start(keys...); err != nil {
 			t.Errorf("%d keys: %v", len(keys), err)
 		}
+	}
+}
+
+// must ends the test on an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

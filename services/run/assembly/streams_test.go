@@ -20,17 +20,13 @@ func TestStreamsAreMadeAlike(t *testing.T) {
 	t.Parallel()
 	made := func(create func(js jetstream.JetStream) error) map[string]jetstream.StreamConfig {
 		_, js := natstest.Connect(t, natstest.Start(t).URL())
-		if err := create(js); err != nil {
-			t.Fatal(err)
-		}
+		must(t, create(js))
 		all := make(map[string]jetstream.StreamConfig)
 		streams := js.ListStreams(t.Context())
 		for info := range streams.Info() {
 			all[info.Config.Name] = info.Config
 		}
-		if err := streams.Err(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, streams.Err())
 		return all
 	}
 	byServices := made(func(js jetstream.JetStream) error {

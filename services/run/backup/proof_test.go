@@ -37,13 +37,9 @@ func fill(t *testing.T, dir string) (*localnats.Server, *nats.Conn) {
 		t.Fatal(err)
 	}
 	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	keys, err := keystore.Create(t.Context(), js, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for i := range filled {
 		if _, err := js.Publish(t.Context(), "ledger.aa.owner.memory", fmt.Appendf(nil, "log message %06d", i+1)); err != nil {
 			t.Fatal(err)
@@ -58,14 +54,10 @@ func fill(t *testing.T, dir string) (*localnats.Server, *nats.Conn) {
 func serve(t *testing.T, dir string) (*localnats.Server, *nats.Conn) {
 	t.Helper()
 	server, err := localnats.Start(t.Context(), localnats.Config{Dir: dir, NoSync: true, Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = server.Stop(context.Background()) })
 	nc, err := server.Connect()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return server, nc
 }
 
@@ -78,13 +70,9 @@ func damage(t *testing.T, dir, text string) {
 	}
 	for _, path := range files {
 		data, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		data[bytes.Index(data, []byte(text))] ^= 1
-		if err := os.WriteFile(path, data, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(path, data, 0o600))
 	}
 }
 
@@ -94,20 +82,14 @@ func unproven(t *testing.T, nc *nats.Conn, part Part) (dir string) {
 	t.Helper()
 	var data bytes.Buffer
 	n, err := snapshot(t.Context(), nc, streams[part], &data, func(uint64) {})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	hash := sha256.Sum256(data.Bytes())
 	n.SHA256 = hex.EncodeToString(hash[:])
 	text, err := json.Marshal(n)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	dir = filepath.Join(t.TempDir(), string(part))
 	for _, err := range []error{os.Mkdir(dir, 0o700), os.WriteFile(filepath.Join(dir, dataName), data.Bytes(), 0o600), os.WriteFile(filepath.Join(dir, noteName), text, 0o600)} {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	}
 	return dir
 }
@@ -131,9 +113,7 @@ func TestADamagedStreamIsNoBackup(t *testing.T) {
 			t.Parallel()
 			data, copies := t.TempDir(), t.TempDir()
 			server, _ := fill(t, data)
-			if err := server.Stop(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, server.Stop(t.Context()))
 			damage(t, data, c.text)
 			_, nc := serve(t, data)
 			_, err := Stream(t.Context(), nc, c.part, filepath.Join(copies, string(c.part)), quiet)
@@ -156,23 +136,15 @@ func TestARestoreTakesOurSettings(t *testing.T) {
 	_, nc := fill(t, t.TempDir())
 	_, to := serve(t, t.TempDir())
 	js, err := jetstream.New(to)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for part, want := range map[Part]jetstream.StreamConfig{Log: eventlog.StreamConfig(eventlog.Config{}), Keystore: keystore.StreamConfig(1)} {
 		dir := filepath.Join(t.TempDir(), string(part))
 		copied, err := Stream(t.Context(), nc, part, dir, quiet)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		var n note
-		if err := readNote(dir, noteName, &n); err != nil {
-			t.Fatal(err)
-		}
+		must(t, readNote(dir, noteName, &n))
 		var config map[string]any
-		if err := json.Unmarshal(n.Config, &config); err != nil {
-			t.Fatal(err)
-		}
+		must(t, json.Unmarshal(n.Config, &config))
 		for name, value := range map[string]any{
 			"deny_delete": part != Log, "deny_purge": false, "allow_rollup_hdrs": true, "max_msgs": 7, "max_age": 1_000_000, "discard": "old",
 			"subjects": []string{">"}, "compression": "s2",
@@ -186,9 +158,7 @@ func TestARestoreTakesOurSettings(t *testing.T) {
 		if err == nil {
 			err = os.WriteFile(filepath.Join(dir, noteName), text, 0o600)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if err := Check(t.Context(), part, dir, quiet); err != nil {
 			t.Errorf("%s: %v", part, err)
 		}
@@ -196,9 +166,7 @@ func TestARestoreTakesOurSettings(t *testing.T) {
 			t.Fatalf("%s: %+v, %v", part, done, err)
 		}
 		stream, err := js.Stream(t.Context(), streams[part])
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		is := stream.CachedInfo().Config
 		if is.DenyDelete != want.DenyDelete || is.DenyPurge != want.DenyPurge || is.AllowRollup || is.MaxMsgs != -1 || is.MaxAge != 0 ||
 			is.Discard != want.Discard || len(is.Subjects) != len(want.Subjects) || is.Compression != jetstream.NoCompression {
@@ -221,9 +189,7 @@ func TestADamagedSecretIsFoundByRestore(t *testing.T) {
 	} {
 		from, dir, to := t.TempDir(), filepath.Join(t.TempDir(), "secrets"), t.TempDir()
 		for _, secret := range []string{"master-key", "jwt-secret"} {
-			if err := os.WriteFile(filepath.Join(from, secret), []byte("c2VjcmV0IE5vLjE=\n"), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.WriteFile(filepath.Join(from, secret), []byte("c2VjcmV0IE5vLjE=\n"), 0o600))
 		}
 		for range 2 { // a second backup into the same folder
 			if done, err := SaveSecrets(from, dir); err != nil || done.Messages != 2 {
@@ -239,11 +205,17 @@ func TestADamagedSecretIsFoundByRestore(t *testing.T) {
 		if files, err := os.ReadDir(to); err != nil || len(files) != 2 {
 			t.Errorf("restored %v, %v", files, err)
 		}
-		if err := damage(filepath.Join(dir, "master-key")); err != nil {
-			t.Fatal(err)
-		}
+		must(t, damage(filepath.Join(dir, "master-key")))
 		if err := Check(t.Context(), Secrets, dir, quiet); !errors.Is(err, ErrIncomplete) || !strings.Contains(err.Error(), "master-key") {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// must ends the test on an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -24,13 +24,10 @@ type result struct {
 // load returns a contender that sends requests over a number of connections for a round,
 // and checks that each is answered with the given status.
 func (w *world) load(connections, status int, fill request) contender {
-	return func(ctx context.Context) (result, error) {
-		return w.drive(ctx, connections, status, fill, func(int, *fasthttp.Response) error { return nil })
-	}
+	return func(ctx context.Context) (result, error) { return w.drive(ctx, connections, status, fill) }
 }
 
-// drive is a round of a load. It passes the answer to the n-th request to take.
-func (w *world) drive(ctx context.Context, connections, status int, fill request, take func(n int, r *fasthttp.Response) error) (result, error) {
+func (w *world) drive(ctx context.Context, connections, status int, fill request) (result, error) {
 	client := &fasthttp.Client{MaxConnsPerHost: connections, ReadTimeout: 30 * time.Second, WriteTimeout: 30 * time.Second}
 	defer client.CloseIdleConnections()
 	var counter atomic.Int64
@@ -44,8 +41,7 @@ func (w *world) drive(ctx context.Context, connections, status int, fill request
 			defer fasthttp.ReleaseResponse(res)
 			for ctx.Err() == nil && time.Since(start) < w.duration {
 				req.Reset()
-				n := int(counter.Add(1))
-				fill(n, req)
+				fill(int(counter.Add(1)), req)
 				begin := time.Now()
 				if err := client.Do(req, res); err != nil {
 					return err
@@ -53,9 +49,6 @@ func (w *world) drive(ctx context.Context, connections, status int, fill request
 				latencies[i] = append(latencies[i], time.Since(begin))
 				if res.StatusCode() != status {
 					return fmt.Errorf("status %d: %.200s", res.StatusCode(), res.Body())
-				}
-				if err := take(n, res); err != nil {
-					return err
 				}
 			}
 			return ctx.Err()
@@ -136,4 +129,27 @@ func compare(ctx context.Context, rounds int, contenders ...contender) ([]series
 		all[i] = newSeries(rounds)
 	}
 	return all, nil
+}
+
+// add prints a line of the table.
+func add(work string, ours, beside any, ratio float64) {
+	fmt.Printf("| %s | %v | %v | %.2f |\n", work, ours, beside, ratio)
+}
+
+// addRate compares throughputs.
+func addRate(work string, ours, beside series) {
+	rate := func(s series) string {
+		return fmt.Sprintf("%.0f/s (p50 %v, p99 %v)", s.perSecond, short(s.p50), short(s.p99))
+	}
+	add(work, rate(ours), rate(beside), ratio(ours, beside, throughput))
+}
+
+// addTime compares durations.
+func addTime(work string, ours, beside series, of func(result) float64) {
+	add(work, short(time.Duration(of(ours.result))), short(time.Duration(of(beside.result))), ratio(ours, beside, of))
+}
+
+// short rounds to some three digits.
+func short(d time.Duration) time.Duration {
+	return d.Round(max(d/500, time.Microsecond)).Round(time.Microsecond)
 }

@@ -32,7 +32,7 @@ func main() {
 	flag.DurationVar(&o.duration, "duration", 3*time.Second, "length of a round under load")
 	flag.IntVar(&o.connections, "connections", 64, "connections under load")
 	flag.IntVar(&o.owners, "owners", 1000, "owners who write, at least 100")
-	flag.StringVar(&o.only, "only", "", "run only the parts whose name contains this: write, read, search, feed, rebuild, deployed")
+	flag.StringVar(&o.only, "only", "", "run only the parts whose name contains this: write, read, search, rebuild, deployed")
 	flag.StringVar(&o.ledger, "ledger", "bin/ledger", "the program to measure")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -56,7 +56,6 @@ var parts = []struct {
 	{"write", (*world).startLocal, (*world).writes},
 	{"read", (*world).startLocal, (*world).reads},
 	{"search", (*world).startLocal, (*world).searches},
-	{"feed", (*world).startLocal, (*world).feeds},
 	{"rebuild", (*world).startLocal, (*world).rebuilds},
 	{"deployed", (*world).startDeployed, (*world).deployed},
 }

@@ -1,6 +1,7 @@
 package browser
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/base64"
@@ -9,6 +10,8 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"slices"
 	"testing"
 	"time"
@@ -30,7 +33,7 @@ func startAPI(t *testing.T, allowedOrigin, extensionID string) string {
 	key := make([]byte, 32)
 	_, _ = rand.Read(key)
 	addr := freeAddress(t)
-	front := httptest.NewServer(contracttest.Proxy(t, contracttest.Extension, "http://"+addr))
+	front := httptest.NewServer(checking(t, contracttest.Extension, "http://"+addr))
 	t.Cleanup(front.Close)
 	cfg, err := config.Load([]string{
 		"NATS_URL=" + natstest.Start(t).URL(), "DATABASE_URL=" + pgtest.Database(t),
@@ -38,13 +41,9 @@ func startAPI(t *testing.T, allowedOrigin, extensionID string) string {
 		"EXTENSION_ADDR=" + addr, "EXTENSION_URL=" + front.URL, "EXTENSION_ALLOWED_ORIGINS=" + allowedOrigin,
 		"EXTENSION_NAMES=" + extensionID + "=Test Extension",
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	base, err := assembly.NewBase(t.Context(), cfg, slog.New(slog.NewTextHandler(io.Discard, nil)), assembly.Dial(cfg))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	var services errgroup.Group
 	services.Go(func() error { return assembly.RunProjector(ctx, base) })
@@ -65,9 +64,7 @@ func startAPI(t *testing.T, allowedOrigin, extensionID string) string {
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() { _ = listener.Close() }()
 	return listener.Addr().String()
 }
@@ -79,9 +76,7 @@ func awaitReady(t *testing.T, base string) {
 	defer cancel()
 	for tick := time.NewTicker(20 * time.Millisecond); ; {
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, base+"/readyz", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		response, err := http.DefaultClient.Do(request)
 		if err == nil {
 			_ = response.Body.Close()
@@ -115,12 +110,43 @@ var chromiumGets = []contracttest.Answer{
 func checkSeen(t *testing.T) {
 	t.Helper()
 	coverage, err := contracttest.Seen(contracttest.Extension)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, answer := range chromiumGets {
 		if !slices.Contains(coverage.Seen, answer) {
 			t.Errorf("no answer of %s with %d was held to the OpenAPI document", answer.Operation, answer.Status)
 		}
 	}
+}
+
+// checking returns a handler that passes requests on to the API at target and checks every
+// exchange. It runs in front of the API, at the API's public address, and sees preflights
+// too.
+func checking(t testing.TB, api contracttest.API, target string) http.Handler {
+	t.Helper()
+	to, err := url.Parse(target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// With compression on, the transport would request gzip even if the client did not. For
+	// the timeout see stacktest.NewClient.
+	base := &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 16, IdleConnTimeout: 10 * time.Second}
+	t.Cleanup(base.CloseIdleConnections)
+	proxy := &httputil.ReverseProxy{
+		Transport: contracttest.Transport(t, api, base),
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(to)
+			r.Out.Host = r.In.Host
+		},
+		// No API of ours answers 502: the client sees that the API did not answer.
+		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) },
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return // the client is gone
+		}
+		r.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
+		r.Body, _ = r.GetBody()
+		proxy.ServeHTTP(w, r)
+	})
 }

@@ -1,3 +1,16 @@
+// Package browser holds the tests that need a browser. They test the sign-in page and the
+// extension API's answers to other origins in a real Chromium, with a real extension,
+// against the real API. They test the dashboard and the product's own extension in
+// Chromium and Firefox. They test the TypeScript client and its example page against the
+// core API, in Chromium, Node, Deno and Bun. A proxy
+// checks the extension API's answers to the browser against the API's OpenAPI document.
+//
+// `make verify` runs them. They need Node 20, Chromium and Firefox; if one is missing, the
+// tests say so and are skipped, except in CI (CI=true), where they fail. `make deps`
+// installs them.
+//
+// LEDGER_SCREENSHOTS names a folder that gets a picture of every state of the
+// page; LEDGER_SCENARIOS is a regular expression that picks scenarios.
 package browser
 
 import (
@@ -61,9 +74,7 @@ func TestBrowser(t *testing.T) {
 	s.Listed, s.Unlisted = site(t), site(t)
 	s.API = startAPI(t, s.Listed, s.ExtensionID)
 	told, err := json.Marshal(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	report(t, play(t, "main.mjs", told))
 	if s.Only == "" {
 		checkSeen(t)
@@ -96,9 +107,7 @@ func play(t *testing.T, script string, told []byte) []outcome {
 		t.Fatal(err)
 	}
 	driver, err := child.Start(cmd, syscall.SIGTERM)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	select {
@@ -135,9 +144,7 @@ func outcomes(t *testing.T, said *bytes.Buffer) []outcome {
 func extension(t *testing.T) (dir, id string) {
 	t.Helper()
 	dir, err := filepath.Abs(filepath.Join("testdata", "extension"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return dir, extensionID(t, dir)
 }
 
@@ -145,17 +152,11 @@ func extension(t *testing.T) (dir, id string) {
 func extensionID(t *testing.T, dir string) string {
 	t.Helper()
 	raw, err := os.ReadFile(filepath.Join(dir, "manifest.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var manifest struct{ Key string }
-	if err := json.Unmarshal(raw, &manifest); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(raw, &manifest))
 	key, err := base64.StdEncoding.DecodeString(manifest.Key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	hash := sha256.Sum256(key)
 	var letters strings.Builder
 	for _, b := range hash[:16] {
@@ -170,9 +171,7 @@ func extensionID(t *testing.T, dir string) string {
 func profile(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "ledger-browser-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	return dir
 }
@@ -186,4 +185,12 @@ func site(t *testing.T) string {
 	}))
 	t.Cleanup(server.Close)
 	return server.URL
+}
+
+// must ends the test on an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

@@ -45,9 +45,7 @@ func TestClientInChromium(t *testing.T) {
 	s.Memory = map[string]any{"id": written.Text("id"), "leafHash": written.Text("leafHash"), "content": content}
 	s.Key = core.Expect(201, "POST", "/keys", map[string]any{"label": "page"}, session).Text("key")
 	told, err := json.Marshal(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	runNode(t, []string{"BROWSER_TEST=" + string(told)}, "node", filepath.Join("testdata", "client", "driver.mjs"))
 }
 
@@ -92,9 +90,7 @@ func startCore(t *testing.T, origin string) *stacktest.Client {
 func clientFolder(t *testing.T) string {
 	t.Helper()
 	dir, err := filepath.Abs("../../clients/typescript")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return dir
 }
 
@@ -110,9 +106,7 @@ func compileClient(t *testing.T, dir string) string {
 	out := t.TempDir()
 	runNode(t, nil, "node", compiler, "-p", dir, "--outDir", out)
 	// Without this package.json, the runtimes would not take the files for modules.
-	if err := os.WriteFile(filepath.Join(out, "package.json"), []byte(`{"type": "module"}`), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(out, "package.json"), []byte(`{"type": "module"}`), 0o600))
 	return out
 }
 
@@ -157,9 +151,7 @@ func runNode(t *testing.T, env []string, args ...string) {
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	cmd.Env, cmd.WaitDelay = append(os.Environ(), env...), time.Second
 	input, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() { _ = input.Close() }()
 	out, err := cmd.CombinedOutput()
 	if err != nil {

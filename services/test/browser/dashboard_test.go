@@ -42,9 +42,7 @@ func TestDashboard(t *testing.T) {
 	}
 	o.on(t)
 	told, err := json.Marshal(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	report(t, play(t, "dashboard.mjs", told))
 }
 
@@ -57,9 +55,7 @@ func TestDashboardInFirefox(t *testing.T) {
 	o := owner{Firefox: firefox(t), Modules: modules(t)}
 	o.on(t)
 	told, err := json.Marshal(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	runNode(t, []string{"BROWSER_TEST=" + string(told)}, "node", filepath.Join("testdata", "driver", "firefox-dashboard.mjs"))
 }
 

@@ -53,12 +53,8 @@ func browserProgram(t *testing.T, browser string, names ...string) string {
 func modules(t *testing.T) string {
 	t.Helper()
 	lock, err := os.ReadFile(filepath.Join("testdata", "driver", "package-lock.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	dir, err := npm.Fetch(t.Context(), npm.CacheFolder(), npm.Set{Name: "browser", What: "what drives the browsers", Lock: lock}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return dir
 }

@@ -34,9 +34,7 @@ func TestWebExtensionInChromium(t *testing.T) {
 	s.ExtensionID = extensionID(t, s.Extension)
 	s.API = startAPI(t, "", s.ExtensionID)
 	told, err := json.Marshal(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	runNode(t, []string{"BROWSER_TEST=" + string(told)}, "node", filepath.Join("testdata", "webextension", "driver.mjs"))
 }
 
@@ -53,9 +51,7 @@ func TestWebExtensionInFirefox(t *testing.T) {
 	}
 	s.API = startAPI(t, "", s.ExtensionID)
 	told, err := json.Marshal(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	runNode(t, []string{"BROWSER_TEST=" + string(told)}, "node", filepath.Join("testdata", "webextension", "firefox.mjs"))
 }
 

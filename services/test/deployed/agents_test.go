@@ -28,9 +28,7 @@ func TestAnAgentsLinksWithRolesApart(t *testing.T) {
 				StructuredContent struct{ URL string }
 			}
 		}
-		if err := json.Unmarshal(a.Body, &answer); err != nil {
-			t.Fatal(err)
-		}
+		must(t, json.Unmarshal(a.Body, &answer))
 		u, err := url.Parse(answer.Result.StructuredContent.URL)
 		if err != nil || u.Host != "ledger.test" {
 			t.Fatalf("%s: %v: %s", tool, err, a.Body)

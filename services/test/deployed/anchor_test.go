@@ -89,18 +89,12 @@ func (d *deployment) events(yield func(*events.Event)) {
 	d.t.Helper()
 	url := d.As("auditor")[len("NATS_URL="):]
 	nc, err := nats.Connect(url, nats.CustomInboxPrefix("_INBOX_auditor"), nats.RootCAs(filepath.Join(d.Secrets, "ca_certificate")))
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	must(d.t, err)
 	defer nc.Close()
 	log, err := eventlog.Open(d.t.Context(), nc)
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	must(d.t, err)
 	head, err := log.Head(d.t.Context())
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	must(d.t, err)
 	err = log.Read(d.t.Context(), eventlog.ReadConfig{To: head}, func(s eventlog.Slice) error {
 		for _, r := range s.Records {
 			batch, err := events.DecodeBatch(r.Payload)
@@ -113,9 +107,7 @@ func (d *deployment) events(yield func(*events.Event)) {
 		}
 		return nil
 	})
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	must(d.t, err)
 }
 
 // batches checks that the confirmed batches in the log hold every leaf once. It returns

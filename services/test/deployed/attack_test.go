@@ -86,13 +86,9 @@ func TestGatewayCountsNetworks(t *testing.T) {
 func (g *gateway) dial(t *testing.T, host string) net.Conn {
 	t.Helper()
 	conn, err := tls.Dial("tcp", g.addr, &tls.Config{RootCAs: g.pool, ServerName: host})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
-	if err := conn.SetDeadline(time.Now().Add(2 * time.Minute)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, conn.SetDeadline(time.Now().Add(2*time.Minute)))
 	return conn
 }
 
@@ -103,9 +99,7 @@ func TestGatewayMalformed(t *testing.T) {
 	t.Parallel()
 	g := startGateway(t, []string{freeAddr(t)}, []string{freeAddr(t)})
 	plain, err := net.Dial("tcp", g.addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer plain.Close()
 	const drop = "/memory-drops/svc_drop_s3cr3ts3cr3ts3cr3ts3cr3ts3cr3ts3cr3t0000000"
 	for name, attempt := range map[string]struct {
@@ -190,9 +184,7 @@ func answered(conn net.Conn) bool {
 func (g *gateway) memory(t *testing.T) int {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(g.dir, "nginx.pid"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	pid := strings.TrimSpace(string(text))
 	children, err := os.ReadFile("/proc/" + pid + "/task/" + pid + "/children")
 	if err != nil {
@@ -201,13 +193,9 @@ func (g *gateway) memory(t *testing.T) int {
 	sum := 0
 	for _, p := range append(strings.Fields(string(children)), pid) {
 		status, err := os.ReadFile("/proc/" + p + "/status")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		kB, err := strconv.Atoi(string(regexp.MustCompile(`VmRSS:\s+(\d+)`).FindSubmatch(status)[1]))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		sum += kB << 10
 	}
 	return sum

@@ -20,23 +20,15 @@ func TestTheLogsCertificateIsWatched(t *testing.T) {
 	p := d.projector("OPS_ADDR=" + addr)
 	waitFor(t, "http://"+addr+"/readyz", p.Done(), p.log)
 	text, err := os.ReadFile(filepath.Join(d.Secrets, "nats_certificate"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	block, _ := pem.Decode(text)
 	certificate, err := x509.ParseCertificate(block.Bytes)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	answer, err := http.Get("http://" + addr + "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer answer.Body.Close()
 	said, err := io.ReadAll(answer.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	const metric = "ledger_certificate_expiry_timestamp_seconds"
 	for of, want := range map[string]float64{"log": float64(certificate.NotAfter.Unix()), "database": 0} { // a socket has none
 		if line := fmt.Sprintf("%s{of=%q} %v\n", metric, of, want); !strings.Contains(string(said), line) {

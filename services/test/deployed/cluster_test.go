@@ -33,9 +33,7 @@ type process struct {
 
 func (p *process) start() {
 	p.t.Helper()
-	if err := p.Start(); err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, p.Start())
 }
 
 func build(t *testing.T, pkg string) string {
@@ -78,17 +76,13 @@ func deploy(t *testing.T) *deployment {
 	if errors.Is(err, cluster.ErrNoPsql) {
 		t.Skip(err)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return &deployment{t, c}
 }
 
 func (d *deployment) process(p *cluster.Process, err error) *process {
 	d.t.Helper()
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	must(d.t, err)
 	return &process{d.t, p.Output.(*lines), p}
 }
 

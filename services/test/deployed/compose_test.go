@@ -32,9 +32,7 @@ func TestComposeRunsCommandsThatExist(t *testing.T) {
 	t.Parallel()
 	ledger := build(t, "github.com/memory-ledger/ledger/services/cmd/ledger")
 	help, err := exec.Command(ledger, "--help").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	known := map[string]bool{"GOMEMLIMIT": true} // Go itself reads it
 	fields := reflect.TypeFor[config.Config]()
 	for i := range fields.NumField() {
@@ -72,9 +70,7 @@ func TestComposeRunsCommandsThatExist(t *testing.T) {
 func TestComposeFillsTheGatewaysTemplate(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../../infra/gateway/nginx.conf.template")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	asked := map[string]bool{}
 	for _, m := range regexp.MustCompile(`\$\{(GATEWAY_[A-Z_]+)\}`).FindAllStringSubmatch(string(text), -1) {
 		asked[m[1]] = true

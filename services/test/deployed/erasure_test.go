@@ -29,13 +29,9 @@ func TestErasesWithItsRoleAlone(t *testing.T) {
 		core.Expect(201, "POST", "/memories", map[string]any{"content": fmt.Sprint("secret ", n)}, session)
 	}
 	bucket, err := d.admin().KeyValue(t.Context(), keystore.Bucket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	wrapped, err := bucket.Get(t.Context(), wallet.PublicKey)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	holders := func() (n int) {
 		for _, store := range d.Stores {
 			if len(natstest.FilesHolding(t, filepath.Join(store, "jetstream", "LEDGER", "streams", keystore.Stream), wrapped.Value())) > 0 {

@@ -132,14 +132,10 @@ func wrongHosts(t *testing.T, g *gateway, core *stacktest.Client) {
 		}
 	}
 	request, err := http.NewRequest("GET", "https://"+coreHost+"/health", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	request.Host = extensionHost
 	answer, err := core.HTTP.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer answer.Body.Close()
 	if answer.StatusCode != http.StatusMisdirectedRequest {
 		t.Errorf("status %d for a host that the handshake did not name", answer.StatusCode)

@@ -165,9 +165,7 @@ func TestLosesNothing(t *testing.T) {
 	projectors[1].start()
 	w.more(50)
 	t.Log("the node is back")
-	if err := node.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, node.Start())
 	w.more(50)
 	stop()
 	w.check(first)
@@ -177,9 +175,7 @@ func TestLosesNothing(t *testing.T) {
 func (d *deployment) bringer() (n int) {
 	d.t.Helper()
 	consumer, err := d.admin().Consumer(d.t.Context(), eventlog.StreamName, "projector")
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	must(d.t, err)
 	if _, err := fmt.Sscanf(consumer.CachedInfo().Cluster.Leader, "nats-%d", &n); err != nil {
 		d.t.Fatal(err)
 	}

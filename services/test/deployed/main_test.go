@@ -1,3 +1,7 @@
+// Package deployed_test tests the parts of a deployment (compose.yaml and infra/): the
+// gateway's configuration in a real nginx, the queries of alerts and dashboard against
+// the metrics of running services, and the services as processes with a role's
+// credentials on a log of three nodes.
 package deployed_test
 
 import (
@@ -7,3 +11,11 @@ import (
 )
 
 func TestMain(m *testing.M) { pgtest.Main(m) }
+
+// must ends the test on an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -97,9 +97,7 @@ func startGateway(t *testing.T, core, extension []string, more ...string) *gatew
 		"GATEWAY_CORE_SERVERS":              servers(core), "GATEWAY_EXTENSION_SERVERS": servers(extension),
 	}
 	template, err := os.ReadFile("../../../infra/gateway/nginx.conf.template")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	filled := regexp.MustCompile(`\$\{(GATEWAY_[A-Z_]+)\}`).ReplaceAllStringFunc(string(template), func(v string) string {
 		value, known := values[v[2:len(v)-1]]
 		if !known {
@@ -109,15 +107,11 @@ func startGateway(t *testing.T, core, extension []string, more ...string) *gatew
 	})
 	filled = strings.Replace(filled, "http {", "http {\n"+strings.Join(more, "\n"), 1)
 	conf := filepath.Join(dir, "nginx.conf")
-	if err := os.WriteFile(conf, []byte(filled), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(conf, []byte(filled), 0o600))
 	cmd := exec.Command(path, "-c", conf, "-p", dir, "-e", "stderr", "-g", "daemon off;")
 	cmd.Stdout, cmd.Stderr = g.log, g.log
 	p, err := child.Start(cmd, syscall.SIGTERM)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
@@ -155,33 +149,23 @@ func (g *gateway) client(t *testing.T, host string) *stacktest.Client {
 func certificate(t *testing.T, dir string) *x509.CertPool {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"}, DNSNames: []string{coreHost, extensionHost},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for name, block := range map[string]*pem.Block{
 		"certificate": {Type: "CERTIFICATE", Bytes: der}, "key": {Type: "PRIVATE KEY", Bytes: keyDER},
 	} {
-		if err := os.WriteFile(filepath.Join(dir, name), pem.EncodeToMemory(block), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(dir, name), pem.EncodeToMemory(block), 0o600))
 	}
 	parsed, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	pool := x509.NewCertPool()
 	pool.AddCert(parsed)
 	return pool
@@ -190,9 +174,7 @@ func certificate(t *testing.T, dir string) *x509.CertPool {
 func freeAddr(t *testing.T) string {
 	t.Helper()
 	addr, err := cluster.FreeAddr()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return addr
 }
 

@@ -58,9 +58,7 @@ func expressions(t *testing.T) map[string]string {
 func decode(t *testing.T, path string, unmarshal func([]byte, any) error, into any) {
 	t.Helper()
 	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if err := unmarshal(text, into); err != nil {
 		t.Fatalf("%s: %v", path, err)
 	}
@@ -139,14 +137,10 @@ func balanced(text string) bool {
 func metrics(t *testing.T, url string) map[string]bool {
 	t.Helper()
 	answer, err := http.Get(url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer answer.Body.Close()
 	text, err := io.ReadAll(answer.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	names := map[string]bool{}
 	for _, m := range regexp.MustCompile(`(?m)^([a-zA-Z_][a-zA-Z0-9_]*)[{ ]`).FindAllStringSubmatch(string(text), -1) {
 		names[m[1]] = true

@@ -3,6 +3,7 @@ package deployed_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/memory-ledger/ledger/events/eventlog"
 	natsconf "github.com/memory-ledger/ledger/infra/nats"
+	"github.com/memory-ledger/ledger/services/test/cluster"
 )
 
 // TestAPowerCutLeavesEveryReplicaWhole kills all nodes at once, after the log has filled a
@@ -30,9 +32,7 @@ func TestAPowerCutLeavesEveryReplicaWhole(t *testing.T) {
 		for range messages {
 			written++
 			ack, err := admin.PublishAsync(fmt.Sprintf("ledger.00.owner%d.memory", written), payload)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			acks = append(acks, ack)
 		}
 		for _, ack := range acks {
@@ -72,18 +72,12 @@ func TestAPowerCutLeavesEveryReplicaWhole(t *testing.T) {
 		node.Kill()
 	}
 	for _, node := range d.Nodes {
-		if err := node.Start(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, node.Start())
 	}
 	leader()
 	log, err := eventlog.Open(ctx, admin.Conn())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := d.AwaitReplicas(ctx, log); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, awaitReplicas(ctx, d.Cluster, log))
 	for n := range d.Nodes {
 		read := 0
 		err := log.Replica(fmt.Sprintf("nats-%d", n+1)).Read(ctx, eventlog.ReadConfig{From: 1, To: uint64(written)}, func(s eventlog.Slice) error {
@@ -97,6 +91,19 @@ func TestAPowerCutLeavesEveryReplicaWhole(t *testing.T) {
 		})
 		if err != nil || read != written {
 			t.Errorf("nats-%d has %d of %d messages: %v", n+1, read, written, err)
+		}
+	}
+}
+
+// awaitReplicas waits until every node has the log up to its end, or ctx ends.
+func awaitReplicas(ctx context.Context, c *cluster.Cluster, log *eventlog.JetStream) error {
+	for {
+		is, err := log.Replication(ctx)
+		if err == nil && is.Err() == nil && len(is.Replicas) == len(c.Nodes) {
+			return nil
+		}
+		if !eventlog.Pause(ctx, 100*time.Millisecond) {
+			return fmt.Errorf("not every node has the log: %w", errors.Join(ctx.Err(), is.Err(), err))
 		}
 	}
 }

@@ -15,14 +15,10 @@ import (
 func (d *deployment) admin() jetstream.JetStream {
 	d.t.Helper()
 	conn, err := nats.Connect(d.URL("admin"), nats.CustomInboxPrefix("_INBOX_admin"), nats.RootCAs(filepath.Join(d.Secrets, "ca_certificate")))
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	must(d.t, err)
 	d.t.Cleanup(conn.Close)
 	admin, err := jetstream.New(conn)
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	must(d.t, err)
 	return admin
 }
 
@@ -51,9 +47,7 @@ func TestRestoresOntoAProvisionedCluster(t *testing.T) {
 	admin := d.admin()
 	streams := []string{"LEDGER", "KV_ledger_keys", "KV_ledger_nonces"}
 	for _, name := range streams {
-		if err := admin.DeleteStream(t.Context(), name); err != nil {
-			t.Fatal(err)
-		}
+		must(t, admin.DeleteStream(t.Context(), name))
 	}
 	run("provision")
 	if said := run("restore", copies); !strings.Contains(said, "made its consumers again: ") {

@@ -146,9 +146,7 @@ func TestWhoMayDoWhat(t *testing.T) {
 	var table strings.Builder
 	for _, api := range []contracttest.API{contracttest.Core, contracttest.Extension} {
 		operations, err := contracttest.Operations(api)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		slices.SortFunc(operations, func(x, y contracttest.Operation) int {
 			return strings.Compare(x.Path+" "+x.Method, y.Path+" "+y.Method)
 		})
@@ -216,9 +214,7 @@ func cell(status int) string {
 func compareTable(t *testing.T, table string) {
 	t.Helper()
 	document, err := os.ReadFile(filepath.FromSlash(accessTable))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	const begin, end = "<!-- the table, by TestWhoMayDoWhat -->\n\n", "<!-- end of the table -->"
 	before, rest, _ := strings.Cut(string(document), begin)
 	got, after, found := strings.Cut(rest, end)
@@ -237,7 +233,5 @@ func compareTable(t *testing.T, table string) {
 		t.Errorf("%s differs; GOLDEN=write accepts the difference", accessTable)
 		return
 	}
-	if err := os.WriteFile(filepath.FromSlash(accessTable), []byte(before+begin+table+end+after), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, os.WriteFile(filepath.FromSlash(accessTable), []byte(before+begin+table+end+after), 0o644))
 }

@@ -45,9 +45,7 @@ func connectAgent(t *testing.T, transport sdk.Transport) *sdk.ClientSession {
 	t.Helper()
 	client := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, nil)
 	session, err := client.Connect(t.Context(), transport, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	t.Cleanup(func() { _ = session.Close() })
 	return session
 }
@@ -72,18 +70,12 @@ func use(t *testing.T, session *sdk.ClientSession, tool string, arguments map[st
 func outputSchema(t *testing.T, session *sdk.ClientSession, tool string) *jsonschema.Resolved {
 	t.Helper()
 	listed, err := session.ListTools(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	i := slices.IndexFunc(listed.Tools, func(t *sdk.Tool) bool { return t.Name == tool })
 	var schema jsonschema.Schema
-	if err := json.Unmarshal(marshal(t, listed.Tools[i].OutputSchema), &schema); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, json.Unmarshal(marshal(t, listed.Tools[i].OutputSchema), &schema))
 	resolved, err := schema.Resolve(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	return resolved
 }
 
@@ -143,9 +135,7 @@ func wholeRound(t *testing.T, session *sdk.ClientSession, extension *stacktest.C
 	}
 	out, text = use(t, session, "prove", map[string]any{"id": id})
 	raw, err := json.Marshal(out["untrustedReceipt"])
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	r, err := verify.ParseReceipt(raw)
 	if err == nil {
 		err = r.Verify()
@@ -271,9 +261,7 @@ func TestAnAgentIsToldWhatToDo(t *testing.T) {
 		`{"query": "xylophone"}`:                                     "other words",
 	} {
 		var sent map[string]any
-		if err := json.Unmarshal([]byte(arguments), &sent); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, json.Unmarshal([]byte(arguments), &sent))
 		if _, text := use(t, session, "recall", sent); !strings.Contains(text, want) || strings.Contains(text, "other words") != (sent["query"] != nil) {
 			t.Errorf("recall %s: %s", arguments, text)
 		}
@@ -492,9 +480,7 @@ func TestToolsAreDescribed(t *testing.T) {
 	core := s.Core[0]
 	session := agent(t, core, core.Token(stacktest.NewWallet()))
 	listed, err := session.ListTools(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	var names []string
 	for _, tool := range listed.Tools {
 		names = append(names, tool.Name)
@@ -503,9 +489,7 @@ func TestToolsAreDescribed(t *testing.T) {
 			t.Errorf("%+v", tool)
 		}
 		raw, err := json.Marshal(tool.OutputSchema)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		var schema jsonschema.Schema
 		if err := json.Unmarshal(raw, &schema); err != nil || schema.Type != "object" {
 			t.Errorf("%s: %v", tool.Name, err)
@@ -573,9 +557,7 @@ func TestAnAgentOverStandardInput(t *testing.T) {
 
 	file := filepath.Join(t.TempDir(), "key")
 	write := func(key string) {
-		if err := os.WriteFile(file, []byte(key+"\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, os.WriteFile(file, []byte(key+"\n"), 0o600))
 	}
 	id, key = newKey(core, owner)
 	write(key)
@@ -592,8 +574,6 @@ func TestAnAgentOverStandardInput(t *testing.T) {
 func marshal(t *testing.T, v any) []byte {
 	t.Helper()
 	raw, err := json.Marshal(v)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	return raw
 }

@@ -55,9 +55,7 @@ func awaitAnchored(t *testing.T, core *stacktest.Client, session stacktest.Heade
 func onchain(t *testing.T, chain *localchain.Chain, account string) (size uint64, root string) {
 	t.Helper()
 	var reply struct{ Value *struct{ Data []string } }
-	if err := chain.Call(t.Context(), &reply, "getAccountInfo", account, map[string]string{"encoding": "base64", "commitment": "finalized"}); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, chain.Call(t.Context(), &reply, "getAccountInfo", account, map[string]string{"encoding": "base64", "commitment": "finalized"}))
 	data, err := base64.StdEncoding.DecodeString(reply.Value.Data[0])
 	if err != nil || len(data) != 128 {
 		t.Fatalf("account %v: %v", reply, err)
@@ -132,9 +130,7 @@ func TestChainOutOfReach(t *testing.T) {
 	first := core.Expect(http.StatusCreated, "POST", "/memories", map[string]any{"content": "x", "metadata": map[string]any{}}, session)
 	awaitAnchored(t, core, session, first.Text("id"), anchoredWithin)
 	before := decode[proofAnswer](t, core.Expect(200, "GET", "/memories/"+first.Text("id")+"/proof", nil, session).Body)
-	if err := chain.Fault(t.Context(), localchaintest.Down(true)); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, chain.Fault(t.Context(), localchaintest.Down(true)))
 	second := core.Expect(http.StatusCreated, "POST", "/memories", map[string]any{"content": "y", "metadata": map[string]any{}}, session)
 	started := time.Now()
 	after := decode[proofAnswer](t, core.Expect(200, "GET", "/memories/"+first.Text("id")+"/proof", nil, session).Body)
@@ -144,9 +140,7 @@ func TestChainOutOfReach(t *testing.T) {
 	if after.OnchainRoot == nil || *after.OnchainRoot != *before.OnchainRoot || after.BatchRoot != before.BatchRoot {
 		t.Errorf("before %+v, after %+v", before, after)
 	}
-	if err := chain.Fault(t.Context(), localchaintest.Down(false)); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, chain.Fault(t.Context(), localchaintest.Down(false)))
 	awaitAnchored(t, core, session, second.Text("id"), 2*anchoredWithin)
 }
 
@@ -156,8 +150,6 @@ func receiptOf(t *testing.T, core *stacktest.Client, session stacktest.Header, i
 	if err == nil {
 		err = r.Verify()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	return r
 }

@@ -79,9 +79,7 @@ func TestARebuildCuresWhatRuns(t *testing.T) {
 	t.Parallel()
 	s := stacktest.Start(t, stacktest.Options{})
 	db, err := pgx.Connect(t.Context(), s.Config.DatabaseURL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	defer func() { _ = db.Close(context.WithoutCancel(t.Context())) }()
 	wallet := stacktest.NewWallet()
 	session := live(s, wallet, 3)
@@ -103,9 +101,7 @@ func TestARebuildCuresWhatRuns(t *testing.T) {
 	for altered := false; !altered; {
 		tag, err := db.Exec(soon, `DELETE FROM ledger.memories WHERE owner = $1
 			AND EXISTS (SELECT FROM ledger.memories WHERE owner = $1 AND leaf_index = $2)`, wallet.PublicKey, leaves)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		altered = tag.RowsAffected() == leaves+1
 	}
 	if n := size(); n != 0 {

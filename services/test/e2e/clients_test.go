@@ -38,9 +38,7 @@ func TestTypeScriptClient(t *testing.T) {
 func runReadme(t *testing.T, dir string, s *stacktest.Stack) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(dir, "README.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	programs := strings.Split(string(text), "```js\n")[1:]
 	if len(programs) != 2 {
 		t.Fatalf("the README has %d blocks of JavaScript", len(programs))
@@ -53,18 +51,14 @@ func runReadme(t *testing.T, dir string, s *stacktest.Stack) {
 			}
 		}
 	})))
-	if err := os.WriteFile(filepath.Join(home, "wallet.json"), wallet, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, os.WriteFile(filepath.Join(home, "wallet.json"), wallet, 0o600))
 	out := ""
 	for n, program := range programs {
 		lines, _, _ := strings.Cut(program, "```")
 		// The program is in a folder of the package, so that the package's name means the
 		// package itself.
 		file := filepath.Join(dir, "dist", fmt.Sprintf("readme%d.mjs", n))
-		if err := os.WriteFile(file, []byte(strings.Replace(lines, "http://127.0.0.1:3001", s.Core[0].URL, 1)), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, os.WriteFile(file, []byte(strings.Replace(lines, "http://127.0.0.1:3001", s.Core[0].URL, 1)), 0o600))
 		cmd := exec.CommandContext(t.Context(), "node", file)
 		cmd.Dir, cmd.Env = home, append(os.Environ(), "LEDGER_API_KEY="+strings.TrimSpace(out))
 		text, err := cmd.CombinedOutput()
@@ -82,9 +76,7 @@ func runReadme(t *testing.T, dir string, s *stacktest.Stack) {
 func buildClient(t *testing.T) string {
 	t.Helper()
 	dir, err := filepath.Abs("../../clients/typescript")
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	if _, err := exec.LookPath("npm"); err != nil {
 		lackingNode(t, "npm is not here: install Node 20 or newer")
 	}

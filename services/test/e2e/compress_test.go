@@ -45,9 +45,7 @@ func TestOnlyListsAreCompressed(t *testing.T) {
 			continue
 		}
 		reader, err := gzip.NewReader(bytes.NewReader(got.Body))
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		text, err := io.ReadAll(reader)
 		if err != nil || !bytes.Equal(text, want.Body) || len(got.Body) > len(text)/3 {
 			t.Errorf("%s: %d bytes made of %d, of %d, %v", list.path, len(got.Body), len(text), len(want.Body), err)

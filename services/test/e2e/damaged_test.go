@@ -24,9 +24,7 @@ func TestDamagedMemories(t *testing.T) {
 		ids = append(ids, core.Expect(201, "POST", "/memories", map[string]any{"content": fmt.Sprintf("Fragile thing %d", n), "metadata": map[string]any{"n": n}}, session).Text("id"))
 	}
 	db, err := pgx.Connect(t.Context(), s.Config.DatabaseURL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	defer db.Close(t.Context())
 	core.Expect(200, "GET", "/log", nil, session) // the rows are there after it
 	for leaf, change := range map[int]string{
@@ -74,9 +72,7 @@ func TestDamagedMemories(t *testing.T) {
 	}
 	exported := core.Expect(200, "GET", "/export", nil, session).Body
 	x, err := verify.ReadExport(bytes.NewReader(exported))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	for m, err := range x.Memories() {
 		if bad := m.Index == 1 || m.Index == 2; err != nil || m.Damaged != bad || (m.Entry == nil) != bad {
 			t.Errorf("exported: %+v, %v", m, err)

@@ -82,13 +82,9 @@ func readThroughOutage(t *testing.T, core *stacktest.Client, session stacktest.H
 func killDatabase(t *testing.T, dir string) {
 	t.Helper()
 	where, err := datadir.LoadRun(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	conn, err := pgx.Connect(t.Context(), where.DatabaseURL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	defer conn.Close(t.Context())
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", conn.PgConn().PID()))
 	if err != nil {
@@ -97,12 +93,8 @@ func killDatabase(t *testing.T, dir string) {
 	// The parent's process ID is the second word after the name, which is in parentheses.
 	_, rest, _ := strings.Cut(string(stat), ") ")
 	server, err := strconv.Atoi(strings.Fields(rest)[1])
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := syscall.Kill(server, syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
+	noErr(t, syscall.Kill(server, syscall.SIGKILL))
 	// The session also ends, once its server is gone.
 	if _, err := conn.WaitForNotification(t.Context()); err == nil {
 		t.Fatal("the session goes on")

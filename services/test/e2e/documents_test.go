@@ -40,13 +40,9 @@ func TestDocuments(t *testing.T) {
 		}
 	}
 	root, err := filepath.Abs("../../..")
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	all, err := documents.List(root)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	dir := filepath.Join(pgtest.Folder(t), "data")
 	r := startRun(t, dir)
 	core, extension := r.clients()
@@ -56,9 +52,7 @@ func TestDocuments(t *testing.T) {
 	environ := append(os.Environ(), "LEDGER_DATA_DIR="+dir, "CORE_URL="+core.URL, "OWNER="+wallet.PublicKey)
 	for _, path := range all {
 		name, err := filepath.Rel(root, path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		script, blocks := scriptOf(t, path)
 		if blocks < leastRun[name] {
 			t.Errorf("%s: only %d blocks to run", name, blocks)
@@ -84,9 +78,7 @@ func TestDocuments(t *testing.T) {
 func scriptOf(t *testing.T, path string) (script string, blocks int) {
 	t.Helper()
 	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	for _, b := range documents.Blocks(string(text)) {
 		if b.Shell() && b.NotRun == "" && b.OnlyMake() == nil {
 			script += fmt.Sprintf("echo '--- line %d'\n%s\n", b.Line, b.Text)
@@ -101,22 +93,16 @@ func scriptOf(t *testing.T, path string) (script string, blocks int) {
 func newcomersFolder(t *testing.T, root, ledger string) string {
 	t.Helper()
 	home := t.TempDir()
-	if err := os.Mkdir(filepath.Join(home, "bin"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, os.Mkdir(filepath.Join(home, "bin"), 0o700))
 	for from, to := range map[string]string{ledger: "bin/ledger", filepath.Join(root, "docs"): "docs"} {
-		if err := os.Symlink(from, filepath.Join(home, to)); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, os.Symlink(from, filepath.Join(home, to)))
 	}
 	for from, to := range map[string]string{"events/verify/testdata/receipt/good.json": "receipt.json", "events/verify/testdata/export/good.ndjson": "export.ndjson"} {
 		text, err := os.ReadFile(filepath.Join(root, from))
 		if err == nil {
 			err = os.WriteFile(filepath.Join(home, to), text, 0o600)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 	}
 	return home
 }

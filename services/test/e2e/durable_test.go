@@ -67,9 +67,7 @@ type witness struct {
 func watch(t *testing.T, path string) *witness {
 	t.Helper()
 	f, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	defer f.Close()
 	w := &witness{begun: map[string]int{}, writing: map[string]bool{}}
 	for lines := bufio.NewScanner(f); lines.Scan(); {

@@ -196,22 +196,14 @@ func TestAnOldKeyDoesNotComeBack(t *testing.T) {
 	session := core.SignIn(wallet)
 	id := core.Expect(201, "POST", "/memories", `{"content":"secret"}`, session).Text("id")
 	nc, err := nats.Connect(s.Config.NATSURL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	defer nc.Close()
 	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	bucket, err := js.KeyValue(t.Context(), keystore.Bucket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	old, err := bucket.Get(t.Context(), wallet.PublicKey)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	erase(t, core, wallet)
 	if _, err := bucket.Put(t.Context(), wallet.PublicKey, old.Value()); err != nil {
 		t.Fatal(err)

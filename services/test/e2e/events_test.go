@@ -133,9 +133,7 @@ func openStream(t *testing.T, c *stacktest.Client, query string, headers ...stac
 func tryStream(t *testing.T, c *stacktest.Client, query string, headers ...stacktest.Header) (*stream, int, error) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, c.URL+"/events"+query, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	request.Header.Set("Accept", "text/event-stream")
 	for _, set := range headers {
 		set(request.Header)

@@ -24,15 +24,11 @@ func TestOnFetchedPostgres(t *testing.T) {
 	}
 	t.Parallel()
 	bin, err := localpostgres.Fetch(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	dir := filepath.Join(pgtest.Folder(t), "data")
 	// As root, the user's cache is closed to the server's user.
 	programs := filepath.Join(filepath.Dir(pgtest.Folder(t)), "programs")
-	if err := os.CopyFS(programs, os.DirFS(filepath.Dir(bin))); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, os.CopyFS(programs, os.DirFS(filepath.Dir(bin))))
 	r := startRun(t, dir, "PATH="+filepath.Join(programs, "bin")+":"+os.Getenv("PATH"))
 	core, _ := r.clients()
 	session := core.SignIn(stacktest.NewWallet())
@@ -47,13 +43,9 @@ func TestOnFetchedPostgres(t *testing.T) {
 	}
 	// The run used the fetched server, not the system's.
 	where, err := datadir.LoadRun(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	conn, err := pgx.Connect(t.Context(), where.DatabaseURL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	var version string
 	err = errors.Join(conn.QueryRow(t.Context(), "SHOW server_version").Scan(&version), conn.Close(t.Context()))
 	if err != nil || !strings.HasPrefix(version, "17.") {

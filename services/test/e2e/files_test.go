@@ -19,9 +19,7 @@ func withFewFiles(t *testing.T, r *run, core, extension *stacktest.Client, sessi
 	for range 500 {
 		for _, client := range []*stacktest.Client{core, extension} {
 			conn, err := net.Dial("tcp", strings.TrimPrefix(client.URL, "http://"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, err)
 			open = append(open, conn)
 		}
 	}

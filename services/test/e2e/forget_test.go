@@ -129,16 +129,10 @@ func TestALostKeyIsNotCalledDestroyed(t *testing.T) {
 	id := core.Expect(201, "POST", "/memories", map[string]any{"content": "x"}, session).Text("id")
 	_, js := natstest.Connect(t, s.NATSURL)
 	stream, err := js.Stream(t.Context(), keystore.Stream)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	entry, err := stream.GetLastMsgForSubject(t.Context(), "$KV."+keystore.Bucket+"."+wallet.PublicKey)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := stream.DeleteMsg(t.Context(), entry.Sequence); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
+	noErr(t, stream.DeleteMsg(t.Context(), entry.Sequence))
 	core.Expect(503, "GET", "/memories/"+id, nil, session)
 	core.Expect(503, "GET", "/memories", nil, session)
 	core.Expect(503, "POST", "/memories", map[string]any{"content": "y"}, session)
@@ -155,21 +149,15 @@ func TestALostKeyIsNotCalledDestroyed(t *testing.T) {
 func metric(t *testing.T, c *stacktest.Client, series string) float64 {
 	t.Helper()
 	answer, err := http.Get(c.URL + "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	defer answer.Body.Close()
 	text, err := io.ReadAll(answer.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	m := regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(series) + ` (\S+)$`).FindSubmatch(text)
 	if m == nil {
 		t.Fatalf("no series %s", series)
 	}
 	n, err := strconv.ParseFloat(string(m[1]), 64)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	return n
 }

@@ -14,9 +14,7 @@ import (
 func goClientFolder(t *testing.T) string {
 	t.Helper()
 	dir, err := filepath.Abs("../../clients/go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	return dir
 }
 
@@ -45,9 +43,7 @@ func TestGoClientReadme(t *testing.T) {
 		"main.go": strings.Replace(program, "http://127.0.0.1:3001", s.Core[0].URL, 1),
 		"go.mod":  "module fresh\n\ngo 1.26.0\n",
 	} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	key := must(newGoClient(t, s).CreateKey(t.Context(), memoryledger.NewKey{Label: "readme"}))
 	command := func(name string, args ...string) string {

@@ -43,9 +43,7 @@ type lie struct {
 func startLiar(t *testing.T, target string) *liar {
 	t.Helper()
 	to, err := url.Parse(target)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	l := &liar{}
 	proxy := &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {

@@ -109,9 +109,7 @@ func networkWrites(t *testing.T) int {
 	t.Helper()
 	if said := os.Getenv("NETWORK_WRITES"); said != "" {
 		n, err := strconv.Atoi(said)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		return n
 	}
 	if testing.Short() {
@@ -162,9 +160,7 @@ func TestGoClientBadNetwork(t *testing.T) {
 	contents := make([]string, count)
 	listed := 0
 	for m, err := range straight.List(t.Context(), memoryledger.ListOptions{PageSize: 1000}) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		listed++
 		var n int
 		if _, err := fmt.Sscanf(m.Content, "write %d", &n); err != nil || n >= count || ids[n] != m.ID || contents[n] != "" {
@@ -236,9 +232,7 @@ func TestGoClientFollowsOverABadNetwork(t *testing.T) {
 	})
 	next := 0.0
 	for e, err := range follower.Follow(t.Context(), "0") {
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		if e.Type != "MemoryWritten" {
 			continue
 		}

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/memory-ledger/ledger/events/verify"
 	memoryledger "github.com/memory-ledger/ledger/services/clients/go"
 	"github.com/memory-ledger/ledger/services/test/stacktest"
 )
@@ -22,9 +23,7 @@ import (
 func newKeyWallet(t *testing.T) memoryledger.KeyWallet {
 	t.Helper()
 	_, key, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	return memoryledger.KeyWallet(key)
 }
 
@@ -132,9 +131,7 @@ func TestGoClientMemories(t *testing.T) {
 		t.Errorf("%v, %v", empty, err)
 	}
 	for _, n := range []int{0, 3, 6} { // a page of one leaf is then empty
-		if err := c.Retract(ctx, ids[n]); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, c.Retract(ctx, ids[n]))
 	}
 	listed([]string{ids[1], ids[2], ids[4], ids[5]})
 	if _, err := c.Get(ctx, ids[3]); !errors.Is(err, memoryledger.ErrGone) {
@@ -164,9 +161,7 @@ func TestGoClientProvesWhileOthersWrite(t *testing.T) {
 	// Until the log has grown often enough between two proofs.
 	for sizes := map[uint64]bool{}; len(sizes) < 16; {
 		p, err := c.Proof(ctx, id)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		sizes[p.TreeSize] = true
 	}
 }
@@ -230,9 +225,7 @@ func TestGoClientKeysAndGrants(t *testing.T) {
 	if _, err := program.SignIn(ctx, newKeyWallet(t)); err == nil {
 		t.Error("another owner signs in")
 	}
-	if err := c.RevokeKey(ctx, key.ID); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, c.RevokeKey(ctx, key.ID))
 	if keys := must(c.Keys(ctx)); len(keys) != 1 || keys[0].RevokedAt == nil || keys[0].Label != "a program" {
 		t.Errorf("%+v", keys)
 	}
@@ -342,9 +335,7 @@ func TestGoClientEvents(t *testing.T) {
 	}()
 	var got []any
 	for e, err := range other.Follow(following, "0") {
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		if e.Type != "MemoryWritten" {
 			continue
 		}
@@ -385,9 +376,7 @@ func TestGoClientExport(t *testing.T) {
 			ids = append(ids, w.ID)
 		}
 	}
-	if err := c.Retract(ctx, ids[7]); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, c.Retract(ctx, ids[7]))
 	var file bytes.Buffer
 	leaves, err := all(c.Export(ctx, memoryledger.ExportOptions{CopyTo: &file}))
 	if err != nil || len(leaves) != 300 || leaves[7].Entry != nil || leaves[8].Entry == nil || leaves[8].ID != ids[8] {
@@ -458,4 +447,18 @@ func TestGoClientAnchored(t *testing.T) {
 		}
 		break
 	}
+}
+
+// verifyExport checks an export, and counts the leaves with an entry.
+func verifyExport(t *testing.T, text []byte) (h verify.ExportHeader, opened uint64) {
+	t.Helper()
+	export, err := verify.ReadExport(bytes.NewReader(text))
+	noErr(t, err)
+	for m, err := range export.Memories() {
+		noErr(t, err)
+		if m.Entry != nil {
+			opened++
+		}
+	}
+	return export.Header, opened
 }

@@ -9,3 +9,11 @@ import (
 )
 
 func TestMain(m *testing.M) { pgtest.Main(m) }
+
+// noErr ends the test on an error.
+func noErr(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

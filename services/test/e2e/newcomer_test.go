@@ -66,9 +66,7 @@ func onlyReads(t *testing.T, url string) {
 	t.Helper()
 	refused := make(chan error, 16)
 	nc, err := nats.Connect(url, nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { refused <- err }))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	defer nc.Close()
 	if m, err := nc.Request("$JS.API.STREAM.INFO.LEDGER", nil, 5*time.Second); err != nil || !strings.Contains(string(m.Data), `"first_seq":1`) {
 		t.Errorf("the log's description: %v", err)
@@ -77,9 +75,7 @@ func onlyReads(t *testing.T, url string) {
 		"ledger.00.x.memory", "chain.00.x.memory", "$JS.API.STREAM.DELETE.LEDGER", "$JS.API.STREAM.PURGE.LEDGER", "$JS.API.CONSUMER.CREATE.LEDGER",
 		"$KV.ledger_keys.x", "$JS.API.STREAM.MSG.GET.KV_ledger_keys", "$JS.API.DIRECT.GET.KV_ledger_keys",
 	} {
-		if err := nc.PublishRequest(subject, nc.NewInbox(), []byte(`{}`)); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, nc.PublishRequest(subject, nc.NewInbox(), []byte(`{}`)))
 		select {
 		case err := <-refused:
 			if !strings.Contains(err.Error(), fmt.Sprintf("%q", subject)) && !strings.Contains(err.Error(), "Permissions Violation") {
@@ -95,13 +91,9 @@ func onlyReads(t *testing.T, url string) {
 func TestTours(t *testing.T) {
 	t.Parallel()
 	program, err := node.Program(t.Context(), npm.CacheFolder(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	root, err := filepath.Abs("../../..")
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	dir := filepath.Join(pgtest.Folder(t), "data")
 	r := startRun(t, dir, "LOCAL_CHAIN=on")
 	core, _ := r.clients()

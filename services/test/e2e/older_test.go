@@ -34,9 +34,7 @@ func TestNothingIsAppendedToAnOlderLog(t *testing.T) {
 	older := filepath.Join(t.TempDir(), "older")
 	copyLog := func(from, to string) {
 		t.Helper()
-		if err := os.CopyFS(to, os.DirFS(from)); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, os.CopyFS(to, os.DirFS(from)))
 	}
 	server.Stop()
 	copyLog(dir, older)
@@ -46,9 +44,7 @@ func TestNothingIsAppendedToAnOlderLog(t *testing.T) {
 	readThroughOutage(t, s.Core[0], sessions[0], startTimeout) // projected
 
 	server.Stop()
-	if err := os.RemoveAll(dir); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, os.RemoveAll(dir))
 	copyLog(older, dir)
 	server.Start()
 	end := endOfLog(t, server.URL())
@@ -92,12 +88,8 @@ func endOfLog(t *testing.T, url string) uint64 {
 	t.Helper()
 	nc, _ := natstest.Connect(t, url)
 	log, err := eventlog.Open(t.Context(), nc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	head, err := log.Head(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	return head
 }

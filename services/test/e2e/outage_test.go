@@ -158,8 +158,6 @@ func TestDatabaseGoesAwayAndComesBack(t *testing.T) {
 	database := pgtest.Start(t, localpostgres.Config{Dir: folder})
 	s := stacktest.Start(t, stacktest.Options{DatabaseURL: database.URL()})
 	outage(t, s, 2, false, func() {
-		if err := database.Stop(context.Background()); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, database.Stop(context.Background()))
 	}, func() { database = pgtest.Start(t, localpostgres.Config{Dir: folder}) })
 }

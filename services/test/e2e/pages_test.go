@@ -22,13 +22,9 @@ func formOf(t *testing.T, path string, page stacktest.Answer) string {
 		t.Fatalf("no form in %s", page.Body)
 	}
 	base, err := url.Parse(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	action, err := base.Parse(html.UnescapeString(string(found[1])))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	return action.RequestURI()
 }
 

@@ -83,13 +83,9 @@ func launchUnder(t *testing.T, watcher []string, dir string, environ ...string) 
 	r.cmd.Env = append(r.cmd.Env, environ...)
 	r.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	stdout, err := r.cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	r.cmd.Stderr = r.cmd.Stdout
-	if err := r.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, r.cmd.Start())
 	go r.read(bufio.NewScanner(stdout))
 	t.Cleanup(func() { r.kill() })
 	return r
@@ -123,9 +119,7 @@ func (r *run) output() string {
 func (r *run) clients() (core, extension *stacktest.Client) {
 	r.t.Helper()
 	where, err := datadir.LoadRun(r.dir)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	noErr(r.t, err)
 	return stacktest.NewClient(r.t, contracttest.Core, where.CoreURL), stacktest.NewClient(r.t, contracttest.Extension, where.ExtensionURL)
 }
 
@@ -142,12 +136,8 @@ func (r *run) stop() {
 	r.t.Helper()
 	start := time.Now()
 	where, err := datadir.LoadRun(r.dir)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	if err := syscall.Kill(where.PID, syscall.SIGTERM); err != nil {
-		r.t.Fatal(err)
-	}
+	noErr(r.t, err)
+	noErr(r.t, syscall.Kill(where.PID, syscall.SIGTERM))
 	select {
 	case err := <-r.exited:
 		if err != nil {
@@ -321,9 +311,7 @@ func killChain(t *testing.T, dir string) {
 		if !strings.Contains(cmdline, "--data\x00"+filepath.Join(dir, "chain")+"\x00") {
 			continue
 		}
-		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, syscall.Kill(pid, syscall.SIGKILL))
 		return
 	}
 	t.Fatal("no process is the chain")
@@ -354,16 +342,12 @@ func TestLocalRunAnchors(t *testing.T) {
 	later := core.Expect(201, "POST", "/memories", map[string]any{"content": "later"}, session)
 	awaitAnchored(t, core, session, later.Text("id"), anchoredWithin)
 	where, err := datadir.LoadRun(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	file := filepath.Join(t.TempDir(), "receipt.json")
 	body := core.Expect(200, "GET", "/memories/"+early.Text("id")+"/receipt", nil, session).Body
 	verify := func(content []byte, code int, says string) {
 		t.Helper()
-		if err := os.WriteFile(file, content, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, os.WriteFile(file, content, 0o600))
 		cmd := exec.Command(second.cmd.Path, "verify-receipt", file, "--rpc", where.SolanaRPCURL)
 		out, _ := cmd.CombinedOutput()
 		if cmd.ProcessState.ExitCode() != code || !strings.Contains(string(out), says) {

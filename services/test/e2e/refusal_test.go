@@ -57,9 +57,7 @@ func TestDeadTokensAreRefusedAlike(t *testing.T) {
 		c.Expect(200, "POST", grant.path+"/"+id+"/revoke", nil, session)
 		_, superseded := mint()
 		id, expired := mint()
-		if err := projected.WaitAll(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, projected.WaitAll(t.Context()))
 		if _, err := base.Pool.Exec(t.Context(), `UPDATE grants SET expires_at = now() WHERE id = $1`, id); err != nil {
 			t.Fatal(err)
 		}
@@ -106,9 +104,7 @@ func TestDeadCredentialsAreRefusedAlike(t *testing.T) {
 		revoke()
 		expired, _ := api.make()
 		hash := signin.HashToken(expired)
-		if err := projected.WaitAll(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, projected.WaitAll(t.Context()))
 		if _, err := base.Pool.Exec(t.Context(), api.expire, hash[:]); err != nil {
 			t.Fatal(err)
 		}

@@ -32,16 +32,12 @@ func TestNoSecretIsStored(t *testing.T) {
 	r.stop()
 	for name, n := range map[string]int{"master-key": 32, "jwt-secret": 32} {
 		secret, err := datadir.LoadSecret(dir, name, n)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		secrets[name] = string(secret)
 	}
 	signedByFile(t, filepath.Join(dir, "secrets", "jwt-secret"), secrets["core token"])
 	database, err := localpostgres.Home(filepath.Join(dir, "postgres"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	stored := everyByte(t, filepath.Join(dir, "nats"), database)
 	found := 0
 	for path, content := range stored {
@@ -139,9 +135,7 @@ func everyByte(t *testing.T, folders ...string) map[string][]byte {
 	stored := map[string][]byte{}
 	for len(folders) > 0 {
 		resolved, err := filepath.EvalSymlinks(folders[0])
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		folders = folders[1:]
 		err = filepath.WalkDir(resolved, func(path string, entry fs.DirEntry, err error) error {
 			if err != nil {
@@ -156,9 +150,7 @@ func everyByte(t *testing.T, folders ...string) map[string][]byte {
 			stored[path], err = os.ReadFile(path)
 			return err
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 	}
 	return stored
 }

@@ -21,9 +21,7 @@ func TestTheReadModelHoldsTheFoldedState(t *testing.T) {
 	base, fence := s.Beside(t)
 	core, extension, wallet := s.Core[0], s.Extension[0], stacktest.NewWallet()
 	owner, err := events.ParseOwner(wallet.PublicKey)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	var session, visitor, key stacktest.Header
 	var id string
 	var state *command.State
@@ -59,13 +57,9 @@ func TestTheReadModelHoldsTheFoldedState(t *testing.T) {
 		}},
 	} {
 		part.act()
-		if err := fence.WaitAll(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, fence.WaitAll(t.Context()))
 		loaded, err := command.ReadModel{Pool: base.Pool, Now: time.Now, CountBytes: true}.Load(t.Context(), owner)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		state = command.NewState(owner)
 		err = base.Log.OwnerTail(t.Context(), events.FamilyLedger, owner, 0, func(r eventlog.Record) error {
 			batch, err := events.DecodeBatch(r.Payload)
@@ -74,9 +68,7 @@ func TestTheReadModelHoldsTheFoldedState(t *testing.T) {
 			}
 			return err
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		if got, want := stateText(t, loaded), stateText(t, state); got != want {
 			t.Errorf("after %s the read models hold\n%s\nand the events say\n%s", part.name, got, want)
 		}
@@ -93,8 +85,6 @@ func TestTheReadModelHoldsTheFoldedState(t *testing.T) {
 func stateText(t *testing.T, s *command.State) string {
 	t.Helper()
 	text, err := json.MarshalIndent(s, "", "  ")
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	return string(text)
 }

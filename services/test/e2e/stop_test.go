@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/memory-ledger/ledger/services/test/contracttest"
 	"github.com/memory-ledger/ledger/services/test/stacktest"
 )
 
@@ -73,35 +72,6 @@ func sameStored(t *testing.T, core *stacktest.Client, session stacktest.Header, 
 	}
 }
 
-// TestStopOneServiceUnderLoad stops each API five times, in its own process.
-func TestStopOneServiceUnderLoad(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow: make verify runs it")
-	}
-	t.Parallel()
-	s := stacktest.Start(t, stacktest.Options{})
-	path := binary(t)
-	for _, service := range []struct {
-		name, addr string
-		api        contracttest.API
-	}{{"core-api", "CORE_ADDR", contracttest.Core}, {"extension-api", "EXTENSION_ADDR", contracttest.Extension}} {
-		t.Run(service.name, func(t *testing.T) {
-			t.Parallel()
-			wallet := stacktest.NewWallet()
-			answered := map[string]bool{}
-			for round := range 5 {
-				process := startAlone(t, s, path, service.name, service.addr)
-				client := stacktest.NewClient(t, service.api, process.url)
-				stop := func() { process.stop(t) }
-				for content := range stopUnderWriters(t, client, client.SignIn(wallet), fmt.Sprint("round ", round), stop) {
-					answered[content] = true
-				}
-			}
-			sameStored(t, s.Core[0], s.Core[0].SignIn(wallet), answered)
-		})
-	}
-}
-
 var listening = regexp.MustCompile(`msg=listening .*addr=(\S+)`)
 
 // alone is one service in its own process.
@@ -120,12 +90,8 @@ func startAlone(t *testing.T, s *stacktest.Stack, path, name, addr string) *alon
 	a.cmd.Env = append(os.Environ(), addr+"=127.0.0.1:0", "NATS_URL="+s.NATSURL, "DATABASE_URL="+s.Config.DatabaseURL,
 		"MASTER_KEY="+s.Config.MasterKey, "JWT_SECRET="+s.Config.JWTSecret)
 	output, err := a.cmd.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := a.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
+	noErr(t, a.cmd.Start())
 	t.Cleanup(func() { _ = a.cmd.Process.Kill() })
 	up := make(chan string, 1)
 	go func() {

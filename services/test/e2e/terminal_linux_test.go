@@ -40,19 +40,13 @@ func atATerminal(t *testing.T, cmd *exec.Cmd) *terminal {
 	if err == nil {
 		err = unix.IoctlSetPointerInt(int(master.Fd()), unix.TIOCSPTLCK, 0)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	slave, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|unix.O_NOCTTY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	defer slave.Close()
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, cmd.Start())
 	s := &terminal{keyboard: master, changed: make(chan struct{}, 1)}
 	go func() { _, _ = io.Copy(s, master) }() // ends with the session
 	return s
@@ -96,14 +90,10 @@ func TestRunAtATerminal(t *testing.T) {
 	}
 	t.Parallel()
 	want, err := os.ReadFile("testdata/terminal.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	dir := filepath.Join(pgtest.Folder(t), "data")
 	root, err := filepath.Abs("../../..")
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	home := newcomersFolder(t, root, binary(t))
 	cmd := exec.Command("bin/ledger", "run")
 	cmd.Dir = home

@@ -141,9 +141,7 @@ func TestOneTraceFromRequestToAnchor(t *testing.T) {
 		content       = "an unmistakable secret"
 	)
 	id, err := hex.DecodeString(trace)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	written := core.Expect(http.StatusCreated, "POST", "/memories?q=queried",
 		map[string]any{"content": content, "metadata": map[string]any{"marked": "metadatum"}}, stacktest.Bearer(token),
 		stacktest.With("traceparent", "00-"+trace+"-"+caller+"-01"), stacktest.With("tracestate", "vendor=stateful"),

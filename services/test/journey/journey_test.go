@@ -10,6 +10,7 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
+	"flag"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -24,13 +25,15 @@ import (
 
 const folder = "../../../docs/journey"
 
+var update = flag.Bool("update", false, "write the files anew")
+
 func TestFilesAreCurrent(t *testing.T) {
-	t.Parallel()
 	files, err := journey.Files(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for name, want := range files {
+		if *update {
+			must(t, os.WriteFile(filepath.Join(folder, name), want, 0o644))
+		}
 		if got, err := os.ReadFile(filepath.Join(folder, name)); err != nil || !bytes.Equal(got, want) {
 			t.Errorf("%s is out of date (%v): run make generate", name, err)
 		}
@@ -45,9 +48,7 @@ func TestFilesAreCurrent(t *testing.T) {
 func TestWithoutGo(t *testing.T) {
 	t.Parallel()
 	program, err := node.Program(t.Context(), npm.CacheFolder(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if out, err := exec.Command(program, filepath.Join(folder, "verify.mjs")).CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
@@ -97,9 +98,7 @@ type (
 func raw(t *testing.T, name string) []byte {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join(folder, name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return content
 }
 
@@ -114,9 +113,7 @@ func read[T any](t *testing.T, name string) (v T) {
 func unhex(t *testing.T, text string) []byte {
 	t.Helper()
 	b, err := hex.DecodeString(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return b
 }
 
@@ -138,9 +135,7 @@ func TestLeaf(t *testing.T) {
 	request, l := read[requestFile](t, "command.json"), read[leafFile](t, "leaf.json")
 	message := read[[]event](t, "message.json")[0]
 	secret, err := hkdf.Key(sha256.New, unhex(t, l.DataKey), nil, "memory-ledger/leaf/v1", 32)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	same(t, "leaf secret", hex.EncodeToString(secret), l.LeafSecret)
 	mac := hmac.New(sha256.New, secret)
 	mac.Write([]byte(l.Salted))
@@ -156,21 +151,13 @@ func TestLeaf(t *testing.T) {
 		t.Errorf("entry %s, event %+v", l.Entry, message)
 	}
 	block, err := aes.NewCipher(unhex(t, l.DataKey))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	aead, err := cipher.NewGCM(block)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	content, err := aead.Open(nil, unhex(t, l.Nonce), unhex(t, l.Ciphertext), unhex(t, l.AssociatedData))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var body struct{ Content string }
-	if err := json.Unmarshal([]byte(request.Body), &body); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal([]byte(request.Body), &body))
 	same(t, "opened content", string(content), body.Content)
 }
 
@@ -182,12 +169,8 @@ func TestLog(t *testing.T) {
 	for i, line := range bytes.Split(bytes.TrimSpace(raw(t, "log.jsonl")), []byte("\n")) {
 		var r record
 		var batch []event
-		if err := json.Unmarshal(line, &r); err != nil {
-			t.Fatal(err)
-		}
-		if err := json.Unmarshal(r.Payload, &batch); err != nil {
-			t.Fatal(err)
-		}
+		must(t, json.Unmarshal(line, &r))
+		must(t, json.Unmarshal(r.Payload, &batch))
 		if _, err := events.DecodeBatch(r.Payload); err != nil || r.Sequence != i+1 {
 			t.Errorf("sequence %d: %v", r.Sequence, err)
 		}
@@ -215,5 +198,13 @@ func TestLog(t *testing.T) {
 	}
 	if !found || leaves != len(tr.Leaves) || confirmed != len(c.Commits) {
 		t.Errorf("message found: %v; %d leaves, %d batches", found, leaves, confirmed)
+	}
+}
+
+// must ends the test on an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

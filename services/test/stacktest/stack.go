@@ -15,6 +15,7 @@ import (
 
 	"github.com/memory-ledger/ledger/infra/localnats/natstest"
 	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
+	"github.com/memory-ledger/ledger/projections/fence"
 	"github.com/memory-ledger/ledger/services/run/assembly"
 	"github.com/memory-ledger/ledger/services/run/config"
 	"github.com/memory-ledger/ledger/services/test/contracttest"
@@ -87,9 +88,7 @@ func listen(t testing.TB, replicas int) []net.Listener {
 	return listeners
 }
 
-func urlOf(listener net.Listener) string {
-	return "http://" + listener.Addr().String()
-}
+func urlOf(listener net.Listener) string { return "http://" + listener.Addr().String() }
 
 // Stop ends everything that the stack started; it is safe to call twice.
 func (s *Stack) Stop() {
@@ -171,4 +170,26 @@ func (s *Stack) serve(ctx context.Context, api contracttest.API, listener net.Li
 		}
 	})
 	return NewClient(s.t, api, urlOf(listener))
+}
+
+// Beside returns the base of another replica of the stack, and a running fence. Both end
+// with the test.
+func (s *Stack) Beside(t *testing.T) (*assembly.Base, *fence.Fence) {
+	t.Helper()
+	base := s.base("beside")
+	f, err := fence.New(base.Pool, base.Log, fence.Options{Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- f.Run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		base.Close()
+	})
+	return base, f
 }
