@@ -124,54 +124,6 @@ var tongues = []tongue{
 		direct:  "wann waren wir mit {person} {place} {doing}?", indirect: "was war mit {about}, als wir {place} mit {person} waren: {doing}?",
 	},
 	{
-		language: "es",
-		people:   []string{"Ana", "Martín", "Priya", "Tomás", "Lucía", "Enrique", "Yuki", "Omar", "Begoña", "Félix", "Nadia", "Víctor"},
-		places: [][2]string{
-			{"en el viejo puerto", "en el puerto"}, {"en la biblioteca pública", "en la biblioteca publica"}, {"en el mercado del sábado", "en el mercado del sabado"},
-			{"en el jardín botánico", "en el jardin botanico"}, {"en la casita de la abuela", "en casa de la abuela"}, {"junto al lago helado", "junto al lago"},
-			{"en el rocódromo nuevo", "en el rocodromo"}, {"en el Café Müller", "en el cafe muller"}, {"en la azotea", "en la azotea"},
-			{"en el taller de cerámica", "en el taller de ceramica"}, {"en el museo del tren", "en el museo del tren"}, {"en las playas del norte", "en la playa del norte"},
-		},
-		doings: [][2]string{
-			{"navegamos a vela", "navegar a vela"}, {"compré una bicicleta", "comprar una bicicleta"}, {"comimos empanadillas", "comer empanadillas"}, {"hubo una lección sobre abejas", "leccion de abejas"},
-			{"dibujamos retratos", "dibujar retratos"}, {"cantamos en el coro", "cantar en el coro"}, {"apareció un gatito", "aparecer un gatito"},
-			{"volamos cometas", "volar una cometa"}, {"nadamos antes del amanecer", "nadar al amanecer"}, {"construimos una canoa", "construir una canoa"}, {"escribimos postales", "escribir una postal"},
-			{"conocimos a la alcaldesa", "conocer a la alcaldesa"}, {"vendimos el piano", "vender el piano"}, {"corrimos la media maratón", "correr la media maraton"},
-		},
-		details: []detail{
-			{"Al final costó %s euros, más de lo previsto.", "costar euros"}, {"Nos quedamos %s minutos y empezó la lluvia.", "quedarse minutos"},
-			{"La recomendación fue probar el número %s la próxima vez.", "recomendacion"}, {"Olvidé mi chaqueta en la silla %s.", "olvidar chaqueta"},
-			{"Había %s personas esperando delante.", "personas esperando"}, {"Prometí volver el día %s.", "prometer volver"},
-		},
-		opening: []string{"Hoy {doing} {place} con {person}.", "{place}, con {person}: {doing}, qué día.", "Con {person} {doing} {place}."},
-		chatter: []string{"Llamé a {person}, nada nuevo.", "{person} manda saludos a todos.", "Dormí mal, pensando en {person}.", "Día de lluvia, me quedé leyendo.", "{person} envió fotos del perro."},
-		direct:  "cuando fue {doing} {place} con {person}?", indirect: "que paso con {about} cuando fuimos con {person} {place}: {doing}?",
-	},
-	{
-		language: "fr",
-		people:   []string{"Anne", "Rémi", "Priya", "Thomas", "Lucie", "Henri", "Yuki", "Omar", "Chloé", "Félix", "Nadia", "Victor"},
-		places: [][2]string{
-			{"au vieux port", "au port"}, {"à la bibliothèque", "a la bibliotheque"}, {"au marché du samedi", "au marche du samedi"},
-			{"au jardin botanique", "au jardin botanique"}, {"dans la chaumière de mamie", "dans la chaumiere de mamie"}, {"au bord du lac gelé", "au bord du lac"},
-			{"à la salle d'escalade", "salle escalade"}, {"au Café Müller", "au cafe muller"}, {"sur le toit-terrasse", "sur la terrasse"},
-			{"à l'atelier de poterie", "atelier poterie"}, {"au musée du train", "au musee du train"}, {"sur les plages du nord", "sur la plage du nord"},
-		},
-		doings: [][2]string{
-			{"nous avons navigué à la voile", "naviguer a la voile"}, {"j'ai acheté un vélo", "acheter un velo"}, {"nous avons mangé des ravioles", "manger des ravioles"}, {"il y avait un cours sur les abeilles", "cours abeille"},
-			{"nous avons dessiné des portraits", "dessiner des portraits"}, {"nous avons chanté dans la chorale", "chanter chorale"}, {"un chaton égaré nous a suivis", "chaton egare"},
-			{"les cerfs-volants montaient haut", "cerf volant monter"}, {"nous avons nagé avant l'aube", "nager avant aube"}, {"nous avons fabriqué un canoë", "fabriquer un canoe"}, {"nous écrivions des cartes postales", "ecrire carte postale"},
-			{"nous avons rencontré la mairesse", "rencontrer la mairesse"}, {"nous avons vendu le piano", "vendre le piano"}, {"nous avons couru le semi-marathon", "courir semi marathon"},
-		},
-		details: []detail{
-			{"Finalement cela a coûté %s euros, plus que prévu.", "couter euros"}, {"Nous sommes restés %s minutes, puis la pluie est venue.", "rester minutes"},
-			{"On nous a recommandé le numéro %s la prochaine fois.", "recommander"}, {"J'ai oublié ma veste sur la chaise %s.", "oublier veste"},
-			{"Il y avait %s personnes qui attendaient devant.", "personnes attendre"}, {"J'ai promis de revenir le jour %s.", "promis revenir"},
-		},
-		opening: []string{"Aujourd'hui {doing} {place} avec {person}.", "{place}, avec {person} : {doing}, quelle journée.", "Avec {person}, {doing} {place}."},
-		chatter: []string{"Appelé {person}, rien de nouveau.", "{person} salue tout le monde.", "Mal dormi, pensé à {person}.", "Jour de pluie, resté à lire.", "{person} a envoyé des photos du chien."},
-		direct:  "quand avons-nous {doing} {place} avec {person}?", indirect: "qu'en est-il de {about} quand nous sommes allés {place} avec {person}, {doing}?",
-	},
-	{
 		language: "ru",
 		people:   []string{"Анна", "Марк", "Прия", "Фёдор", "Люся", "Генрих", "Юки", "Омар", "Алёна", "Феликс", "Надя", "Виктор"},
 		places: [][2]string{
