@@ -5,7 +5,6 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
-	"strings"
 	"testing"
 )
 
@@ -77,30 +76,6 @@ func TestEveryChangedByteGetsTheSameAnswer(t *testing.T) {
 			sameAnswer(t, append(bytes.Clone(payload[:i]), payload[i+1:]...))
 			sameAnswer(t, append(append(bytes.Clone(payload[:i]), payload[i]), payload[i:]...))
 		}
-	}
-}
-
-// TestMetadataThatLooksLikeMore tries metadata whose members have the names of the
-// members that follow it.
-func TestMetadataThatLooksLikeMore(t *testing.T) {
-	t.Parallel()
-	memory := &MemoryWritten{MemoryID: "m", LeafVersion: 1, Sealed: []byte("sealed"), IdempotencyKeyHash: &Hash{1}, Salt: SaltGuest, Sealing: SealedByLeaf}
-	for _, metadata := range []string{
-		`{}`, `{"a":1,"sealed":"AAAA"}`, `{"a":1,"sealed":"AAAA","idempotencyKeyHash":"00"}`, `{"a":1,"salt":"guest"}`, `{"x":{"metadata":{},"sealed":"AAAA"}}`,
-		`{"a":"\",\"sealed\":\""}`, `{"a":"}]"}`, `{"data":[1],"b":{"data":null}}`, `{"a":"\u0000é\ud83d\ude00"}`,
-		"{\"\ufdd0\":\"\ufffe\U0010ffff\"}", // earlier builds accepted these
-		`{"deep":` + strings.Repeat("[", 60) + strings.Repeat("]", 60) + `}`,
-	} {
-		for range 2 {
-			memory.Metadata = []byte(metadata)
-			payload, err := EncodeBatch([]Event{{ID: "i", Source: "/s", Owner: "o", OwnerVersion: 1, CommandID: "c", Data: memory}})
-			must(t, err)
-			if !sameAnswer(t, payload) {
-				t.Errorf("not taken: %s", payload)
-			}
-			memory.IdempotencyKeyHash = nil
-		}
-		memory.IdempotencyKeyHash = &Hash{1}
 	}
 }
 

@@ -104,7 +104,9 @@ func TestFold(t *testing.T) {
 
 func must(t testing.TB, err error) {
 	t.Helper()
-	must(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 func TestFoldRefusesWhatContradictsItself(t *testing.T) {

@@ -10,7 +10,6 @@ import (
 	"io"
 	"net"
 	"net/url"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -19,7 +18,6 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/memory-ledger/ledger/infra/localnats/natstest"
 	natsconf "github.com/memory-ledger/ledger/infra/nats"
 )
 
@@ -56,74 +54,17 @@ func startCluster(t *testing.T) []*server.Server {
 	return nodes
 }
 
-// The exports must work whichever node a client is on, and whichever node leads a stream.
-// Not parallel: three nodes that elect leaders need the whole machine.
-func TestRolesWorkAcrossACluster(t *testing.T) {
+// Not parallel: three nodes that elect leaders need the whole machine. The tests of
+// services/test/deployed show that every role can do its work on a cluster.
+func TestCluster(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow: make verify runs it")
 	}
 	nodes := startCluster(t)
-	on := func(node int, user string) (*world, jetstream.JetStream) {
-		w := &world{t: t, url: nodes[node].ClientURL(), tls: true}
-		return w, w.as(user)
-	}
-	provision(t, on)
+	w := &world{t: t, url: nodes[0].ClientURL(), tls: true}
+	provision(t, w)
 	refusals(t, nodes[0])
-	for node := range nodes {
-		_, api := on(node, "core")
-		ack, err := api.Publish(t.Context(), "ledger.aa.owner.memory", []byte("x"),
-			jetstream.WithExpectLastSequenceForSubject(uint64(node), "ledger.aa.owner.>"))
-		if err != nil || ack.Sequence != uint64(node+1) {
-			t.Fatalf("node %d: append: %+v, %v", node, ack, err)
-		}
-		kv, err := api.KeyValue(t.Context(), "ledger_keys")
-		if err != nil {
-			t.Fatalf("node %d: %v", node, err)
-		}
-		if _, err := kv.Create(t.Context(), fmt.Sprint(node), wrapped(node)); err != nil {
-			t.Errorf("node %d: %v", node, err)
-		}
-		// A client of another node sees the key at once, because the leader answers.
-		_, other := on((node+1)%3, "extension")
-		elsewhere, err := other.KeyValue(t.Context(), "ledger_keys")
-		if err != nil {
-			t.Fatalf("node %d: %v", node, err)
-		}
-		if e, err := elsewhere.Get(t.Context(), fmt.Sprint(node)); err != nil || !bytes.Equal(e.Value(), wrapped(node)) {
-			t.Errorf("node %d: what was just stored: %v", node, err)
-		}
-		stored, err := other.Conn().RequestWithContext(t.Context(), "$JS.API.STREAM.MSG.GET.LEDGER", fmt.Appendf(nil, `{"seq":%d}`, node+1))
-		if err != nil || !bytes.Contains(stored.Data, []byte(`"message"`)) {
-			t.Errorf("node %d: what was just appended: %s, %v", node, stored.Data, err)
-		}
-	}
-	for node := range nodes {
-		w, _ := on(node, "auditor")
-		conn, _ := w.dial("auditor")
-		must(t, conn.PublishRequest("$JS.API.DIRECT.GET.LEDGER", "ledger.aa.owner.memory", []byte(`{"seq":1}`)))
-		for _, user := range followers {
-			_, js := on(node, user)
-			consumer, err := js.Consumer(t.Context(), natsconf.Stream, user)
-			if err != nil {
-				t.Fatalf("node %d: %s: %v", node, user, err)
-			}
-			msg, err := consumer.Next(jetstream.FetchMaxWait(10 * time.Second))
-			if err != nil {
-				t.Fatalf("node %d: %s: %v", node, user, err)
-			}
-			if meta, err := msg.Metadata(); err != nil || meta.Sequence.Stream != uint64(node+1) {
-				t.Errorf("node %d: %s: %+v, %v", node, user, meta, err)
-			}
-		}
-	}
-	_, admin := on(0, "admin")
-	s, err := admin.Stream(t.Context(), natsconf.Stream)
-	must(t, err)
-	if info := s.CachedInfo(); info.State.Msgs != 3 || info.Config.Replicas != 3 {
-		t.Errorf("%d messages, %d replicas", info.State.Msgs, info.Config.Replicas)
-	}
-	replicasStay(t, admin)
-	eraseKey(t, nodes, admin)
+	replicasStay(t, w.as("admin"))
 }
 
 // replicasStay: Provision with no number, or with a smaller number, keeps the replicas of
@@ -139,7 +80,7 @@ func replicasStay(t *testing.T, admin jetstream.JetStream) {
 		t.Errorf("what is refused makes nothing: %v", err)
 	}
 	made, err := natsconf.Provision(t.Context(), admin, 0)
-	if err != nil || len(made) != 5 || made[2] != (natsconf.Made{What: "stream LEDGER", Now: "3 replicas, 3 messages"}) {
+	if err != nil || len(made) != 5 || made[2] != (natsconf.Made{What: "stream LEDGER", Now: "3 replicas, 0 messages"}) {
 		t.Errorf("made %v, %v", made, err)
 	}
 	for _, name := range []string{natsconf.Stream, "KV_ledger_keys", nonces} {
@@ -147,32 +88,6 @@ func replicasStay(t *testing.T, admin jetstream.JetStream) {
 			t.Errorf("%s: %+v, %v", name, s, err)
 		} else if window := s.CachedInfo().Config.Duplicates; window != 2*time.Minute {
 			t.Errorf("%s: ids are remembered for %s", name, window)
-		}
-	}
-}
-
-func wrapped(node int) []byte {
-	return fmt.Appendf(nil, "the wrapped key of owner %d, and of no other", node)
-}
-
-// eraseKey erases the key that was stored through node 1, and looks into the files of
-// all three nodes.
-func eraseKey(t *testing.T, nodes []*server.Server, admin jetstream.JetStream) {
-	t.Helper()
-	keys, err := admin.Stream(t.Context(), "KV_ledger_keys")
-	must(t, err)
-	must(t, keys.SecureDeleteMsg(t.Context(), 2))
-	for i, node := range nodes {
-		bucket := filepath.Join(node.StoreDir(), "LEDGER", "streams", "KV_ledger_keys")
-		holds := func(owner int) bool {
-			t.Helper()
-			return len(natstest.FilesHolding(t, bucket, wrapped(owner))) > 0
-		}
-		// The replicas that do not lead erase the key a little later.
-		for deadline := time.Now().Add(2 * time.Minute); !holds(0) || holds(1) || !holds(2); {
-			if _, err := keys.Info(t.Context()); err != nil || time.Now().After(deadline) {
-				t.Fatalf("node %d holds %v, %v, %v of the keys, of which the second was erased (%v)", i, holds(0), holds(1), holds(2), err)
-			}
 		}
 	}
 }
@@ -212,9 +127,8 @@ const noPeers jetstream.ErrorCode = 10005
 
 // provision retries while the nodes still elect their leader or join it. They send no
 // signal when they are done. Each attempt waits for the server's answer.
-func provision(t *testing.T, on func(int, string) (*world, jetstream.JetStream)) {
+func provision(t *testing.T, w *world) {
 	t.Helper()
-	w, _ := on(0, "admin")
 	conn, _ := w.dial("admin")
 	admin, err := jetstream.New(conn, jetstream.WithDefaultTimeout(2*time.Second))
 	must(t, err)

@@ -19,7 +19,6 @@ import (
 	"github.com/memory-ledger/ledger/events/eventlog/logtest"
 	"github.com/memory-ledger/ledger/infra/localnats/natstest"
 	"github.com/memory-ledger/ledger/services/feed"
-	"github.com/memory-ledger/ledger/services/quota"
 )
 
 func openLog(t *testing.T) *eventlog.JetStream {
@@ -128,37 +127,6 @@ func TestFollowersAreBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	third.Close()
-}
-
-// TestOneOwnerLeavesStreamsToOthers: an owner may have 32 followers, however many the
-// process may have.
-func TestOneOwnerLeavesStreamsToOthers(t *testing.T) {
-	t.Parallel()
-	log := openLog(t)
-	f := newFeed(t, log, log, 100)
-	owner := logtest.Owner()
-	var open []*feed.Follower
-	for range 32 {
-		follower, err := f.Follow(owner, 0, mostEvents)
-		if err != nil {
-			t.Fatal(err)
-		}
-		open = append(open, follower)
-	}
-	if _, err := f.Follow(owner, 0, mostEvents); !errors.Is(err, quota.ErrExceeded) || f.Streams() != 32 {
-		t.Errorf("one more: %v, %d streams", err, f.Streams())
-	}
-	open[0].Close()
-	for _, follows := range []events.Owner{owner, logtest.Owner()} {
-		follower, err := f.Follow(follows, 0, mostEvents)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer follower.Close()
-	}
-	for _, follower := range open[1:] {
-		follower.Close()
-	}
 }
 
 // flaky is a tail that breaks regularly.

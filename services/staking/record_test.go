@@ -138,5 +138,7 @@ func deposit(t *testing.T, log *eventlog.JetStream, owner events.Owner) (seq uin
 
 func must(t *testing.T, err error) {
 	t.Helper()
-	must(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 }

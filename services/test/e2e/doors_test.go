@@ -9,56 +9,6 @@ import (
 	"github.com/memory-ledger/ledger/services/test/stacktest"
 )
 
-func TestAPIKeys(t *testing.T) {
-	t.Parallel()
-	s := stacktest.Start(t, stacktest.Options{Core: 2})
-	core := s.Core[0]
-	session := core.SignIn(stacktest.NewWallet())
-	created := core.Expect(201, "POST", "/keys", map[string]any{"label": "laptop"}, session)
-	secret := created.Text("key")
-	if !strings.HasPrefix(secret, "svc_") || !strings.HasPrefix(secret, created.Text("prefix")) || created.Text("label") != "laptop" {
-		t.Errorf("created %s", created.Body)
-	}
-	key := stacktest.Bearer(secret)
-
-	// A key opens memory routes, on any replica, and nothing else.
-	a := s.Core[1].Expect(201, "POST", "/memories", map[string]any{"content": "by key"}, key)
-	core.Expect(200, "GET", "/memories/"+a.Text("id"), nil, key)
-	core.Expect(200, "GET", "/memories", nil, key)
-	core.Expect(200, "POST", "/memories/search", map[string]any{}, key)
-	core.Expect(200, "GET", "/memories/"+a.Text("id")+"/proof", nil, key)
-	core.Expect(200, "GET", "/log", nil, key)
-	for _, r := range [][2]string{{"POST", "/keys"}, {"GET", "/keys"}, {"DELETE", "/keys/" + created.Text("id")}, {"GET", "/staking/status"}, {"POST", "/staking/stake"}, {"POST", "/staking/unstake"}} {
-		core.Expect(403, r[0], r[1], map[string]any{"label": "x", "amount": "1"}, key)
-	}
-
-	listed := decode[[]map[string]any](t, core.Expect(200, "GET", "/keys", nil, session).Body)
-	if len(listed) != 1 || listed[0]["id"] != created.Text("id") || listed[0]["lastUsedAt"] == nil || listed[0]["revokedAt"] != nil {
-		t.Errorf("listed %v", listed)
-	}
-	if _, has := listed[0]["key"]; has {
-		t.Error("the list tells the secret")
-	}
-	// Another owner's key can't be revoked, and the answer does not reveal that it
-	// exists.
-	stranger := core.SignIn(stacktest.NewWallet())
-	core.Expect(404, "DELETE", "/keys/"+created.Text("id"), nil, stranger)
-	core.Expect(404, "DELETE", "/keys/none", nil, session)
-	core.Expect(200, "DELETE", "/keys/"+created.Text("id"), nil, session)
-	for _, c := range s.Core {
-		c.Expect(401, "GET", "/memories", nil, key)
-		c.Expect(401, "POST", "/memories", map[string]any{"content": "x"}, key)
-		c.Expect(401, "GET", "/keys", nil, key)
-	}
-	listed = decode[[]map[string]any](t, core.Expect(200, "GET", "/keys", nil, session).Body)
-	if listed[0]["revokedAt"] == nil {
-		t.Errorf("listed %v", listed)
-	}
-	for _, bad := range []any{map[string]any{}, map[string]any{"label": ""}, map[string]any{"label": 1}, map[string]any{"label": strings.Repeat("x", 201)}} {
-		core.Expect(400, "POST", "/keys", bad, session)
-	}
-}
-
 // TestEveryUseOfAKeyIsRecorded: each request that a live key is let in for is a use, even
 // if it changed nothing or was refused later. At most one use a minute is recorded.
 func TestEveryUseOfAKeyIsRecorded(t *testing.T) {
@@ -145,55 +95,6 @@ func TestMemoryDrops(t *testing.T) {
 	listed := decode[struct{ Memories []view }](t, c.Expect(200, "GET", "/memories", nil, session).Body)
 	if len(listed.Memories) != 2 || listed.Memories[0].Content != " kept as it is " || string(listed.Memories[0].Metadata) != `{"a":1,"source":"pen"}` {
 		t.Errorf("listed %+v", listed)
-	}
-	checkDeadDrops(t, s, session, path)
-}
-
-// checkDeadDrops compares the answers to every kind of token that opens nothing.
-func checkDeadDrops(t *testing.T, s *stacktest.Stack, session stacktest.Header, spent string) {
-	t.Helper()
-	c := s.Extension[0]
-	mint := func() (id, path string) {
-		a := c.Expect(201, "POST", "/memory-drops", nil, session)
-		return a.Text("id"), strings.TrimPrefix(a.Text("url"), c.URL)
-	}
-	revokedID, revoked := mint()
-	if a := c.Expect(200, "POST", "/memory-drops/"+revokedID+"/revoke", nil, session); a.Field("revoked") != true || a.Field("ok") != true {
-		t.Errorf("revoke: %s", a.Body)
-	}
-	if a := c.Expect(200, "POST", "/memory-drops/"+revokedID+"/revoke", nil, session); a.Field("revoked") != true {
-		t.Errorf("revoke again: %s", a.Body)
-	}
-	_, superseded := mint()
-	latest := c.Expect(201, "POST", "/memory-drops", map[string]any{}, session)
-	if latest.Number("revokedPreviousCount") != 1 {
-		t.Errorf("latest %s", latest.Body)
-	}
-	var same stacktest.Answer
-	for i, path := range []string{spent, revoked, superseded, "/memory-drops/svc_drop_unknown", "/memory-drops/" + revokedID} {
-		for _, body := range []any{map[string]any{"content": "x"}, `{}`} {
-			a := c.Expect(404, "POST", path, body)
-			if i == 0 && same.Body == nil {
-				same = a
-			}
-			if string(a.Body) != string(same.Body) || headerNames(a.Header) != headerNames(same.Header) {
-				t.Errorf("%s: %s %v, want %s %v", path, a.Body, a.Header, same.Body, same.Header)
-			}
-		}
-	}
-	// Another owner's grant is not found.
-	stranger := c.SignIn(stacktest.NewWallet())
-	for _, what := range []string{"GET /status", "POST /revoke"} {
-		method, tail, _ := strings.Cut(what, " ")
-		for _, a := range []stacktest.Answer{
-			c.Expect(404, method, "/memory-drops/"+revokedID+tail, nil, stranger),
-			c.Expect(404, method, "/memory-drops/none"+tail, nil, stranger),
-			c.Expect(404, method, "/agent-cases/"+revokedID+tail, nil, session),
-		} {
-			if a.Text("error") != "not found" || a.Text("cause") != "grant not found" || a.Text("requestId") == "" {
-				t.Errorf("%s: %s", what, a.Body)
-			}
-		}
 	}
 }
 

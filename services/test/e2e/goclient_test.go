@@ -296,69 +296,6 @@ func TestGoClientKeysAndGrants(t *testing.T) {
 	}
 }
 
-func TestGoClientEvents(t *testing.T) {
-	t.Parallel()
-	s := stacktest.Start(t, stacktest.Options{Core: 2})
-	ctx := t.Context()
-	c := newGoClient(t, s, memoryledger.WithHTTPClient(http.DefaultClient))
-	key := must(c.CreateKey(ctx, memoryledger.NewKey{Label: "follower"}))
-	other := memoryledger.New(s.Core[1].URL, memoryledger.WithAPIKey(key.Secret), memoryledger.WithOwner(c.Owner()))
-	for n := range 4 {
-		must(c.Write(ctx, fmt.Sprint("memory ", n), nil))
-	}
-	must(c.WriteBatch(ctx, []memoryledger.NewMemory{{Content: "a"}, {Content: "b"}}))
-	events := must(all(c.Events(ctx, "")))
-	var leaves []any
-	for _, e := range events {
-		if e.Type == "MemoryWritten" {
-			leaves = append(leaves, e.Data["leafIndex"])
-		}
-	}
-	if !slices.Equal(leaves, []any{0.0, 1.0, 2.0, 3.0, 4.0, 5.0}) {
-		t.Errorf("leaves %v of %d events", leaves, len(events))
-	}
-	// A cursor resumes on any replica.
-	last := events[len(events)-1]
-	if more, err := all(other.Events(ctx, last.Cursor)); err != nil || len(more) != 0 {
-		t.Errorf("%v, %v", more, err)
-	}
-	// Events that are stored while a client follows arrive once, in order, after the
-	// earlier events.
-	following, stop := context.WithCancel(ctx)
-	defer stop()
-	begun := make(chan struct{})
-	go func() {
-		<-begun
-		for n := range 20 {
-			_, _ = c.Write(ctx, fmt.Sprint("later ", n), nil)
-		}
-	}()
-	var got []any
-	for e, err := range other.Follow(following, "0") {
-		noErr(t, err)
-		if e.Type != "MemoryWritten" {
-			continue
-		}
-		if got = append(got, e.Data["leafIndex"]); len(got) == 1 {
-			close(begun)
-		}
-		if len(got) == 26 {
-			break
-		}
-	}
-	for n, leaf := range got {
-		if leaf != float64(n) {
-			t.Fatalf("leaf %v is the %dth", leaf, n)
-		}
-	}
-	stop()
-	for _, err := range other.Follow(following, "") {
-		if !errors.Is(err, context.Canceled) {
-			t.Error(err)
-		}
-	}
-}
-
 func TestGoClientExport(t *testing.T) {
 	t.Parallel()
 	s := stacktest.Start(t, stacktest.Options{})

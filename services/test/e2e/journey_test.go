@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"sync"
 	"testing"
 
 	"github.com/transparency-dev/merkle/proof"
@@ -57,23 +56,6 @@ func unhex(t testing.TB, s string) []byte {
 		t.Fatalf("%q is not a hash", s)
 	}
 	return raw
-}
-
-// rootOf follows RFC 6962's definition literally.
-func rootOf(leaves [][]byte) []byte {
-	switch len(leaves) {
-	case 0:
-		sum := sha256.Sum256(nil)
-		return sum[:]
-	case 1:
-		return leaves[0]
-	}
-	k := 1
-	for k*2 < len(leaves) {
-		k *= 2
-	}
-	sum := sha256.Sum256(append(append([]byte{1}, rootOf(leaves[:k])...), rootOf(leaves[k:])...))
-	return sum[:]
 }
 
 // checkProof verifies a proof with third-party software, and by folding.
@@ -150,83 +132,6 @@ func TestTheMainJob(t *testing.T) {
 	extension.Expect(200, "POST", "/auth/logout", nil, other)
 	extension.Expect(401, "GET", "/auth/me", nil, other)
 	extension.Expect(401, "POST", "/auth/logout", nil, other)
-}
-
-func TestManyWritersOfOneOwner(t *testing.T) {
-	t.Parallel()
-	s := stacktest.Start(t, stacktest.Options{Core: 2, Extension: 1})
-	wallet := stacktest.NewWallet()
-	session, other := s.Core[0].SignIn(wallet), s.Extension[0].SignIn(wallet)
-	const writes = 400
-	indexes := make([]int, writes)
-	var group sync.WaitGroup
-	for i := range writes {
-		group.Go(func() {
-			api, credential := s.Core[i/2%2], session
-			if i%2 == 1 {
-				api, credential = s.Extension[0], other
-			}
-			body := map[string]any{"content": fmt.Sprint("memory ", i), "source": "test", "metadata": map[string]any{}}
-			key := stacktest.With("Idempotency-Key", fmt.Sprint("write-", i))
-			a := api.Persist("POST", "/memories", body, credential, key)
-			if a.Status != http.StatusCreated {
-				t.Errorf("POST /memories: status %d: %s", a.Status, a.Body)
-				return
-			}
-			indexes[i] = a.Number("leafIndex")
-		})
-	}
-	group.Wait()
-	seen := map[int]bool{}
-	for _, i := range indexes {
-		seen[i] = true
-	}
-	for i := range writes {
-		if !seen[i] {
-			t.Errorf("no write got leaf index %d", i)
-		}
-	}
-	all := decode[[]view](t, s.Core[1].Expect(200, "GET", "/memories", nil, session).Body)
-	leaves := make([][]byte, len(all))
-	for i, m := range all {
-		if m.LeafIndex != uint64(i) {
-			t.Fatalf("position %d holds leaf %d", i, m.LeafIndex)
-		}
-		leaves[i] = unhex(t, m.LeafHash)
-	}
-	head := s.Core[0].Expect(200, "GET", "/log", nil, session)
-	if head.Number("treeSize") != writes || head.Text("root") != hex.EncodeToString(rootOf(leaves)) {
-		t.Errorf("log %s, root should be %x", head.Body, rootOf(leaves))
-	}
-	for _, m := range all {
-		checkProof(t, decode[proofAnswer](t, s.Core[0].Expect(200, "GET", "/memories/"+m.ID+"/proof", nil, session).Body), writes)
-	}
-	checkConsistency(t, s.Core[0], session, leaves)
-}
-
-func checkConsistency(t *testing.T, core *stacktest.Client, session stacktest.Header, leaves [][]byte) {
-	t.Helper()
-	for _, pair := range [][2]int{{0, 0}, {0, 400}, {1, 2}, {7, 256}, {255, 257}, {256, 400}, {399, 400}, {400, 400}} {
-		from, to := pair[0], pair[1]
-		c := decode[struct {
-			FromRoot, ToRoot string
-			Proof            []string
-		}](t, core.Expect(200, "GET", fmt.Sprintf("/log/consistency?from=%d&to=%d", from, to), nil, session).Body)
-		hashes := make([][]byte, len(c.Proof))
-		for i, h := range c.Proof {
-			hashes[i] = unhex(t, h)
-		}
-		fromRoot, toRoot := rootOf(leaves[:from]), rootOf(leaves[:to])
-		if c.FromRoot != hex.EncodeToString(fromRoot) || c.ToRoot != hex.EncodeToString(toRoot) {
-			t.Errorf("%d to %d: wrong roots", from, to)
-		}
-		if err := proof.VerifyConsistency(rfc6962.DefaultHasher, uint64(from), uint64(to), hashes, fromRoot, toRoot); err != nil {
-			t.Errorf("%d to %d: %v", from, to, err)
-		}
-	}
-	for _, bad := range []string{"?from=2&to=1", "?from=0&to=401", "?from=-1&to=1", "?from=0", "", "?from=a&to=b", "?from=0&to=01", "?from=%2B0&to=1", "?from=0&to=1&to=1", "?from=0&from=0&to=1"} {
-		core.Expect(400, "GET", "/log/consistency"+bad, nil, session)
-	}
 }
 
 func TestReadsAreNeverStale(t *testing.T) {
