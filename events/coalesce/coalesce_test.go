@@ -2,7 +2,6 @@ package coalesce_test
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -35,46 +34,4 @@ func TestAnAnswerIsNeverOlderThanTheQuestion(t *testing.T) {
 	if n := asked.Load(); n > callers*rounds {
 		t.Errorf("%d questions for %d callers", n, callers*rounds)
 	}
-}
-
-func TestWhoeverComesDuringAQuestionSharesTheNext(t *testing.T) {
-	t.Parallel()
-	began, proceed := make(chan struct{}), make(chan error)
-	s := coalesce.Calls[int]{Fetch: func(ctx context.Context) (int, error) {
-		if _, bounded := ctx.Deadline(); !bounded {
-			t.Error("one that is never answered holds up all who come later")
-		}
-		began <- struct{}{}
-		return 0, <-proceed
-	}}
-	first := make(chan error, 1)
-	go func() { _, err := s.Get(t.Context()); first <- err }()
-	<-began
-	// These callers arrive during the first fetch.
-	later := make(chan error, 3)
-	var arrived sync.WaitGroup
-	for range cap(later) {
-		arrived.Go(func() { _, err := s.Get(t.Context()); later <- err })
-	}
-	left, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, err := s.Get(left); !errors.Is(err, context.Canceled) {
-		t.Errorf("a caller that left: %v", err)
-	}
-	failure := errors.New("no")
-	proceed <- failure
-	if err := <-first; !errors.Is(err, failure) {
-		t.Errorf("the first: %v", err)
-	}
-	for answered := 0; answered < cap(later); {
-		select {
-		case <-began:
-			proceed <- nil
-		case err := <-later:
-			if answered++; err != nil {
-				t.Errorf("a later one: %v", err)
-			}
-		}
-	}
-	arrived.Wait()
 }

@@ -68,9 +68,7 @@ func answering(t *testing.T, get *nats.Msg, state string, silent ...string) *Jet
 		if m.Subject == "$JS.API.STREAM.INFO."+StreamName {
 			answer = &nats.Msg{Data: []byte(state)}
 		}
-		if err := m.RespondMsg(answer); err != nil {
-			t.Error(err)
-		}
+		check(t, m.RespondMsg(answer))
 	})
 }
 
@@ -154,18 +152,14 @@ func TestWhatComesBetweenTwoQuestions(t *testing.T) {
 			misses := test.misses
 			log := scripted(t, "$JS.API.DIRECT.GET."+StreamName, func(m *nats.Msg) {
 				var request getRequest
-				if err := json.Unmarshal(m.Data, &request); err != nil {
-					t.Error(err)
-				}
+				check(t, json.Unmarshal(m.Data, &request))
 				header := nats.Header{"Nats-Sequence": {"7"}, "Nats-Time-Stamp": {at}}
 				if request.NextBySubject != "" {
 					if misses--; misses >= 0 {
 						header = nats.Header{"Status": {"404"}}
 					}
 				}
-				if err := m.RespondMsg(&nats.Msg{Header: header}); err != nil {
-					t.Error(err)
-				}
+				check(t, m.RespondMsg(&nats.Msg{Header: header}))
 			})
 			next, _, err := log.next(t.Context(), 7, events.OwnerFilter(events.FamilyLedger, events.OwnerFromBytes([32]byte{1})))
 			if !errors.Is(err, test.want) || test.want == nil && next.Seq != 7 {
@@ -221,9 +215,7 @@ func TestBatchesThatLoseMessages(t *testing.T) {
 				pending := read.holds[lost]
 				log := scripted(t, "$JS.API.DIRECT.GET."+StreamName, func(m *nats.Msg) {
 					var request batchRequest
-					if err := json.Unmarshal(m.Data, &request); err != nil {
-						t.Error(err)
-					}
+					check(t, json.Unmarshal(m.Data, &request))
 					from, _ := slices.BinarySearch(read.holds, request.Seq)
 					last := uint64(0)
 					respond := func(seq uint64, left int, header nats.Header) {
@@ -233,9 +225,7 @@ func TestBatchesThatLoseMessages(t *testing.T) {
 							pending = 0
 							return
 						}
-						if err := m.RespondMsg(&nats.Msg{Header: header}); err != nil {
-							t.Error(err)
-						}
+						check(t, m.RespondMsg(&nats.Msg{Header: header}))
 					}
 					for i, seq := range read.holds[from:] {
 						respond(seq, len(read.holds)-from-i-1, nats.Header{
@@ -256,5 +246,13 @@ func TestBatchesThatLoseMessages(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// check reports an error of the test's server, which answers on another goroutine.
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Error(err)
 	}
 }

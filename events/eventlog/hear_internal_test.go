@@ -35,9 +35,7 @@ func TestFollowed(t *testing.T) {
 			t.Parallel()
 			log := scriptedAt(t, withoutStreams(t), raftState, func(m *nats.Msg) {
 				for _, answer := range c.nodes {
-					if err := m.Respond([]byte(answer)); err != nil {
-						t.Error(err)
-					}
+					check(t, m.Respond([]byte(answer)))
 				}
 			})
 			cluster := &jetstream.ClusterInfo{Leader: "a", RaftGroup: "G", Replicas: make([]*jetstream.PeerInfo, 2)}
@@ -62,9 +60,7 @@ func TestAReadInDoubtWaits(t *testing.T) {
 		if asks > 5 {
 			ago = time.Nanosecond
 		}
-		if err := m.Respond(fmt.Appendf(nil, `{"cluster":{"leader":"a","replicas":[{"name":"b","active":%d},{"name":"c","active":%d}]}}`, ago, time.Hour)); err != nil {
-			t.Error(err)
-		}
+		check(t, m.Respond(fmt.Appendf(nil, `{"cluster":{"leader":"a","replicas":[{"name":"b","active":%d},{"name":"c","active":%d}]}}`, ago, time.Hour)))
 	})
 	if err := log.hear(t.Context()); err != nil || asks != 6 {
 		t.Errorf("asked %d times: %v", asks, err)

@@ -16,9 +16,7 @@ func TestARefusedCopySaysNothingOfTheFirst(t *testing.T) {
 	var copies atomic.Int64
 	log := scriptedAt(t, withoutStreams(t), "ledger.>", func(m *nats.Msg) {
 		if copies.Add(1) > 1 {
-			if err := m.Respond([]byte(`{"error":{"code":503,"err_code":10008}}`)); err != nil {
-				t.Error(err)
-			}
+			check(t, m.Respond([]byte(`{"error":{"code":503,"err_code":10008}}`)))
 		}
 	})
 	log.silent.Store(true)

@@ -48,9 +48,7 @@ func TestAttemptsThatAreRefused(t *testing.T) {
 				if answer == silence {
 					return
 				}
-				if err := m.Respond([]byte(answer)); err != nil {
-					t.Error(err)
-				}
+				check(t, m.Respond([]byte(answer)))
 			})
 			ctx, cancel := context.WithTimeout(t.Context(), attemptTimeout+time.Second)
 			defer cancel()
@@ -110,9 +108,7 @@ func TestTheLookForAnEarlierAttemptIsRepeated(t *testing.T) {
 				"Nats-Expected-Last-Subject-Sequence": {"0"}, "Nats-Expected-Last-Subject-Sequence-Subject": {events.OwnerFilter(mine.Family, mine.Owner)},
 			}
 		}
-		if err := m.RespondMsg(answer); err != nil {
-			t.Error(err)
-		}
+		check(t, m.RespondMsg(answer))
 	})
 	answers := []string{
 		`{"error":{"code":503,"err_code":10077,"description":"write failed"}}`,
@@ -121,9 +117,7 @@ func TestTheLookForAnEarlierAttemptIsRepeated(t *testing.T) {
 	log := scriptedAt(t, server.URL(), "ledger.>", func(m *nats.Msg) {
 		answer := answers[0]
 		answers = answers[1:]
-		if err := m.Respond([]byte(answer)); err != nil {
-			t.Error(err)
-		}
+		check(t, m.Respond([]byte(answer)))
 	})
 	if seq, err := log.Append(t.Context(), mine); err != nil || seq != 7 {
 		t.Errorf("%d, %v", seq, err)
@@ -136,14 +130,10 @@ func TestTheMessageInFlightMayBeLost(t *testing.T) {
 	t.Parallel()
 	url := withoutStreams(t) // a server with streams would answer these questions, too
 	scriptedAt(t, url, "$JS.API.DIRECT.GET."+StreamName, func(m *nats.Msg) {
-		if err := m.RespondMsg(&nats.Msg{Header: nats.Header{"Status": {"404"}}}); err != nil {
-			t.Error(err)
-		}
+		check(t, m.RespondMsg(&nats.Msg{Header: nats.Header{"Status": {"404"}}}))
 	})
 	scriptedAt(t, url, "$JS.API.STREAM.INFO."+StreamName, func(m *nats.Msg) {
-		if err := m.Respond([]byte(`{"config":{"name":"LEDGER"},"state":{"messages":0}}`)); err != nil {
-			t.Error(err)
-		}
+		check(t, m.Respond([]byte(`{"config":{"name":"LEDGER"},"state":{"messages":0}}`)))
 	})
 	answers := []string{
 		`{"error":{"code":503,"err_code":10077,"description":"write failed"}}`,
@@ -153,9 +143,7 @@ func TestTheMessageInFlightMayBeLost(t *testing.T) {
 	log := scriptedAt(t, url, "ledger.>", func(m *nats.Msg) {
 		answer := answers[0]
 		answers = answers[1:]
-		if err := m.Respond([]byte(answer)); err != nil {
-			t.Error(err)
-		}
+		check(t, m.Respond([]byte(answer)))
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
@@ -176,9 +164,7 @@ func TestOpenAsksAgain(t *testing.T) {
 		if asked++; asked == 1 {
 			return
 		}
-		if err := m.Respond([]byte(`{"config":{"name":"LEDGER","num_replicas":3},"state":{}}`)); err != nil {
-			t.Error(err)
-		}
+		check(t, m.Respond([]byte(`{"config":{"name":"LEDGER","num_replicas":3},"state":{}}`)))
 	})
 	if opened, err := Open(t.Context(), log.nc); err != nil || !opened.clustered || asked != 2 {
 		t.Errorf("%v, asked %d times", err, asked)

@@ -3,6 +3,8 @@ package fence_test
 import (
 	"testing"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
 )
 
@@ -14,4 +16,11 @@ func must(t testing.TB, err error) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// sql runs a statement.
+func sql(t testing.TB, pool *pgxpool.Pool, statement string, args ...any) {
+	t.Helper()
+	_, err := pool.Exec(t.Context(), statement, args...)
+	must(t, err)
 }

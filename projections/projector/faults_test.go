@@ -301,9 +301,7 @@ func TestACheckpointBeyondTheLogIsRefused(t *testing.T) {
 		t.Error(difference)
 	}
 	// Without the tables the projector goes on, and makes them from the current log.
-	if _, err := pool.Exec(t.Context(), `DROP SCHEMA ledger CASCADE`); err != nil {
-		t.Fatal(err)
-	}
+	sql(t, pool, `DROP SCHEMA ledger CASCADE`)
 	caughtUp(t, pool, other)
 	ready(t, r)
 	sameFromTheStart(t, url, pool, other)
@@ -319,9 +317,7 @@ func TestTablesThatWereTakenAwayAreMadeAgain(t *testing.T) {
 	for _, emptied := range []string{`SELECT 1`, `DROP SCHEMA ledger CASCADE`, `DROP OWNED BY CURRENT_USER CASCADE`} {
 		log.Publish(t, history.Messages(20)...)
 		caughtUp(t, pool, log)
-		if _, err := pool.Exec(t.Context(), emptied); err != nil {
-			t.Fatal(err)
-		}
+		sql(t, pool, emptied)
 		caughtUp(t, pool, log)
 		ready(t, r)
 	}

@@ -156,3 +156,10 @@ func must(t testing.TB, err error) {
 		t.Fatal(err)
 	}
 }
+
+// sql runs a statement.
+func sql(t testing.TB, pool *pgxpool.Pool, statement string, args ...any) {
+	t.Helper()
+	_, err := pool.Exec(t.Context(), statement, args...)
+	must(t, err)
+}

@@ -115,9 +115,7 @@ func TestAReplaySaysWhatStoppedIt(t *testing.T) {
 func TestAReplayOfDamagedRowsDoesNotBegin(t *testing.T) {
 	t.Parallel()
 	_, pool := fixture.Database(t)
-	if _, err := pool.Exec(t.Context(), `TRUNCATE checkpoint`); err != nil {
-		t.Fatal(err)
-	}
+	sql(t, pool, `TRUNCATE checkpoint`)
 	conn, err := pool.Acquire(t.Context())
 	must(t, err)
 	defer conn.Release()

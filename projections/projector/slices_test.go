@@ -123,22 +123,3 @@ func TestSlicesGrowToTheirBounds(t *testing.T) {
 		})
 	}
 }
-
-// TestNothingFollowsASliceThatIsRefused: the projections may remember parts of a refused
-// slice that were never written, so the next slice must wait for another session.
-func TestNothingFollowsASliceThatIsRefused(t *testing.T) {
-	t.Parallel()
-	records := alike(t, 4)
-	synctest.Test(t, func(t *testing.T) {
-		s := projector.NewSliceSubscriber(stored{records: records}, projector.SliceConfig{MaxRecords: 4})
-		defer s.Close()
-		sent := subscribed(t, s)
-		(<-sent).Nack()
-		if msg, open := <-sent; open {
-			t.Errorf("%s is sent", msg.UUID)
-		}
-		if err := s.Err(); err != nil {
-			t.Error(err)
-		}
-	})
-}

@@ -16,7 +16,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/memory-ledger/ledger/events"
-	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/projections/internal/fixture"
 	"github.com/memory-ledger/ledger/projections/projector"
 	"github.com/memory-ledger/ledger/projections/readmodel"
@@ -320,9 +319,7 @@ func TestAnIntruderIsFencedOff(t *testing.T) {
 	// The intruder applies the next messages, which are only published to the log
 	// afterwards.
 	fixture.Apply(t, pool, fixture.Slice(51, messages...), readmodel.All()...)
-	if _, err := pool.Exec(t.Context(), `SELECT advance_checkpoint((SELECT generation FROM checkpoint), 50, 70, NULL)`); err != nil {
-		t.Fatal(err)
-	}
+	sql(t, pool, `SELECT advance_checkpoint((SELECT generation FROM checkpoint), 50, 70, NULL)`)
 	log.Publish(t, messages...)
 	log.Publish(t, history.Messages(50)...)
 	caughtUp(t, pool, log)
@@ -361,9 +358,7 @@ func TestAProjectorEndsWhereANewerOneMigrated(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- r.Run(t.Context()) }()
 	ready(t, r)
-	if _, err := pool.Exec(t.Context(), `INSERT INTO goose_db_version (version_id, is_applied) VALUES (999, true)`); err != nil {
-		t.Fatal(err)
-	}
+	sql(t, pool, `INSERT INTO goose_db_version (version_id, is_applied) VALUES (999, true)`)
 	if err := <-ended; !errors.Is(err, schema.ErrNewer) {
 		t.Errorf("it ended with %v", err)
 	}
@@ -386,9 +381,7 @@ func TestAMissingCheckpointIsRefused(t *testing.T) {
 	t.Parallel()
 	_, pool, log := empty(t)
 	log.Publish(t, fixture.NewHistory(40, 3).Messages(5)...)
-	if _, err := pool.Exec(t.Context(), `TRUNCATE checkpoint`); err != nil {
-		t.Fatal(err)
-	}
+	sql(t, pool, `TRUNCATE checkpoint`)
 	r, _ := project(t, pool, log)
 	refuses(t, r, pgx.ErrNoRows)
 	if rows := fixture.Dump(t, pool, readmodel.All()...); len(rows) != 0 {
@@ -480,98 +473,6 @@ func TestTheLagIsSaid(t *testing.T) {
 		return nil
 	})
 	lags(7, projector.Live, "behind the log")
-}
-
-// TestOneThatFailsAgainAndAgainSaysSo: after every restart the projector reports the
-// reason, and the age of the message that it can't apply.
-func TestOneThatFailsAgainAndAgainSaysSo(t *testing.T) {
-	t.Parallel()
-	_, pool, log := empty(t)
-	log.Publish(t, fixture.NewHistory(35, 3).Messages(1)...)
-	failing := make(chan struct{})
-	start := time.Now()
-	r, _ := project(t, pool, log, with(troubled{func(ctx context.Context, _ *projector.Writer, _ projector.Slice) error {
-		select {
-		case failing <- struct{}{}:
-		case <-ctx.Done():
-		}
-		return errors.New("a bad day")
-	}}), func(c *projector.Config) {
-		c.MinBackoff, c.MaxBackoff, c.DrainTimeout = time.Millisecond, 2*time.Millisecond, time.Millisecond
-	})
-	var last time.Duration
-	for try := range 5 {
-		<-failing
-		s := r.Status()
-		if s.Position != 0 {
-			t.Errorf("nothing is committed: status %+v", s)
-		}
-		lag := s.Lag
-		if lag <= last || lag > time.Since(start) {
-			t.Errorf("a lag of %s after one of %s, %s after the start", lag, last, time.Since(start))
-		}
-		last = lag
-		if err := r.Ready(); try > 0 && (err == nil || !strings.Contains(err.Error(), "a bad day")) {
-			t.Errorf("ready says %v", err)
-		}
-	}
-}
-
-// deaf is a log that can stop answering Head.
-type deaf struct {
-	*fixture.Log
-	fallen atomic.Bool
-}
-
-func (l *deaf) Head(ctx context.Context) (uint64, error) {
-	if l.fallen.Load() {
-		return 0, eventlog.ErrUnavailable
-	}
-	return l.Log.Head(ctx)
-}
-
-// TestAStandbyAnswersForNothingThatItLeft: a standby reports neither the messages that it
-// did not apply when it worked, nor a log that did not answer then.
-func TestAStandbyAnswersForNothingThatItLeft(t *testing.T) {
-	t.Parallel()
-	_, pool := fixture.Database(t)
-	log := &deaf{Log: fixture.NewLog(t)}
-	log.Publish(t, fixture.NewHistory(36, 3).Messages(5)...)
-	registry := prometheus.NewPedanticRegistry()
-	gate := newGate()
-	gate.shut.Store(true)
-	first, _ := project(t, pool, log, with(troubled{gate.apply}), func(c *projector.Config) {
-		c.MinBackoff, c.MaxBackoff, c.Registerer = time.Second, time.Second, registry
-	})
-	<-gate.reached
-	second, _ := project(t, pool, log.Log)
-	inState(t, second, projector.Standby)
-	if values := metricsOf(t, registry); values["ledger_projector_lag_seconds"] <= 0 || values["ledger_projector_lag_messages"] != 5 {
-		t.Errorf("it has all to do, and the metrics say %v", values)
-	}
-	log.fallen.Store(true)
-	refuses(t, first, eventlog.ErrUnavailable)
-	cutOff(t, pool)
-	inState(t, second, projector.Live)
-	gate.opened <- struct{}{} // its connection is gone
-	inState(t, first, projector.Standby)
-	if err := first.Ready(); err != nil {
-		t.Errorf("the standby: %v", err)
-	}
-	values := metricsOf(t, registry)
-	for _, name := range []string{"lag_seconds", "lag_messages", "active"} {
-		if got, there := values["ledger_projector_"+name]; !there || got != 0 {
-			t.Errorf("%s of a standby is %v, %v", name, got, there)
-		}
-	}
-}
-
-func TestAConfigurationWithoutEssentials(t *testing.T) {
-	t.Parallel()
-	_, err := projector.New(projector.Config{})
-	if err == nil || !strings.Contains(err.Error(), "pool") || !strings.Contains(err.Error(), "log") {
-		t.Errorf("it does not name both: %v", err)
-	}
 }
 
 // metricsOf returns the values of a registry's metric families; for a histogram, the number

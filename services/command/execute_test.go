@@ -246,59 +246,6 @@ func TestWaitingHasADeadlineAndABound(t *testing.T) {
 	}
 }
 
-// TestOwnersShareTheMachine: of the commands of many owners, some run, some wait, and the
-// others are refused at once. Those that ran or waited are stored, and free their slots.
-func TestOwnersShareTheMachine(t *testing.T) {
-	t.Parallel()
-	const rounds, running, waiting, refused = 2, 2, 14, 7
-	log := &stuck{Log: openLog(t), begun: make(chan struct{}, running+waiting), release: make(chan struct{})}
-	x, err := command.NewExecutor(command.Config{
-		Log: log, Loader: command.NoReadModel{}, Source: "/core", NewID: newID, MaxRunning: running,
-	})
-	must(t, err)
-	owners := make([]events.Owner, running+waiting+refused)
-	for i := range owners {
-		owners[i] = events.OwnerFromBytes([32]byte{1, byte(i)})
-	}
-	for range rounds {
-		results := make(chan error, len(owners))
-		for _, owner := range owners {
-			go func() { results <- x.Execute(t.Context(), owner, write(1)) }()
-		}
-		for range running {
-			<-log.begun
-		}
-		for range refused {
-			if err := <-results; !errors.Is(err, command.ErrOverloaded) {
-				t.Error(err)
-			}
-		}
-		if len(log.begun) != 0 {
-			t.Errorf("%d commands more were begun than may run", len(log.begun))
-		}
-		for range running + waiting {
-			select {
-			case log.release <- struct{}{}:
-			case err := <-results:
-				t.Fatalf("one that should run or wait was turned away: %v", err)
-			}
-			if err := <-results; err != nil {
-				t.Error(err)
-			}
-		}
-		for range waiting {
-			<-log.begun
-		}
-	}
-	leaves := 0
-	for _, owner := range owners {
-		leaves += len(leavesOf(t, log, owner))
-	}
-	if leaves != rounds*(running+waiting) {
-		t.Errorf("%d leaves", leaves)
-	}
-}
-
 // distant is a log of one owner in memory whose server is some time away.
 type distant struct {
 	eventlog.Log

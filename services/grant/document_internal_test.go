@@ -194,22 +194,3 @@ func TestADocumentIsNotHeldWhole(t *testing.T) {
 		t.Errorf("%d bytes at a time, of %d", most, text.Len())
 	}
 }
-
-// TestARehearsedDocumentIsHeldIfItIsShort: a short document is in memory before a read is
-// spent; a long one is rendered in pieces that are dropped.
-func TestARehearsedDocumentIsHeldIfItIsShort(t *testing.T) {
-	t.Parallel()
-	at := events.At(time.Unix(0, 0))
-	for n, short := range map[int]bool{0: true, 3: true, 6: false} {
-		views := someViews(n, heldBytes/4)
-		d := newDocument("owner", at, uint64(n), &atHand{views}, mark)
-		whole, err := d.rehearse(t.Context())
-		if err != nil || whole != short || whole != bytes.Equal(d.buffer.Bytes(), textOf("owner", at, someViews(n, heldBytes/4))) || d.buffer.Len() > 2*heldBytes {
-			t.Errorf("%d memories: whole is %v, %d bytes, %v", n, whole, d.buffer.Len(), err)
-		}
-	}
-	d := newDocument("owner", at, 2, &shown{views: someViews(2, 100), failures: 1, err: io.ErrUnexpectedEOF}, mark)
-	if _, err := d.rehearse(t.Context()); err == nil {
-		t.Error("a document that can't be made is")
-	}
-}

@@ -41,25 +41,6 @@ func TestDatabaseErrors(t *testing.T) {
 	}
 }
 
-func TestPanicBecomesAnAnswer(t *testing.T) {
-	t.Parallel()
-	app := New(Config{
-		Service: "test", Log: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(),
-		NewID: func() string { return "id" },
-	})
-	app.Get("/panic", func(*fiber.Ctx) error { panic("a secret") })
-	for range 2 {
-		answer, err := app.Test(httptest.NewRequest(http.MethodGet, "/panic", nil))
-		must(t, err)
-		body := make([]byte, 200)
-		n, _ := answer.Body.Read(body)
-		_ = answer.Body.Close()
-		if answer.StatusCode != http.StatusInternalServerError || string(body[:n]) != `{"error":"internal error"}` {
-			t.Errorf("%d %s", answer.StatusCode, body[:n])
-		}
-	}
-}
-
 // TestCauses: every refusal of the extension API has a cause outside production, and none
 // in production. The cause for an unknown route does not repeat the path.
 func TestCauses(t *testing.T) {

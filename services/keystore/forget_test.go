@@ -25,9 +25,7 @@ func TestForgettingErases(t *testing.T) {
 	owners := newOwners(20)
 	wrapped := map[int][]byte{}
 	for i, o := range owners {
-		if _, err := openStore(t, bucket, keystore.MasterKey{1}).FindOrCreate(t.Context(), o, 0); err != nil {
-			t.Fatal(err)
-		}
+		makeKey(t, openStore(t, bucket, keystore.MasterKey{1}), o)
 		entry, err := bucket.Get(t.Context(), string(o))
 		must(t, err)
 		wrapped[i] = entry.Value()
@@ -146,9 +144,7 @@ func TestAKeyThatIsGoneIsNotAKeyThatIsMissing(t *testing.T) {
 	bucket := bucketIn(t, js)
 	s := openMarked(t, js, bucket, keystore.MasterKey{1})
 	forgotten, missing := newOwners(2)[0], newOwners(2)[1]
-	if _, err := openStore(t, bucket, keystore.MasterKey{1}).FindOrCreate(t.Context(), forgotten, 0); err != nil {
-		t.Fatal(err)
-	}
+	makeKey(t, openStore(t, bucket, keystore.MasterKey{1}), forgotten)
 	if _, err := keystore.Forget(t.Context(), js, forgotten, false); err != nil {
 		t.Fatal(err)
 	}

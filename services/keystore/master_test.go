@@ -25,9 +25,7 @@ func TestNewestMaster(t *testing.T) {
 	want("")
 	owners := newOwners(2)
 	for _, owner := range owners {
-		if _, err := openStore(t, bucket, old).FindOrCreate(t.Context(), owner, 0); err != nil {
-			t.Fatal(err)
-		}
+		makeKey(t, openStore(t, bucket, old), owner)
 		want(old.ID())
 	}
 	if _, err := openStore(t, bucket, fresh, old).Rewrap(t.Context(), nil); err != nil {

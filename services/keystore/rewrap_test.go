@@ -48,6 +48,13 @@ func openWith(t *testing.T, bucket jetstream.KeyValue, cfg keystore.Config) *key
 	return s
 }
 
+// makeKey makes an owner's data key.
+func makeKey(t *testing.T, s *keystore.Store, owner events.Owner) {
+	t.Helper()
+	_, err := s.FindOrCreate(t.Context(), owner, 0)
+	must(t, err)
+}
+
 func newOwners(n int) []events.Owner {
 	owners := make([]events.Owner, n)
 	for i := range owners {
@@ -87,9 +94,7 @@ func TestRewrapWhileKeysAreUsed(t *testing.T) {
 			}
 		}
 	})
-	if _, err := openStore(t, bucket, fresh, old).FindOrCreate(t.Context(), late, 0); err != nil {
-		t.Fatal(err)
-	}
+	makeKey(t, openStore(t, bucket, fresh, old), late)
 
 	// Interrupted halfway, then run again.
 	ctx, cancel := context.WithCancel(t.Context())
@@ -130,9 +135,7 @@ func TestRewrapResurrectsNobody(t *testing.T) {
 	bucket := newBucket(t)
 	old, fresh := keystore.MasterKey{1}, keystore.MasterKey{2}
 	owner := newOwners(1)[0]
-	if _, err := openStore(t, bucket, old).FindOrCreate(t.Context(), owner, 0); err != nil {
-		t.Fatal(err)
-	}
+	makeKey(t, openStore(t, bucket, old), owner)
 	s := openStore(t, forgetful{bucket}, fresh, old)
 	done, err := s.Rewrap(t.Context(), nil)
 	if err != nil || done.Gone != 1 || done.Fresh != 0 {
@@ -160,9 +163,7 @@ func TestRewrapTellsAListCutShort(t *testing.T) {
 	bucket := newBucket(t)
 	old, fresh := keystore.MasterKey{1}, keystore.MasterKey{2}
 	for _, owner := range newOwners(3) {
-		if _, err := openStore(t, bucket, old).FindOrCreate(t.Context(), owner, 0); err != nil {
-			t.Fatal(err)
-		}
+		makeKey(t, openStore(t, bucket, old), owner)
 	}
 	done, err := openStore(t, severed{bucket}, fresh, old).Rewrap(t.Context(), nil)
 	if !errors.Is(err, keystore.ErrUnavailable) || done.Fresh != 1 {

@@ -32,9 +32,7 @@ func TestAKeyThatCantBeReadIsThere(t *testing.T) {
 	_, bucket, s := open()
 	owners := newOwners(2)
 	holder, stranger := owners[0], owners[1]
-	if _, err := s.FindOrCreate(t.Context(), holder, 0); err != nil {
-		t.Fatal(err)
-	}
+	makeKey(t, s, holder)
 	stored, err := bucket.Get(t.Context(), string(holder))
 	must(t, err)
 	// The server has the messages it just stored in memory, and after a restart the newest
@@ -93,9 +91,7 @@ func TestRewrapPassesNoKeyOver(t *testing.T) {
 	owners := newOwners(2)
 	old, fresh := keystore.MasterKey{1}, keystore.MasterKey{2}
 	for _, o := range owners {
-		if _, err := openStore(t, bucket, old).FindOrCreate(t.Context(), o, 0); err != nil {
-			t.Fatal(err)
-		}
+		makeKey(t, openStore(t, bucket, old), o)
 	}
 	s := openMarked(t, js, blind{bucket}, fresh, old)
 	if done, err := s.Rewrap(t.Context(), nil); !errors.Is(err, keystore.ErrUnavailable) || done.Gone != 0 {

@@ -58,12 +58,8 @@ func TestAForgottenKeyIsDropped(t *testing.T) {
 	w.look()
 	owners := newOwners(2)
 	gone, kept := owners[0], owners[1]
-	if _, err := w.FindOrCreate(t.Context(), gone, 0); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := w.FindOrCreate(t.Context(), kept, 0); err != nil {
-		t.Fatal(err)
-	}
+	makeKey(t, w.Store, gone)
+	makeKey(t, w.Store, kept)
 	w.look() // the new entries are the cached ones
 	for range 2 {
 		if _, err := w.Find(t.Context(), gone); err != nil {
@@ -98,9 +94,7 @@ func TestAnUnwatchedKeyIsReadAgain(t *testing.T) {
 	w := startWatched(t, natstest.Start(t))
 	w.look()
 	owner := newOwners(1)[0]
-	if _, err := w.FindOrCreate(t.Context(), owner, 0); err != nil {
-		t.Fatal(err)
-	}
+	makeKey(t, w.Store, owner)
 	if _, err := keystore.Forget(t.Context(), w.js, owner, false); err != nil {
 		t.Fatal(err)
 	}
@@ -140,9 +134,7 @@ func TestAKeyThatWasDestroyedWithoutItsMark(t *testing.T) {
 			other := startWatched(t, natstest.Start(t))
 			other.look()
 			owner := newOwners(1)[0]
-			if _, err := other.FindOrCreate(t.Context(), owner, 0); err != nil {
-				t.Fatal(err)
-			}
+			makeKey(t, other.Store, owner)
 			other.look()
 			mine := openPausing(t, other.js, func(_ context.Context, d time.Duration) bool {
 				other.pass(d)

@@ -9,7 +9,6 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/memory-ledger/ledger/events/verify"
-	"github.com/memory-ledger/ledger/services/memory"
 )
 
 // TestClip: a clipped text is the longest prefix of the text, in whole characters, that
@@ -38,28 +37,6 @@ func TestClip(t *testing.T) {
 			t.Errorf("%q costs %d and has %d bytes", text, costOf(text), len(encoded)-2)
 		}
 	})
-}
-
-// TestAShortenedSourceSaysSo: a source that costs too much ends with an ellipsis, in any
-// script.
-func TestAShortenedSourceSaysSo(t *testing.T) {
-	t.Parallel()
-	for source, want := range map[string]string{
-		"diary":                     "diary",
-		strings.Repeat("a", 80):     strings.Repeat("a", 80),
-		strings.Repeat("a", 81):     strings.Repeat("a", 80) + "…",
-		strings.Repeat("д", 20):     strings.Repeat("д", 20),
-		strings.Repeat("дневн", 16): strings.Repeat("дневн", 4) + "…",
-		strings.Repeat("記", 80):     strings.Repeat("記", 13) + "…",
-	} {
-		metadata, err := json.Marshal(map[string]string{"source": source})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := recalled(&memory.View{Metadata: metadata}, 100).UntrustedSource; got != want {
-			t.Errorf("%s: %s, want %s", source, got, want)
-		}
-	}
 }
 
 // TestMarksCannotBeGuessed: no stored text can close the marks around it.

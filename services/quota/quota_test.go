@@ -2,8 +2,6 @@ package quota_test
 
 import (
 	"errors"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -49,32 +47,5 @@ func TestQuotas(t *testing.T) {
 	}
 	if got := (&quota.ExceededError{Of: "API keys made a minute", Limit: 2, Wait: 1100 * time.Millisecond}).Error(); got != "more than 2 API keys made a minute; try again in 2 s" {
 		t.Error(got)
-	}
-}
-
-// TestQuotasAtOnce: of many concurrent calls, exactly as many pass as the limit allows.
-// Those that are refused take nothing.
-func TestQuotasAtOnce(t *testing.T) {
-	t.Parallel()
-	now := time.Now()
-	q := quota.New(quota.Limits{quota.Mints: 60}, func() time.Time { return now })
-	var group sync.WaitGroup
-	var passed atomic.Int64
-	for range 16 {
-		group.Go(func() {
-			for range 500 {
-				if q.Take(quota.Mints, "owner", 1) == nil {
-					passed.Add(1)
-				}
-			}
-		})
-	}
-	group.Wait()
-	if passed.Load() != 60 {
-		t.Errorf("%d passed", passed.Load())
-	}
-	var exceeded *quota.ExceededError
-	if err := q.Take(quota.Mints, "owner", 1); !errors.As(err, &exceeded) || exceeded.Wait != time.Second {
-		t.Errorf("after all were refused: %v, want a wait of a second", err)
 	}
 }

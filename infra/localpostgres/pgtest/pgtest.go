@@ -1,14 +1,6 @@
 // Package pgtest gives tests a real PostgreSQL server: one private server per
 // test program, started on first use, and a fresh, empty database for each test.
 //
-//	func TestMain(m *testing.M) { pgtest.Main(m) }
-//
-//	func TestSomething(t *testing.T) {
-//		t.Parallel()
-//		pool, err := pgxpool.New(t.Context(), pgtest.Database(t))
-//		...
-//	}
-//
 // The shared server runs with fsync off. A test whose subject is durability, or
 // that stops the server, starts its own with Start.
 package pgtest

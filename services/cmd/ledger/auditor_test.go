@@ -6,13 +6,10 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
-	"net/http/httptest"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/gagliardetto/solana-go"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -174,65 +171,6 @@ func TestAuditorTailsAndVerifies(t *testing.T) {
 		if _, err := ledger(ctx, strings.Fields(bad)...); err == nil || errors.As(err, &found) {
 			t.Errorf("%s: %v", bad, err)
 		}
-	}
-}
-
-// An audit reports that it is incomplete, and fails, if something configured could not be
-// reached or opened, or if the owner does not exist.
-func TestIncompleteAudits(t *testing.T) {
-	urlOf := deployed(t)
-	owner := write(t, urlOf("core"), 3)
-	js, err := jetstream.New(dial(t, urlOf("core")))
-	must(t, err)
-	bucket, err := js.KeyValue(t.Context(), keystore.Bucket)
-	must(t, err)
-	keys, err := keystore.Open(bucket, keystore.Config{Masters: []keystore.MasterKey{{1}}})
-	must(t, err)
-	if _, err := keys.FindOrCreate(t.Context(), owner, 0); err != nil {
-		t.Fatal(err)
-	}
-	away := httptest.NewServer(nil)
-	away.Close() // nothing answers at its address now
-	anybody, missing := solana.SystemProgramID.String(), filepath.Join(t.TempDir(), "pair.json")
-	another := base64.StdEncoding.EncodeToString(make([]byte, keystore.KeySize))
-	for name, c := range map[string]struct {
-		environ map[string]string
-		args    string
-		want    string // empty: it is good
-	}{
-		"nothing configured": {nil, "", ""},
-		"a chain that is away": {map[string]string{"SOLANA_RPC_URL": away.URL, "COMMITMENT_PROGRAM_ID": anybody},
-			"--authority " + anybody, "the chain: "},
-		"a key pair that is away": {map[string]string{"SOLANA_RPC_URL": away.URL, "COMMITMENT_PROGRAM_ID": anybody, "AUTHORITY_KEYPAIR": missing},
-			"", "the chain: AUTHORITY_KEYPAIR"},
-		"another master key": {map[string]string{"MASTER_KEY": another}, "", "3 leaves against their content: another master key"},
-		"no master key":      {map[string]string{"MASTER_KEY": "short"}, "", "MASTER_KEY: not 32 bytes"},
-		"another owner":      {nil, "--owner " + string(logtest.Owner()), "no such owner"},
-		"this owner":         {nil, "--owner " + string(owner), ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			onlyEnviron(t, map[string]string{"NATS_URL": urlOf("core"), "LEDGER_DATA_DIR": t.TempDir()})
-			for name, value := range c.environ {
-				t.Setenv(name, value)
-			}
-			args := append([]string{"verify"}, strings.Fields(c.args)...)
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-			defer cancel()
-			text, err := ledger(ctx, args...)
-			if c.want == "" {
-				if err != nil || strings.Contains(text, "INCOMPLETE") || !strings.Contains(text, "agrees") {
-					t.Errorf("%s, %v", text, err)
-				}
-				return
-			}
-			var found finding
-			if err == nil || errors.As(err, &found) || !strings.Contains(err.Error(), c.want) || !strings.Contains(text, "INCOMPLETE") || strings.Contains(text, "agrees") {
-				t.Errorf("%s, %v", text, err)
-			}
-			if text, err = ledger(ctx, append(args, "--json")...); err == nil || !strings.Contains(text, `"good":false`) || !strings.Contains(text, c.want) {
-				t.Errorf("%s, %v", text, err)
-			}
-		})
 	}
 }
 

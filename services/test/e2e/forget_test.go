@@ -1,7 +1,6 @@
 package e2e_test
 
 import (
-	"fmt"
 	"io"
 	"net/http"
 	"regexp"
@@ -24,55 +23,6 @@ func forget(t *testing.T, s *stacktest.Stack, wallet stacktest.Wallet) {
 	done, err := assembly.Forget(t.Context(), s.Config, events.Owner(wallet.PublicKey))
 	if err != nil || !done.Existed || !done.Erased {
 		t.Fatalf("%+v, %v", done, err)
-	}
-}
-
-// An owner is forgotten while running services have all of the owner's data in memory:
-// the key, rows that were read, and texts. Proofs that need no key
-// still work.
-func TestAForgottenOwnerIsForgottenEverywhere(t *testing.T) {
-	t.Parallel()
-	s := stacktest.Start(t, stacktest.Options{Configure: func(c *config.Config) { c.KeyMaxAge = time.Millisecond }})
-	core, extension := s.Core[0], s.Extension[0]
-	wallet, other := stacktest.NewWallet(), stacktest.NewWallet()
-	session, extensionSession, theirs := core.SignIn(wallet), extension.SignIn(wallet), core.SignIn(other)
-	var id string
-	for i := range 257 {
-		id = core.Expect(201, "POST", "/memories", map[string]any{"content": fmt.Sprint("secret number ", i)}, session).Text("id")
-	}
-	kept := core.Expect(201, "POST", "/memories", map[string]any{"content": "not forgotten"}, theirs).Text("id")
-	type request struct {
-		method, path string
-		body         any
-	}
-	reads := []request{
-		{"GET", "/memories/" + id, nil}, {"GET", "/memories", nil}, {"GET", "/memories?limit=2", nil},
-		{"POST", "/memories/search", map[string]any{"query": "number 7"}},
-	}
-	for range 3 { // once to load the bodies, once the texts, once from memory
-		for _, r := range reads {
-			core.Expect(200, r.method, r.path, r.body, session)
-		}
-		extension.Expect(200, "GET", "/memories", nil, extensionSession)
-	}
-	proven := core.Expect(200, "GET", "/memories/"+id+"/proof", nil, session)
-
-	forget(t, s, wallet)
-	core.Expect(401, "GET", "/memories", nil, session) // the session ended with the key
-	session = core.SignIn(wallet)
-	for _, r := range append(reads, request{"POST", "/memories", map[string]any{"content": "more"}}) {
-		core.Expect(410, r.method, r.path, r.body, session)
-	}
-	extension.Expect(401, "GET", "/memories", nil, extensionSession) // the session ended with the key
-	extension.Expect(410, "GET", "/memories", nil, extension.SignIn(wallet))
-	// Signing in again makes no new key.
-	again := core.SignIn(wallet)
-	core.Expect(410, "POST", "/memories", map[string]any{"content": "more"}, again)
-	if now := core.Expect(200, "GET", "/memories/"+id+"/proof", nil, again); string(now.Body) != string(proven.Body) {
-		t.Errorf("the proof was\n%s and is\n%s", proven.Body, now.Body)
-	}
-	if got := core.Expect(200, "GET", "/memories/"+kept, nil, theirs).Text("content"); got != "not forgotten" {
-		t.Errorf("another owner's memory is %q", got)
 	}
 }
 

@@ -1,15 +1,10 @@
 package e2e_test
 
 import (
-	"bufio"
 	"encoding/json"
 	"fmt"
-	"io"
-	"net"
-	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/memory-ledger/ledger/services/test/stacktest"
 )
@@ -110,26 +105,6 @@ func checkKept(t *testing.T, core *stacktest.Client, session stacktest.Header, n
 	if got.Content != want.Content || fmt.Sprint(metadata) != fmt.Sprint(want.Metadata) {
 		t.Errorf("%s: came back as %.200s %.200s", name, got.Content, got.Metadata)
 	}
-}
-
-// toOldClient returns the body that an HTTP/1.0 client gets. It knows no chunks: a long
-// body ends with the connection. This request is also sent by hand.
-func toOldClient(t *testing.T, c *stacktest.Client, line, headers string) string {
-	t.Helper()
-	conn, err := net.Dial("tcp", strings.TrimPrefix(c.URL, "http://"))
-	noErr(t, err)
-	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(2 * time.Minute))
-	if _, err := fmt.Fprintf(conn, "%s HTTP/1.0\r\nConnection: keep-alive\r\n%s\r\n", line, headers); err != nil {
-		t.Fatal(err)
-	}
-	answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
-	noErr(t, err)
-	body, err := io.ReadAll(answer.Body)
-	if err != nil || answer.StatusCode != 200 || len(answer.TransferEncoding) > 0 || answer.ContentLength != -1 || !answer.Close {
-		t.Errorf("%s: %d, %q, %d bytes announced, %v", line, answer.StatusCode, answer.TransferEncoding, answer.ContentLength, err)
-	}
-	return string(body)
 }
 
 func TestExtensionLimits(t *testing.T) {

@@ -3,7 +3,6 @@ package e2e_test
 import (
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/memory-ledger/ledger/projections/audit"
@@ -85,29 +84,6 @@ func TestRetract(t *testing.T) {
 	}
 	if n := other.Expect(201, "POST", "/memories", map[string]any{"content": "more"}, session).Number("leafIndex"); n != 5 {
 		t.Errorf("the next leaf is %d", n)
-	}
-	agrees(t, s)
-}
-
-// TestRetractingAtOnce: of many concurrent retractions of the same memory, one takes
-// effect, and every reader after an answer sees it.
-func TestRetractingAtOnce(t *testing.T) {
-	t.Parallel()
-	s := stacktest.Start(t, stacktest.Options{Core: 2})
-	session := s.Core[0].SignIn(stacktest.NewWallet())
-	for range 5 {
-		id := s.Core[0].Expect(201, "POST", "/memories", map[string]any{"content": "x"}, session).Text("id")
-		var group sync.WaitGroup
-		for n := range 8 {
-			group.Go(func() {
-				s.Core[n%2].Expect(200, "DELETE", "/memories/"+id, nil, session)
-				s.Core[(n+1)%2].Expect(410, "GET", "/memories/"+id, nil, session)
-			})
-		}
-		group.Wait()
-	}
-	if found := decode[[]view](t, s.Core[1].Expect(200, "GET", "/memories", nil, session).Body); len(found) != 0 {
-		t.Errorf("%d are left", len(found))
 	}
 	agrees(t, s)
 }
