@@ -55,22 +55,19 @@ unit: ## all Go tests except the slow ones
 .PHONY: verify
 verify: deps staticcheck vulncheck generated lint-openapi client dashboard-current webextension slow race fuzz empty-root ## the rest: linters, slow tests, race detector, crashes, clusters, browser, fuzzing
 
-# RACE lists the packages that start goroutines or share memory, in their code or their
-# tests. It leaves out the packages of the cluster and of cut networks, which run alone;
-# the browser's package, because the end-to-end tests run its services with the race
-# detector; and the manifests' package, because it only reads, and Kubernetes takes long
-# to compile. SLOW lists the other packages with slow tests. Both lists are computed from
-# the files, so that no package is forgotten.
-folders = $(sort $(patsubst %/,./%,$(dir $(shell grep -rlE --include='$(2)' '$(1)' $(MODULES)))))
+# RACE lists the packages that have tests, and whose code starts goroutines or shares
+# memory, and the end-to-end tests, which run all services. It leaves out the packages of
+# the cluster and of cut networks, which run alone. SLOW lists the other packages with
+# slow tests. Both lists are computed from the files, so that no package is forgotten.
+folders = $(sort $(patsubst %/,./%,$(dir $(shell grep -rlE $(2) '$(1)' $(MODULES)))))
 CLUSTER := ./services/test/deployed
 CUTS := ./services/test/cuts
+E2E := ./services/test/e2e
 CONCURRENT := "sync(/atomic)?"|"testing/synctest"|\.Go\(|^\s*go (func|[a-z])
 SKIPS := testing\.Short\(\)
-BROWSER := ./services/test/browser
-MANIFESTS := ./infra/kubernetes
 EMPTY := ./infra/emptyroot
-RACE = $(filter-out $(CLUSTER) $(CUTS) $(BROWSER) $(MANIFESTS),$(call folders,$(CONCURRENT),*.go))
-SLOW = $(filter-out $(CLUSTER) $(CUTS) $(EMPTY) $(RACE),$(call folders,$(SKIPS),*_test.go))
+RACE = $(E2E) $(foreach p,$(call folders,$(CONCURRENT),--include='*.go' --exclude='*_test.go'),$(if $(wildcard $p/*_test.go),$p))
+SLOW = $(filter-out $(CLUSTER) $(CUTS) $(EMPTY) $(RACE),$(call folders,$(SKIPS),--include='*_test.go'))
 
 .PHONY: slow
 slow: ## slow tests of the packages that the race detector does not run
