@@ -7,7 +7,6 @@ import (
 	"encoding/base64"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -22,6 +21,7 @@ import (
 	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
 	"github.com/memory-ledger/ledger/services/run/assembly"
 	"github.com/memory-ledger/ledger/services/run/config"
+	"github.com/memory-ledger/ledger/services/test/cluster"
 	"github.com/memory-ledger/ledger/services/test/contracttest"
 )
 
@@ -32,7 +32,8 @@ func startAPI(t *testing.T, allowedOrigin, extensionID string) string {
 	t.Helper()
 	key := make([]byte, 32)
 	_, _ = rand.Read(key)
-	addr := freeAddress(t)
+	addr, err := cluster.FreeAddr() // the proxy has to know it before the API listens
+	must(t, err)
 	front := httptest.NewServer(checking(t, contracttest.Extension, "http://"+addr))
 	t.Cleanup(front.Close)
 	cfg, err := config.Load([]string{
@@ -55,42 +56,8 @@ func startAPI(t *testing.T, allowedOrigin, extensionID string) string {
 		}
 		base.Close()
 	})
-	awaitReady(t, "http://"+addr)
+	must(t, cluster.Await("http://"+addr+"/readyz", ctx.Done()))
 	return cfg.ExtensionURL
-}
-
-// freeAddress returns an address that was free a moment ago. The proxy has to know the
-// API's address before the API listens.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	defer func() { _ = listener.Close() }()
-	return listener.Addr().String()
-}
-
-// awaitReady polls the API until it is ready.
-func awaitReady(t *testing.T, base string) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
-	for tick := time.NewTicker(20 * time.Millisecond); ; {
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, base+"/readyz", nil)
-		must(t, err)
-		response, err := http.DefaultClient.Do(request)
-		if err == nil {
-			_ = response.Body.Close()
-			if response.StatusCode == http.StatusOK {
-				tick.Stop()
-				return
-			}
-		}
-		select {
-		case <-ctx.Done():
-			t.Fatal("the API did not get ready:", err)
-		case <-tick.C:
-		}
-	}
 }
 
 // chromiumGets lists answers that the scenarios must cause. The proxy checks each of them

@@ -68,7 +68,7 @@ func TestClientInOtherRuntimes(t *testing.T) {
 			if name != "node" {
 				found, err := filepath.Glob(args[0])
 				if err != nil || len(found) == 0 {
-					lacking(t, name+" can't be had from npm: "+install)
+					stacktest.Lacking(t, name+" can't be had from npm: "+install)
 				}
 				args[0] = found[0]
 			}
@@ -101,7 +101,7 @@ func compileClient(t *testing.T, dir string) string {
 	said := npmCI(t, dir)
 	compiler := filepath.Join(dir, "node_modules", "typescript", "bin", "tsc")
 	if _, err := os.Stat(compiler); err != nil {
-		lacking(t, "the compiler can't be had from npm: "+said)
+		stacktest.Lacking(t, "the compiler can't be had from npm: "+said)
 	}
 	out := t.TempDir()
 	runNode(t, nil, "node", compiler, "-p", dir, "--outDir", out)

@@ -8,17 +8,8 @@ import (
 	"testing"
 
 	"github.com/memory-ledger/ledger/infra/npm"
+	"github.com/memory-ledger/ledger/services/test/stacktest"
 )
-
-// lacking skips a test because something that it needs is missing. In CI it fails the
-// test instead, because a skipped test would go unnoticed there.
-func lacking(t *testing.T, what string) {
-	t.Helper()
-	if os.Getenv("CI") == "true" {
-		t.Fatal(what)
-	}
-	t.Skip(what)
-}
 
 // chromium finds the browser.
 func chromium(t *testing.T) string {
@@ -44,7 +35,7 @@ func browserProgram(t *testing.T, browser string, names ...string) string {
 			return path
 		}
 	}
-	lacking(t, browser+" is not here: `make deps` installs it, or "+strings.ToUpper(browser)+" names it")
+	stacktest.Lacking(t, browser+" is not here: `make deps` installs it, or "+strings.ToUpper(browser)+" names it")
 	return ""
 }
 

@@ -294,19 +294,9 @@ func installed(t *testing.T) suite {
 		err = exec.Command(s.program, "-e", "process.exit(parseInt(process.versions.node) >= 22 ? 0 : 1)").Run()
 	}
 	if err != nil {
-		lacking(t, "Node 22 or newer is missing: install it")
+		stacktest.Lacking(t, "Node 22 or newer is missing: install it")
 	}
 	return s
-}
-
-// lacking skips a test because something that it needs is missing. In CI it fails the
-// test instead, because a skipped test would go unnoticed there.
-func lacking(t *testing.T, what string) {
-	t.Helper()
-	if os.Getenv("CI") == "true" {
-		t.Fatal(what)
-	}
-	t.Skip(what)
 }
 
 // must ends the test on an error.

@@ -60,7 +60,7 @@ func TestStakesWithRolesApart(t *testing.T) {
 	// The anchorer checks every vault when it starts, and again a minute later. It
 	// ignores a deposit that is not final yet.
 	y.Finalize(signature)
-	authority := y.KeypairFile()
+	authority := stacktest.KeypairFile(y.T, y.Key)
 	anchorer := d.anchorer(y.URL(), authority, environ...)
 	ticker := time.NewTicker(100 * time.Millisecond)
 	defer ticker.Stop()

@@ -33,10 +33,7 @@ func TestDocuments(t *testing.T) {
 	t.Parallel()
 	for _, tool := range []string{"bash", "curl", "jq", "node", "openssl", "psql"} {
 		if _, err := exec.LookPath(tool); err != nil {
-			if os.Getenv("CI") != "" {
-				t.Fatal(err)
-			}
-			t.Skip(err)
+			stacktest.Lacking(t, err.Error())
 		}
 	}
 	root, err := filepath.Abs("../../..")

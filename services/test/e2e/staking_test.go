@@ -44,7 +44,7 @@ func (y *treasury) configure(c *config.Config) {
 // same family of an owner.
 func (y *treasury) anchoring(c *config.Config) {
 	y.configure(c)
-	c.AuthorityKeypair, c.CommitmentProgramID = y.KeypairFile(), program.LocalID.String()
+	c.AuthorityKeypair, c.CommitmentProgramID = stacktest.KeypairFile(y.T, y.Key), program.LocalID.String()
 	c.AnchorMaxWait = time.Second
 }
 

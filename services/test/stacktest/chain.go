@@ -26,11 +26,11 @@ func Chain(t testing.TB, slots time.Duration) (chain *localchain.Chain, authorit
 	if err := chain.Fund(t.Context(), key.PublicKey().String(), 100*solana.LAMPORTS_PER_SOL); err != nil {
 		t.Fatal(err)
 	}
-	return chain, keypairFile(t, key)
+	return chain, KeypairFile(t, key)
 }
 
-// keypairFile writes a key pair in the format of the Solana command line.
-func keypairFile(t testing.TB, key solana.PrivateKey) (path string) {
+// KeypairFile writes a key pair in the format of the Solana command line.
+func KeypairFile(t testing.TB, key solana.PrivateKey) (path string) {
 	t.Helper()
 	numbers := make([]int, len(key))
 	for i, b := range key {

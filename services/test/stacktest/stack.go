@@ -193,3 +193,13 @@ func (s *Stack) Beside(t *testing.T) (*assembly.Base, *fence.Fence) {
 	})
 	return base, f
 }
+
+// Lacking skips a test that needs something which is missing. In CI it fails the test,
+// because a skipped test would go unnoticed there.
+func Lacking(t testing.TB, what string) {
+	t.Helper()
+	if os.Getenv("CI") != "" {
+		t.Fatal(what)
+	}
+	t.Skip(what)
+}

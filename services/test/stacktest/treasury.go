@@ -144,10 +144,3 @@ func (y *Treasury) LandFor(w Wallet, tx *solana.Transaction) string {
 	tx.Signatures = []solana.Signature{solana.Signature(w.Sign(string(message)))}
 	return y.Land(tx)
 }
-
-// KeypairFile returns a file with the treasury's key pair, to use as an authority that
-// has lamports.
-func (y *Treasury) KeypairFile() string {
-	y.Helper()
-	return keypairFile(y.T, y.Key)
-}
