@@ -1,11 +1,13 @@
 package audit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/memory-ledger/ledger/events/eventlog"
 )
@@ -50,6 +52,55 @@ func (n *node) Read(ctx context.Context, cfg eventlog.ReadConfig, yield func(eve
 		}
 	}
 	return nil
+}
+
+// TestEachReplicaIsRead: each node is read completely. A finding names the node and the
+// missing messages, at any place in the log.
+func TestEachReplicaIsRead(t *testing.T) {
+	t.Parallel()
+	const messages uint64 = 3*compared - 100
+	var gaps []uint64 // so many that the read ends with the last of them, where a digest ends
+	var reported []string
+	for i := range uint64(maxGaps) {
+		gaps = append(gaps, compared-2*(maxGaps-1-i))
+		reported = append(reported, fmt.Sprintf("node b can't read sequence %d", gaps[i]))
+	}
+	for name, c := range map[string]struct {
+		node node
+		want []string
+	}{
+		"whole":      {node{}, nil},
+		"one":        {node{lost: []uint64{777}}, []string{"node b can't read sequence 777"}},
+		"the first":  {node{lost: []uint64{1}}, []string{"node b can't read sequence 1"}},
+		"several":    {node{lost: []uint64{2, 3, 5000, 5001, 9000}}, []string{"node b can't read sequences 2 to 3", "node b can't read sequences 5000 to 5001", "node b can't read sequence 9000"}},
+		"the newest": {node{lost: []uint64{messages - 1, messages}}, []string{fmt.Sprintf("node b can't read sequences %d to %d", messages-1, messages)}},
+		"another":    {node{altered: 5000}, []string{"nodes a and b hold different messages among sequences 4097 to 8192"}},
+		"too many":   {node{lost: gaps}, reported},
+		"another where a digest ends": {node{messages: 2 * compared, altered: 2 * compared}, []string{
+			"nodes a and b hold different messages among sequences 4097 to 8192"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			messages := cmp.Or(c.node.messages, messages)
+			c.node.messages, c.node.at, c.node.fails = messages, 1000, -1
+			whole := &node{messages: messages, at: 700}
+			var found []string
+			a := &auditor{report: &report{to: func(f Finding) { found = append(found, f.Detail) }}}
+			a.cfg = Config{Log: &c.node, Patience: 100 * time.Millisecond, Replicas: []Replica{{Node: "a", Log: whole}, {Node: "b", Log: &c.node}, {Node: "c", Missing: "it is away"}}}
+			if name == "one" { // also test a damaged node that is read first
+				slices.Reverse(a.cfg.Replicas)
+			}
+			if err := a.checkReplicas(t.Context(), messages); err != nil || !slices.Equal(found, c.want) {
+				t.Errorf("found %q, %v; want %q", found, err, c.want)
+			}
+			if len(a.report.summary.Incomplete) != 1 {
+				t.Errorf("said of the one that is away: %v", a.report.summary.Incomplete)
+			}
+			if err := a.cfg.Log.Read(t.Context(), eventlog.ReadConfig{To: messages}, func(eventlog.Slice) error { return nil }); err != nil {
+				t.Errorf("the audit reads from one that is not whole: %v", err)
+			}
+		})
+	}
 }
 
 // TestAReadGoesOnAtAnotherReplica: if one replica can't read a message, the read is

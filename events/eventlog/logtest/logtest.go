@@ -27,8 +27,6 @@ type Fixture struct {
 	Restart func()
 }
 
-const suiteTimeout = 60 * time.Second
-
 // Run runs the suite; open returns a fresh, empty log for each test.
 func Run(t *testing.T, open func(t *testing.T) Fixture) {
 	for _, c := range []struct {
@@ -56,7 +54,7 @@ func Run(t *testing.T, open func(t *testing.T) Fixture) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			ctx, cancel := context.WithTimeout(context.Background(), suiteTimeout)
+			ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 			defer cancel()
 			c.test(t, ctx, open(t))
 		})

@@ -34,8 +34,11 @@ var databases atomic.Int64
 // Main runs the tests and then stops the shared server. Call it as the last statement
 // of TestMain: it ends the program. If a test program dies without it, its server dies,
 // too, and its folder is left.
-func Main(m *testing.M) {
+func Main(m *testing.M, after ...func()) {
 	code := m.Run()
+	for _, do := range after {
+		do()
+	}
 	if err := stopShared(); err != nil {
 		fmt.Fprintln(os.Stderr, "pgtest:", err)
 		code = max(code, 1)

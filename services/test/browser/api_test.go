@@ -76,10 +76,10 @@ var chromiumGets = []contracttest.Answer{
 // checkSeen checks that each of these answers was checked against the document.
 func checkSeen(t *testing.T) {
 	t.Helper()
-	coverage, err := contracttest.Seen(contracttest.Extension)
+	missing, err := contracttest.Unseen(contracttest.Extension)
 	must(t, err)
 	for _, answer := range chromiumGets {
-		if !slices.Contains(coverage.Seen, answer) {
+		if slices.Contains(missing, answer) {
 			t.Errorf("no answer of %s with %d was held to the OpenAPI document", answer.Operation, answer.Status)
 		}
 	}

@@ -25,14 +25,13 @@ import (
 	"github.com/gofiber/fiber/v2"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
 	"github.com/memory-ledger/ledger/infra/npm"
 	"github.com/memory-ledger/ledger/services/httpapi"
 	"github.com/memory-ledger/ledger/services/run/config"
 	"github.com/memory-ledger/ledger/services/test/stacktest"
 )
 
-func TestMain(m *testing.M) { pgtest.Main(m) }
+func TestMain(m *testing.M) { stacktest.Main(m) }
 
 // withoutFixtures lists the suite's scenarios for servers that need none of its test_…
 // tools, by protocol revision.
@@ -189,11 +188,7 @@ func core(t *testing.T) (c *stacktest.Client, key, front string) {
 // fixtures runs the Go SDK's server with the suite's fixtures, and returns a proxy to it.
 func fixtures(t *testing.T) http.Handler {
 	t.Helper()
-	program := filepath.Join(t.TempDir(), "fixtures")
-	out, err := exec.Command("go", "build", "-o", program, "github.com/modelcontextprotocol/go-sdk/conformance/everything-server").CombinedOutput()
-	if err != nil {
-		t.Fatalf("build: %v: %s", err, out)
-	}
+	program := stacktest.Program(t, "github.com/modelcontextprotocol/go-sdk/conformance/everything-server")
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
 	addr := listener.Addr().String()

@@ -3,7 +3,7 @@
 // subject of the test. The document must list its status for the operation. The required
 // headers must exist and fit their schemas. The content type and the body must be the
 // documented ones. If the API accepted a request body, the document must allow that body.
-// [Seen] returns the operations and statuses that were seen.
+// [Unseen] returns the documented answers that no test got.
 //
 // santhosh-tekuri/jsonschema checks the schemas. This package checks what OpenAPI adds
 // around them: libopenapi-validator and kin-openapi accept bodies and compressions that no

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -36,15 +35,6 @@ func (p *process) start() {
 	must(p.t, p.Start())
 }
 
-func build(t *testing.T, pkg string) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), filepath.Base(pkg))
-	if out, err := exec.Command("go", "build", "-o", path, pkg).CombinedOutput(); err != nil {
-		t.Fatalf("build %s: %v: %s", pkg, err, out)
-	}
-	return path
-}
-
 // roles is held while a test makes the roles of the shared database server.
 var roles sync.Mutex
 
@@ -54,8 +44,8 @@ func deploy(t *testing.T) *deployment {
 	var outputs []*lines
 	cfg := cluster.Config{
 		Root: "../../..", Dir: t.TempDir(), Database: pgtest.Database(t),
-		Ledger: build(t, "github.com/memory-ledger/ledger/services/cmd/ledger"),
-		Server: build(t, "github.com/nats-io/nats-server/v2"),
+		Ledger: stacktest.Program(t, stacktest.Ledger),
+		Server: stacktest.Program(t, "github.com/nats-io/nats-server/v2"),
 		Output: func() io.Writer { l := &lines{}; outputs = append(outputs, l); return l },
 	}
 	var err error

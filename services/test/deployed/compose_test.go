@@ -11,6 +11,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/memory-ledger/ledger/services/run/config"
+	"github.com/memory-ledger/ledger/services/test/stacktest"
 )
 
 type composeService struct {
@@ -30,7 +31,7 @@ func composeServices(t *testing.T) map[string]composeService {
 // that the program reads. A misspelled variable would silently leave the default.
 func TestComposeRunsCommandsThatExist(t *testing.T) {
 	t.Parallel()
-	ledger := build(t, "github.com/memory-ledger/ledger/services/cmd/ledger")
+	ledger := stacktest.Program(t, stacktest.Ledger)
 	help, err := exec.Command(ledger, "--help").Output()
 	must(t, err)
 	known := map[string]bool{"GOMEMLIMIT": true} // Go itself reads it

@@ -7,10 +7,10 @@ package deployed_test
 import (
 	"testing"
 
-	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
+	"github.com/memory-ledger/ledger/services/test/stacktest"
 )
 
-func TestMain(m *testing.M) { pgtest.Main(m) }
+func TestMain(m *testing.M) { stacktest.Main(m) }
 
 // must ends the test on an error.
 func must(t testing.TB, err error) {

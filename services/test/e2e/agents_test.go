@@ -518,7 +518,7 @@ func TestAnAgentOverStandardInput(t *testing.T) {
 	core := s.Core[0]
 	owner := core.SignIn(stacktest.NewWallet())
 	id, key := newKey(core, owner)
-	program := binary(t)
+	program := stacktest.Program(t, stacktest.Ledger)
 	ledger := func(url, key string, arguments ...string) *exec.Cmd {
 		cmd := exec.Command(program, append([]string{"mcp"}, arguments...)...)
 		cmd.Env, cmd.Dir = []string{"LEDGER_URL=" + url, "LEDGER_API_KEY=" + key}, t.TempDir()

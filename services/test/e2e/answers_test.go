@@ -61,9 +61,9 @@ func TestEveryDocumentedAnswer(t *testing.T) {
 		chain = true
 	})
 	for _, api := range []contracttest.API{contracttest.Core, contracttest.Extension} {
-		coverage, err := contracttest.Seen(api)
+		missing, err := contracttest.Unseen(api)
 		noErr(t, err)
-		for _, answer := range coverage.Missing {
+		for _, answer := range missing {
 			if chain || api != contracttest.Core || !slices.Contains(needsChain, answer) {
 				t.Errorf("%s API: no %s answered %d: make one do so, or take it out of the document", api, answer.Operation, answer.Status)
 			}

@@ -330,7 +330,7 @@ type replicas struct {
 
 func newReplicas(t *testing.T, s *stacktest.Stack, processes int) *replicas {
 	t.Helper()
-	r := &replicas{t: t, stack: s, path: binary(t), live: []*stacktest.Client{s.Core[0]}, alone: []*alone{nil}}
+	r := &replicas{t: t, stack: s, path: stacktest.Program(t, stacktest.Ledger), live: []*stacktest.Client{s.Core[0]}, alone: []*alone{nil}}
 	for range processes {
 		p := startAlone(t, s, r.path, "core-api", "CORE_ADDR")
 		r.live, r.alone = append(r.live, stacktest.NewClient(t, contracttest.Core, p.url)), append(r.alone, p)

@@ -5,10 +5,10 @@ package e2e_test
 import (
 	"testing"
 
-	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
+	"github.com/memory-ledger/ledger/services/test/stacktest"
 )
 
-func TestMain(m *testing.M) { pgtest.Main(m) }
+func TestMain(m *testing.M) { stacktest.Main(m) }
 
 // noErr ends the test on an error.
 func noErr(t testing.TB, err error) {

@@ -20,18 +20,6 @@ import (
 	"github.com/memory-ledger/ledger/services/test/stacktest"
 )
 
-// binary builds the ledger command. The build cache makes every build but the first
-// cheap.
-func binary(t *testing.T) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "ledger")
-	out, err := exec.Command("go", "build", "-o", path, "github.com/memory-ledger/ledger/services/cmd/ledger").CombinedOutput()
-	if err != nil {
-		t.Fatalf("build: %v: %s", err, out)
-	}
-	return path
-}
-
 // run is `ledger run` in its own process.
 type run struct {
 	t      *testing.T
@@ -76,7 +64,7 @@ func launch(t *testing.T, dir string, environ ...string) *run {
 func launchUnder(t *testing.T, watcher []string, dir string, environ ...string) *run {
 	t.Helper()
 	r := &run{t: t, dir: dir, exited: make(chan error, 1), up: make(chan struct{})}
-	command := append(watcher, binary(t), "run")
+	command := append(watcher, stacktest.Program(t, stacktest.Ledger), "run")
 	r.cmd = exec.Command(command[0], command[1:]...)
 	r.cmd.Dir = t.TempDir()
 	r.cmd.Env = append(os.Environ(), "LEDGER_DATA_DIR="+dir, "CORE_ADDR=127.0.0.1:0", "EXTENSION_ADDR=127.0.0.1:0", "LOCAL_CHAIN=off")

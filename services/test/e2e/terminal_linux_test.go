@@ -18,6 +18,7 @@ import (
 
 	"github.com/memory-ledger/ledger/infra/datadir"
 	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
+	"github.com/memory-ledger/ledger/services/test/stacktest"
 )
 
 // terminal is a person's screen and keyboard.
@@ -94,7 +95,7 @@ func TestRunAtATerminal(t *testing.T) {
 	dir := filepath.Join(pgtest.Folder(t), "data")
 	root, err := filepath.Abs("../../..")
 	noErr(t, err)
-	home := newcomersFolder(t, root, binary(t))
+	home := newcomersFolder(t, root, stacktest.Program(t, stacktest.Ledger))
 	cmd := exec.Command("bin/ledger", "run")
 	cmd.Dir = home
 	cmd.Env = append(os.Environ(), "LEDGER_DATA_DIR="+dir, "CORE_ADDR=127.0.0.1:0", "EXTENSION_ADDR=127.0.0.1:0", "LOCAL_CHAIN=off", "PATH="+withoutNode(t), "MAKELEVEL=1")

@@ -9,6 +9,8 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -202,4 +204,41 @@ func Lacking(t testing.TB, what string) {
 		t.Fatal(what)
 	}
 	t.Skip(what)
+}
+
+// Ledger is the package of the ledger command.
+const Ledger = "github.com/memory-ledger/ledger/services/cmd/ledger"
+
+// programs holds what Program has built.
+var programs struct {
+	sync.Mutex
+	dir string
+}
+
+// Main is pgtest.Main for tests that use Program.
+func Main(m *testing.M) {
+	var err error
+	if programs.dir, err = os.MkdirTemp("", "ledger-programs-"); err != nil {
+		panic(err)
+	}
+	pgtest.Main(m, func() { _ = os.RemoveAll(programs.dir) })
+}
+
+// Program builds a command, once for all tests of this process, and returns its path. It
+// compiles without cgo, as make test does: the race detector's run needs cgo, and would
+// compile everything once more.
+func Program(t testing.TB, pkg string) string {
+	t.Helper()
+	programs.Lock()
+	defer programs.Unlock()
+	path := filepath.Join(programs.dir, filepath.Base(pkg))
+	if _, err := os.Stat(path); err == nil {
+		return path
+	}
+	cmd := exec.Command("go", "build", "-o", path, pkg)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("build %s: %v: %s", pkg, err, out)
+	}
+	return path
 }
