@@ -73,20 +73,6 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-func TestWith(t *testing.T) {
-	o, err := canonical.Canonicalize([]byte(`{"z":1,"source":{"a":1}}`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := o.With("source", "a \"b\" \u0000 é")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if want := `{"source":"a \"b\" \u0000 é","z":1}`; got.String() != want {
-		t.Errorf("got %s, want %s", got, want)
-	}
-}
-
 // TestAdmit: Admit refuses noncharacters, however they are written and wherever they
 // stand. Canonicalize keeps them as they are.
 func TestAdmit(t *testing.T) {
@@ -122,9 +108,6 @@ func TestAdmit(t *testing.T) {
 		if _, err := canonical.Admit([]byte(in)); err == nil || err.Error() != want.Error() {
 			t.Errorf("%.40s: %v, want %v", in, err, want)
 		}
-	}
-	if _, err := canonical.Empty.With("source", "\ufffe"); !errors.Is(err, canonical.ErrNoncharacter) {
-		t.Error(err)
 	}
 }
 

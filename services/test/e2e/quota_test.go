@@ -1,7 +1,6 @@
 package e2e_test
 
 import (
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -78,63 +77,4 @@ func TestQuotas(t *testing.T) {
 	other := core.SignIn(stacktest.NewWallet())
 	core.Expect(201, "POST", "/memories", map[string]any{"content": "x"}, other)
 	core.Expect(200, "POST", "/memories/search", map[string]any{"query": "x"}, other)
-}
-
-// TestBytesPerDay: an owner's bytes of a day are counted through all replicas, sessions,
-// keys and drops. Refused writes cost nothing, also after a replica has loaded the owner
-// from the read models.
-func TestBytesPerDay(t *testing.T) {
-	t.Parallel()
-	const sealing = 12 + 16              // bytes that sealing adds to a text
-	const metadata = len(`"source":"s"`) // an empty object is free
-	s := stacktest.Start(t, stacktest.Options{Core: 3, Configure: func(c *config.Config) {
-		c.QuotaBytesPerDay, c.QuotaWrites = 10*int64(sealing+10+metadata), 20
-	}})
-	core, extension, wallet := s.Core[0], s.Extension[0], stacktest.NewWallet()
-	owner, visitor := core.SignIn(wallet), extension.SignIn(wallet)
-	_, secret := makeKey(core, owner, "write")
-	memory := func(content string) map[string]any { return map[string]any{"content": content, "source": "s"} }
-	ten := memory("0123456789")
-	drop := "/memory-drops/" + tokenOf(extension.Expect(201, "POST", "/memory-drops", map[string]any{"maxWrites": 2}, visitor))
-	for range 30 { // refused input is not counted, by neither limit
-		core.Expect(400, "POST", "/memories", memory(""), owner)
-	}
-	core.Expect(413, "POST", "/memories", memory(strings.Repeat("x", 262145)), owner)
-
-	once := stacktest.With("Idempotency-Key", "once")
-	core.Expect(201, "POST", "/memories", ten, owner, once)
-	s.Core[1].Expect(201, "POST", "/memories", ten, stacktest.Bearer(secret))
-	extension.Expect(201, "POST", "/memories", ten, visitor)
-	extension.Expect(201, "POST", drop, ten)
-	s.Core[1].Expect(429, "POST", "/memories/batch", map[string]any{"memories": []any{ten, ten, ten, ten, ten, ten, ten}}, owner)
-	s.Core[1].Expect(201, "POST", "/memories/batch", map[string]any{"memories": []any{ten, ten, ten, ten, ten}}, owner)
-	a := s.Core[2].Expect(429, "POST", "/memories", memory("0123456789x"), owner) // has loaded the owner now
-	if wait, err := strconv.Atoi(a.Header.Get("Retry-After")); err != nil || wait < 1 || wait > 86400 || !strings.Contains(a.Text("error"), "more than 500 bytes of memories a day") {
-		t.Errorf("refused with %v, %s", a.Header, a.Body)
-	}
-	s.Core[2].Expect(201, "POST", "/memories", ten, owner)
-	for _, c := range s.Core {
-		c.Expect(429, "POST", "/memories", memory("x"), owner)
-		c.Expect(201, "POST", "/memories", ten, owner, once) // a repetition
-	}
-	extension.Expect(429, "POST", drop, memory("x"))
-	if left := extension.Expect(200, "GET", "/memory-drops/"+dropID(t, core, owner)+"/status", nil, visitor).Number("remainingWrites"); left != 1 {
-		t.Errorf("%d writes are left on the drop", left)
-	}
-	if size := core.Expect(200, "GET", "/log", nil, owner).Number("treeSize"); size != 10 {
-		t.Errorf("%d leaves", size)
-	}
-	core.Expect(201, "POST", "/memories", ten, core.SignIn(stacktest.NewWallet()))
-}
-
-// dropID returns the id of the owner's live drop.
-func dropID(t *testing.T, core *stacktest.Client, owner stacktest.Header) string {
-	t.Helper()
-	for _, g := range decode[[]liveGrant](t, core.Expect(200, "GET", "/grants", nil, owner).Body) {
-		if g.Kind == "memory-drop" {
-			return g.ID
-		}
-	}
-	t.Error("the owner has no live drop")
-	return ""
 }
