@@ -60,13 +60,13 @@ func (l *JetStream) publish(ctx context.Context, a Append) (seq uint64, copies i
 	if err := ctx.Err(); err != nil {
 		return 0, 0, fmt.Errorf("%w: %w", errNotSent, err)
 	}
-	began, patience := time.Now(), attemptTimeout
+	patience := attemptTimeout
 	if deadline, ok := ctx.Deadline(); ok {
 		patience = min(patience, time.Until(deadline))
 	}
 	seq, copies, err = l.send(a, patience)
 	if patience == attemptTimeout || !errors.Is(err, nats.ErrTimeout) {
-		l.heard(began, err)
+		l.heard(err)
 		l.disk.note(err, time.Now())
 	}
 	return seq, copies, err

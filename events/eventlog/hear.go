@@ -16,14 +16,12 @@ const (
 	raftState     = "$SYS.REQ.SERVER.PING.RAFTZ"
 )
 
-// AskNodes makes reads in doubt ask the nodes whom they follow, which takes a millisecond.
-// Else they wait until the nodes have answered the leader anyway: after a write, or after its
-// heartbeat, within two seconds. The client needs the permission. Call it before the
-// first read.
-func (l *JetStream) AskNodes() { l.asksNodes.Store(true) }
-
 // hear returns once a majority of the replicas has said, after the call, that it follows the
-// leader: then no other has been elected before the call. A message that would have to pass
+// leader: then no other has been elected before the call. hear asks the nodes, which takes a
+// millisecond. A client without that permission waits until they have answered the leader
+// anyway: after a write, or after its heartbeat, within two seconds.
+//
+// A message that would have to pass
 // through the log, and not be stored, would prove the same. There is none: nats-server 2.15
 // closes a stream whose replicas refuse a message that they had agreed on.
 //
@@ -45,10 +43,10 @@ func (l *JetStream) hear(ctx context.Context) error {
 		case err != nil:
 		case heard.majority >= leaseTime:
 			err = errLeaderless
-			l.heard(asked, err)
-		case !l.mover.at(info.Cluster.Leader):
-			l.mover.leave()
-		case !asked.Add(-heard.majority).Before(since), l.asksNodes.Load() && l.followed(ctx, info.Cluster):
+			l.heard(err)
+		case !l.inboxes.at(info.Cluster.Leader):
+			l.inboxes.leave(retryPause)
+		case !asked.Add(-heard.majority).Before(since), l.followed(ctx, info.Cluster):
 			return nil
 		}
 		// This is how often a read in doubt asks.

@@ -42,9 +42,6 @@ type JetStream struct {
 	lease *lease
 	// silent: an attempt got no answer in time, and no other attempt has since got one.
 	silent atomic.Bool
-	mover  mover
-	// asksNodes: the client may ask the nodes whom they follow.
-	asksNodes atomic.Bool
 }
 
 var _ Log = (*JetStream)(nil)
@@ -115,7 +112,7 @@ func Open(ctx context.Context, nc *nats.Conn) (*JetStream, error) {
 		return nil, fmt.Errorf("open stream %s: %w: %w", StreamName, ErrUnavailable, err)
 	}
 	l := &JetStream{
-		nc: nc, js: js, inboxes: newInboxes(nc), disk: &disk{}, damage: &damage{}, mover: mover{nc: nc},
+		nc: nc, js: js, inboxes: newInboxes(nc), disk: &disk{}, damage: &damage{},
 		clustered: stream.CachedInfo().Config.Replicas > 1 || nc.ConnectedClusterName() != "",
 	}
 	l.lease = newLease(l)
@@ -135,27 +132,25 @@ func (l *JetStream) resend() time.Duration {
 
 // heard notes the result of an attempt at which only the leader answers, or that waited for
 // attemptTimeout. Other errors say nothing about the leader.
-func (l *JetStream) heard(began time.Time, err error) {
+func (l *JetStream) heard(err error) {
 	var api *jetstream.APIError
 	silent := errors.Is(err, nats.ErrTimeout) || isLeaderless(err)
 	switch answered := err == nil || errors.As(err, &api); {
 	case silent:
 		l.silent.Store(true)
-		l.mover.unanswered(began)
 	case errors.Is(err, errLeaderless):
-		l.mover.leave()
-	case answered && l.silent.Load():
+		l.inboxes.leave(500 * time.Millisecond)
+	case answered:
 		l.silent.Store(false)
-		l.mover.answered()
+		l.inboxes.answered()
 	}
 }
 
 // request puts a question to the server, which has attemptTimeout to answer.
 func (l *JetStream) request(ctx context.Context, subject string, body []byte) (*nats.Msg, error) {
-	began := time.Now()
 	reply, _, err := l.inboxes.request(ctx, &nats.Msg{Subject: subject, Data: body}, attemptTimeout, l.resend())
 	if err != nil {
-		l.heard(began, err)
+		l.heard(err)
 		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	return reply, nil
@@ -210,7 +205,7 @@ const keptInboxes = 256
 // connection passes the answer on itself, to an inbox that one request at a time uses.
 // So one goroutine fewer wakes up between a write and its acknowledgement.
 type inboxes struct {
-	nc   *nats.Conn
+	mover
 	free chan *inbox
 }
 
@@ -223,7 +218,7 @@ type inbox struct {
 }
 
 func newInboxes(nc *nats.Conn) *inboxes {
-	return &inboxes{nc: nc, free: make(chan *inbox, keptInboxes)}
+	return &inboxes{mover: mover{nc: nc}, free: make(chan *inbox, keptInboxes)}
 }
 
 // request sends a message and waits for its answer. Until that arrives, it sends the message
@@ -233,6 +228,7 @@ func newInboxes(nc *nats.Conn) *inboxes {
 // nats.Conn.RequestMsg: nats.ErrTimeout, nats.ErrNoResponders, and any error that prevents
 // the first copy from being sent.
 func (i *inboxes) request(ctx context.Context, msg *nats.Msg, patience, again time.Duration) (answer *nats.Msg, copies int, err error) {
+	began := time.Now()
 	box, err := i.take(patience)
 	if err != nil {
 		return nil, 0, err
@@ -271,10 +267,12 @@ func (i *inboxes) request(ctx context.Context, msg *nats.Msg, patience, again ti
 				return answer, copies, nil
 			}
 		case <-repeat:
+			i.unanswered(began)
 			if i.nc.PublishMsg(msg) == nil {
 				copies++
 			}
 		case <-box.patient.C:
+			i.unanswered(began)
 			if leaderless != nil {
 				return leaderless, copies, nil
 			}

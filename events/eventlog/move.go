@@ -14,37 +14,41 @@ import (
 type mover struct {
 	nc *nats.Conn
 
-	mu    sync.Mutex
-	since time.Time // start of the oldest attempt that got no answer, after the last answer
-	moved time.Time
+	mu     sync.Mutex
+	answer time.Time // the leader's last one
+	since  time.Time // how long the log has been silent; zero if it is not known to be
+	moved  time.Time
 }
 
 // answered notes that the leader has answered.
 func (m *mover) answered() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.since = time.Time{}
+	m.answer, m.since = time.Now(), time.Time{}
 }
 
-// unanswered notes an attempt that got no answer.
+// unanswered notes that an attempt has no answer yet. The cause may be the node, or the way
+// from there to the leader.
 func (m *mover) unanswered(began time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.since.IsZero() {
-		m.since = began
+		if m.since = began; began.Before(m.answer) {
+			m.since = m.answer
+		}
 	}
 	// This is how long the log may be silent before the client goes to another node of the
-	// cluster. The cause may be the node, or the way from there to the leader.
+	// cluster. There it sends again what has no answer, and gives that node half a second.
 	if time.Since(m.since) >= 2*time.Second {
-		m.move()
+		m.move(500 * time.Millisecond)
 	}
 }
 
-// leave goes to another node at once.
-func (m *mover) leave() {
+// leave goes to another node, unless the client has just moved.
+func (m *mover) leave(just time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.move()
+	m.move(just)
 }
 
 // at reports whether the client is at the node of that name, or can't choose.
@@ -54,12 +58,11 @@ func (m *mover) at(node string) bool {
 
 // move interrupts the connection: all requests without an answer are sent again at the next
 // node.
-func (m *mover) move() {
-	// This is the least time between two moves.
-	if time.Since(m.moved) < 500*time.Millisecond || !m.nc.IsConnected() || len(m.nc.Servers()) < 2 {
+func (m *mover) move(just time.Duration) {
+	if time.Since(m.moved) < just || !m.nc.IsConnected() || len(m.nc.Servers()) < 2 {
 		return
 	}
-	m.moved, m.since = time.Now(), time.Time{}
+	m.moved = time.Now()
 	go func() { _ = m.nc.ForceReconnect() }() // fails if the connection is closed
 }
 

@@ -107,7 +107,6 @@ func (l *JetStream) get(ctx context.Context, request getRequest) (record Record,
 		subject, decode = "$JS.API.STREAM.MSG.GET."+StreamName, decodeStored
 	}
 	for heard := !leader; ; heard = true {
-		began := time.Now()
 		reply, err := l.request(ctx, subject, body)
 		if err != nil {
 			return Record{}, false, err
@@ -117,7 +116,7 @@ func (l *JetStream) get(ctx context.Context, request getRequest) (record Record,
 		if err == nil && !heard {
 			current, err = l.lease.check(ctx)
 		}
-		l.heard(began, err)
+		l.heard(err)
 		if err == nil && !current {
 			_, err = l.lease.hear.Get(ctx)
 		}

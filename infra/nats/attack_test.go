@@ -89,12 +89,12 @@ var may = map[string][]string{
 	// extension makes no API keys.
 	"extension": append([]string{"ledger.aa.owner.memory", "ledger.aa.owner.session", "ledger.aa.owner.grant", raftState}, keystore...),
 	"projector": {
-		"$JS.API.CONSUMER.INFO.LEDGER.projector", "$JS.API.CONSUMER.MSG.NEXT.LEDGER.projector",
+		raftState, "$JS.API.CONSUMER.INFO.LEDGER.projector", "$JS.API.CONSUMER.MSG.NEXT.LEDGER.projector",
 	},
 	"anchorer": {
-		"chain.", "$JS.API.CONSUMER.INFO.LEDGER.anchorer", "$JS.API.CONSUMER.MSG.NEXT.LEDGER.anchorer",
+		"chain.", raftState, "$JS.API.CONSUMER.INFO.LEDGER.anchorer", "$JS.API.CONSUMER.MSG.NEXT.LEDGER.anchorer",
 	},
-	"auditor": {},
+	"auditor": {raftState},
 }
 
 // Each attack is sent plainly, and must be refused by the sender's permissions.

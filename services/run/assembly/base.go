@@ -353,7 +353,6 @@ type APIServer struct {
 
 // NewAPIServer opens the buckets and prepares the command side.
 func NewAPIServer(ctx context.Context, b *Base, neighbors Neighbors) (*APIServer, error) {
-	b.Stream.AskNodes()
 	d := &APIServer{
 		Base: b, neighbors: neighbors, connected: make(chan struct{}),
 		texts: memory.NewTextCache(b.Config.BodyCacheBytes), slots: memory.NewFairScheduler(),
