@@ -13,7 +13,7 @@ import (
 const (
 	// bound is how much longer than the log's own election an operation may take.
 	bound = 2 * time.Second
-	// takeOver bounds the take-over of a projector whose machine vanished.
+	// takeOver bounds the take-over of a projector or anchorer whose machine vanished.
 	takeOver = 20 * time.Second
 	// busy is allowed for a machine with other work on it, and for elections that are shorter
 	// than a heartbeat.
@@ -37,11 +37,13 @@ func TestCutNetworks(t *testing.T) {
 	f := &faults{world: w, load: l, seen: &strings.Builder{}}
 	f.cutNodes()
 	f.loseNodes()
-	f.loseProjector()
+	f.loseWorker("projector")
+	f.loseWorker("anchorer")
 	f.loseDatabase()
 	f.restartNodes()
 	l.stop()
 	l.check()
+	f.verify()
 	t.Logf("the longest operations, in seconds (and without the time in which the log did not work):\n%s", f.seen)
 }
 
@@ -79,16 +81,16 @@ func (f *faults) during(x fault) {
 	longest := f.load.longest(began, gaps, replicas...)
 	line := fmt.Sprintf("%-40s elections", x.name)
 	for _, g := range gaps {
-		line += fmt.Sprintf(" %.1f", g.to.Sub(g.from).Seconds())
+		line += fmt.Sprintf(" %.1f (from %s)", g.to.Sub(g.from).Seconds(), g.from.Format(seconds))
 	}
 	for _, what := range []string{"write", "read", "key", "grant"} {
 		is := longest[what]
 		line += fmt.Sprintf("  %s %.1f (%.1f)", what, is.took.Seconds(), is.waited.Seconds())
 		if limit := x.limit*time.Duration(max(1, len(gaps))) + busy; is.waited > limit {
-			f.t.Errorf("%s: a %s waited %s longer than the log", x.name, what, is.waited)
+			f.t.Errorf("%s: a %s waited %s longer than the log: %s", x.name, what, is.waited, is)
 		}
 	}
-	f.t.Logf("from %s to %s: %s", began.Format("05.0"), time.Now().Format("05.0"), line)
+	f.t.Logf("from %s to %s: %s", began.Format(seconds), time.Now().Format(seconds), line)
 	fmt.Fprintln(f.seen, line)
 }
 
@@ -146,14 +148,28 @@ func (f *faults) loseNodes() {
 	})
 }
 
-func (f *faults) loseProjector() {
-	working := f.working()
+// loseWorker loses the machine of the projector or anchorer that works. Reads wait for the
+// projector.
+func (f *faults) loseWorker(service string) {
+	working := f.working(service)
 	f.during(fault{
-		name: "projector vanishes", limit: takeOver,
-		begin: func() { f.machines[working].vanish(); f.projectors[working].Kill(); f.load.turn(0, 1) },
+		name: service + " vanishes", limit: takeOver,
+		begin: func() {
+			vanished := time.Now()
+			f.machines[working].vanish()
+			f.workers[working].Kill()
+			for f.working(service) == working || f.working(service) == "" {
+				if !eventlog.Pause(f.t.Context(), 100*time.Millisecond) || time.Since(vanished) > 2*takeOver {
+					f.t.Fatal("nobody takes over the work of the " + service)
+				}
+			}
+			if took := time.Since(vanished); took > takeOver {
+				f.t.Errorf("%s: the standby took over after %s", service, took)
+			}
+		},
 		end: func() {
 			f.machines[working].heal()
-			if err := f.projectors[working].Start(); err != nil {
+			if err := f.workers[working].Start(); err != nil {
 				f.t.Fatal(err)
 			}
 		},
@@ -182,7 +198,7 @@ func (f *faults) loseDatabase() {
 func (f *faults) restartNodes() {
 	for i := range f.nodes {
 		f.during(fault{
-			name: fmt.Sprintf("node %d restarted", i+1), lasts: 6 * time.Second, limit: time.Second,
+			name: fmt.Sprintf("node %d restarted", i+1), lasts: 6 * time.Second,
 			begin: func() { signal(f.t, f.Nodes[i].PID(), syscall.SIGUSR2) },
 			end: func() {
 				f.Nodes[i].Kill()
@@ -191,5 +207,15 @@ func (f *faults) restartNodes() {
 				}
 			},
 		})
+	}
+}
+
+// verify compares the nodes' copies of the log with each other, and the read models with
+// the log.
+func (f *faults) verify() {
+	for _, args := range [][]string{{"verify"}, {"verify", "--replicas"}} {
+		if out, err := f.Command(args, f.As("admin")).CombinedOutput(); err != nil {
+			f.t.Errorf("ledger %s: %v: %s", strings.Join(args, " "), err, out)
+		}
 	}
 }

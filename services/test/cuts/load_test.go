@@ -218,7 +218,16 @@ func (l *load) turn(replicas ...int) {
 
 // worst is the longest operation of a kind, and the longest without the time in which the
 // log did not work.
-type worst struct{ took, waited time.Duration }
+type worst struct {
+	took, waited time.Duration
+	slowest      step
+}
+
+func (w worst) String() string {
+	return fmt.Sprintf("through replica %d, from %s to %s", w.slowest.replica, w.slowest.began.Format(seconds), w.slowest.end.Format(seconds))
+}
+
+const seconds = "04:05.000"
 
 // longest returns the worst operations of these replicas that ended after a moment.
 func (l *load) longest(since time.Time, gaps []gap, replicas ...int) map[string]worst {
@@ -230,7 +239,11 @@ func (l *load) longest(since time.Time, gaps []gap, replicas ...int) map[string]
 			continue
 		}
 		is, took := longest[s.what], s.end.Sub(s.began)
-		longest[s.what] = worst{max(is.took, took), max(is.waited, took-down(gaps, s.began, s.end))}
+		is.took = max(is.took, took)
+		if waited := took - down(gaps, s.began, s.end); waited > is.waited {
+			is.waited, is.slowest = waited, s
+		}
+		longest[s.what] = is
 	}
 	return longest
 }

@@ -3,6 +3,7 @@ package cuts_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -17,6 +18,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/memory-ledger/ledger/anchoring/program"
 	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/infra/localpostgres"
 	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
@@ -26,19 +28,19 @@ import (
 )
 
 // world is a deployment, each part on a machine of its own: three nodes of the log, two
-// machines with both APIs, a projector and its standby. The database and the clients are at
-// the hub.
+// machines with both APIs, a projector, an anchorer and their standbys. The database and the
+// clients are at the hub.
 type world struct {
 	t *testing.T
 	*cluster.Cluster
-	machines   map[string]*machine
-	nodes      []*machine
-	conns      []*nats.Conn // to each node, from the hub
-	apis       []replica
-	projectors map[string]*cluster.Process
-	database   *localpostgres.Server
-	settings   localpostgres.Config
-	election   *watcher
+	machines map[string]*machine
+	nodes    []*machine
+	conns    []*nats.Conn // to each node, from the hub
+	apis     []replica
+	workers  map[string]*cluster.Process // by machine
+	database *localpostgres.Server
+	settings localpostgres.Config
+	election *watcher
 }
 
 // replica is a machine with both APIs.
@@ -55,8 +57,8 @@ func build(t *testing.T, pkg string) string {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{t: t, projectors: map[string]*cluster.Process{}}
-	w.machines = network(t, "nats-1", "nats-2", "nats-3", "api-1", "api-2", "proj-1", "proj-2")
+	w := &world{t: t, workers: map[string]*cluster.Process{}}
+	w.machines = network(t, "nats-1", "nats-2", "nats-3", "api-1", "api-2", "projector-1", "projector-2", "anchorer-1", "anchorer-2")
 	w.startDatabase()
 	cfg := cluster.Config{
 		Dir: t.TempDir(), Database: w.database.AdminURL(), DatabaseAddr: hub + ":5432", Output: w.output(),
@@ -77,14 +79,19 @@ func newWorld(t *testing.T) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"proj-1", "proj-2"} {
-		w.projectors[name] = w.start(name, "projector", "PROJECTOR_CONSUMER=projector", w.As("projector"))
+	for _, name := range []string{"projector-1", "projector-2"} {
+		w.workers[name] = w.start(name, "projector", "PROJECTOR_CONSUMER=projector", w.As("projector"))
 	}
 	for _, name := range []string{"api-1", "api-2"} {
 		w.apis = append(w.apis, replica{
 			core:      w.api(name, "core-api", "CORE_ADDR", "3001", contracttest.Core),
 			extension: w.api(name, "extension-api", "EXTENSION_ADDR", "3002", contracttest.Extension),
 		})
+	}
+	authority := stacktest.KeypairFile(t, stacktest.NewKey(t))
+	for _, name := range []string{"anchorer-1", "anchorer-2"} { // the projector makes the tables, so it is first
+		w.workers[name] = w.start(name, "anchorer", "ANCHORER_CONSUMER=anchorer", w.As("anchorer"),
+			"AUTHORITY_KEYPAIR="+authority, "COMMITMENT_PROGRAM_ID="+program.LocalID.String(), "SOLANA_RPC_URL=http://"+hub+":8899")
 	}
 	for i, url := range strings.Split(w.URL("admin"), ",") {
 		conn, err := nats.Connect(url, nats.RootCAs(filepath.Join(w.Secrets, "ca_certificate")), nats.CustomInboxPrefix("_INBOX_admin"),
@@ -157,8 +164,8 @@ func (w *world) startDatabase() {
 	w.database = pgtest.Start(w.t, w.settings)
 }
 
-// working returns the machine of the projector that holds the locks.
-func (w *world) working() (name string) {
+// working returns the machine of the projector or anchorer that holds the locks.
+func (w *world) working(service string) (name string) {
 	w.t.Helper()
 	conn, err := pgx.Connect(w.t.Context(), w.database.AdminURL())
 	if err != nil {
@@ -166,8 +173,9 @@ func (w *world) working() (name string) {
 	}
 	defer conn.Close(context.Background())
 	var ip string
-	if err := conn.QueryRow(w.t.Context(), `SELECT host(a.client_addr) FROM pg_stat_activity a JOIN pg_locks l USING (pid)
-		WHERE a.application_name = 'memory-ledger projector' AND l.locktype = 'advisory' LIMIT 1`).Scan(&ip); err != nil {
+	err = conn.QueryRow(w.t.Context(), `SELECT host(a.client_addr) FROM pg_stat_activity a JOIN pg_locks l USING (pid)
+		WHERE a.application_name = 'memory-ledger ' || $1 AND l.locktype = 'advisory' AND l.granted LIMIT 1`, service).Scan(&ip)
+	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 		w.t.Fatal(err)
 	}
 	for _, m := range w.machines {
@@ -202,6 +210,22 @@ func (w *world) reads(node int) bool {
 	defer cancel()
 	answer, err := w.conns[node].RequestWithContext(ctx, "$JS.API.STREAM.MSG.GET."+eventlog.StreamName, []byte(`{"seq":1}`))
 	return err == nil && strings.Contains(string(answer.Data), `"message"`)
+}
+
+// works reports whether the log works at a node, and when it did: when one of the other two
+// nodes last answered the leader.
+func (w *world) works(node int) (at time.Time, works bool) {
+	asked := time.Now()
+	info, err := w.state(w.t.Context(), node)
+	if err != nil || info.Cluster == nil {
+		return asked, false
+	}
+	for _, other := range info.Cluster.Replicas {
+		if answered := asked.Add(-other.Active); other.Active > 0 && answered.After(at) { // 0: never
+			at = answered
+		}
+	}
+	return at, !at.IsZero() && w.reads(node)
 }
 
 // leader returns the leading node once all nodes have the whole log, and the followers.
@@ -244,12 +268,8 @@ func watch(w *world) *watcher {
 	for n := range w.conns {
 		all.Go(func() {
 			for w.t.Context().Err() == nil {
-				asked := time.Now()
-				if info, err := w.state(w.t.Context(), n); err == nil && info.Cluster != nil && len(info.Cluster.Replicas) == 2 {
-					heard := min(info.Cluster.Replicas[0].Active, info.Cluster.Replicas[1].Active) // of two others, one is enough
-					if heard > 0 && w.reads(n) {
-						watcher.works(asked.Add(-heard))
-					}
+				if at, works := w.works(n); works {
+					watcher.works(at)
 				}
 				eventlog.Pause(w.t.Context(), 50*time.Millisecond)
 			}
@@ -270,10 +290,13 @@ func (w *watcher) works(at time.Time) {
 	}
 }
 
-// take returns the gaps since the last call.
+// take returns the gaps since the last call, also one that has not ended.
 func (w *watcher) take() []gap {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if now := time.Now(); now.Sub(w.last) > heartbeat {
+		w.gaps, w.last = append(w.gaps, gap{w.last, now}), now
+	}
 	gaps := w.gaps
 	w.gaps = nil
 	return gaps
