@@ -9,13 +9,15 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/memory-ledger/ledger/services/test/stacktest"
 )
 
 // TestImports: notes of other programs become memories, once, however often the import runs.
 // A note that has changed supersedes what it said before.
 func TestImports(t *testing.T) {
 	t.Parallel()
-	l, ledger := newLife(t), binary(t)
+	l, ledger := newLife(t), stacktest.Program(t, "github.com/memory-ledger/ledger/services/cmd/ledger")
 	key := l.core().Expect(201, "POST", "/keys", map[string]any{"label": "import"}, l.session).Text("key")
 	run := func(args ...string) string {
 		t.Helper()
