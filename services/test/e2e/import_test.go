@@ -17,7 +17,7 @@ import (
 // A note that has changed supersedes what it said before.
 func TestImports(t *testing.T) {
 	t.Parallel()
-	l, ledger := newLife(t), stacktest.Program(t, "github.com/memory-ledger/ledger/services/cmd/ledger")
+	l, ledger := newLife(t), stacktest.Program(t, stacktest.Ledger)
 	key := l.core().Expect(201, "POST", "/keys", map[string]any{"label": "import"}, l.session).Text("key")
 	run := func(args ...string) string {
 		t.Helper()
