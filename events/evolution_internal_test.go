@@ -12,41 +12,42 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// apiKeyCreatedV4 is an example of a version 4: keys that name the networks from which
-// they may be used. It exists only here. A key of version 3 could be used from any
+// apiKeyCreatedV5 is an example of a version 5: keys that name the networks from which
+// they may be used. It exists only here. A key of version 4 could be used from any
 // network, and its upcast says so.
-type apiKeyCreatedV4 struct {
-	KeyID     string     `json:"keyId"`
-	KeyHash   Hash       `json:"keyHash"`
-	Prefix    string     `json:"prefix"`
-	Label     string     `json:"label"`
-	Scopes    []Scope    `json:"scopes"`
-	ExpiresAt *Timestamp `json:"expiresAt,omitzero"`
-	CreatedBy *Via       `json:"createdBy,omitzero"`
-	Networks  []string   `json:"networks"`
+type apiKeyCreatedV5 struct {
+	KeyID      string     `json:"keyId"`
+	KeyHash    Hash       `json:"keyHash"`
+	Prefix     string     `json:"prefix"`
+	Label      string     `json:"label"`
+	Scopes     []Scope    `json:"scopes"`
+	ExpiresAt  *Timestamp `json:"expiresAt,omitzero"`
+	CreatedBy  *Via       `json:"createdBy,omitzero"`
+	Namespaces []string   `json:"namespaces,omitzero"`
+	Networks   []string   `json:"networks"`
 }
 
-func (*apiKeyCreatedV4) EventType() Type { return TypeApiKeyCreated }
+func (*apiKeyCreatedV5) EventType() Type { return TypeApiKeyCreated }
 
-func addNetworks(v3 jsontext.Value) (jsontext.Value, error) {
+func addNetworks(v4 jsontext.Value) (jsontext.Value, error) {
 	var members map[string]jsontext.Value
-	if err := json.Unmarshal(v3, &members); err != nil {
+	if err := json.Unmarshal(v4, &members); err != nil {
 		return nil, err
 	}
 	if _, has := members["networks"]; has {
-		return nil, errors.New("version 3 has no networks")
+		return nil, errors.New("version 4 has no networks")
 	}
 	members["networks"] = jsontext.Value(`["any"]`)
-	v4, err := json.Marshal(members)
-	return v4, err
+	v5, err := json.Marshal(members)
+	return v5, err
 }
 
-// raised is the catalogue with ApiKeyCreated at version 4.
+// raised is the catalogue with ApiKeyCreated at version 5.
 func raised(upcasts ...Upcast) []Definition {
 	definitions := Catalogue()
 	i := slices.IndexFunc(definitions, func(d Definition) bool { return d.Type == TypeApiKeyCreated })
-	definitions[i].Version, definitions[i].Upcasts = 4, append(slices.Clone(definitions[i].Upcasts), upcasts...)
-	definitions[i].New = func() Data { return new(apiKeyCreatedV4) }
+	definitions[i].Version, definitions[i].Upcasts = 5, append(slices.Clone(definitions[i].Upcasts), upcasts...)
+	definitions[i].New = func() Data { return new(apiKeyCreatedV5) }
 	return definitions
 }
 
@@ -67,52 +68,52 @@ func TestVersionTwo(t *testing.T) {
 	}
 }
 
-// TestVersionFour: the bytes of version 3 in the log are read as version 4. New events
-// are written as version 4, and both are read alike.
-func TestVersionFour(t *testing.T) {
+// TestVersionFive: the bytes of version 4 in the log are read as version 5. New events
+// are written as version 5, and both are read alike.
+func TestVersionFive(t *testing.T) {
 	v1, err := os.ReadFile("testdata/golden/ApiKeyCreated.v1.json")
 	must(t, err)
-	v3, err := os.ReadFile("testdata/golden/ApiKeyCreated.v3.json")
+	v4, err := os.ReadFile("testdata/golden/ApiKeyCreated.v4.json")
 	must(t, err)
 	c := newCodec(raised(addNetworks))
 	// From version 1, through all upcasts.
 	oldest, err := c.decodeBatch(v1)
 	must(t, err)
-	if created := oldest[0].Data.(*apiKeyCreatedV4); JoinScopes(created.Scopes) != "read,write" || !slices.Equal(created.Networks, []string{"any"}) {
+	if created := oldest[0].Data.(*apiKeyCreatedV5); JoinScopes(created.Scopes) != "read,write" || !slices.Equal(created.Networks, []string{"any"}) {
 		t.Errorf("got %+v", created)
 	}
-	batch, err := c.decodeBatch(v3)
+	batch, err := c.decodeBatch(v4)
 	must(t, err)
-	created, ok := batch[0].Data.(*apiKeyCreatedV4)
+	created, ok := batch[0].Data.(*apiKeyCreatedV5)
 	if !ok || !slices.Equal(created.Networks, []string{"any"}) || created.Label != "laptop" {
 		t.Fatalf("got %+v", batch[0].Data)
 	}
-	v4, err := c.encodeBatch(batch)
+	v5, err := c.encodeBatch(batch)
 	must(t, err)
-	want := strings.Replace(string(v3), "ApiKeyCreated:3", "ApiKeyCreated:4", 1)
+	want := strings.Replace(string(v4), "ApiKeyCreated:4", "ApiKeyCreated:5", 1)
 	want = strings.Replace(want, `}}]`, `,"networks":["any"]}}]`, 1)
-	if string(v4) != want {
-		t.Errorf("got\n%s, want\n%s", v4, want)
+	if string(v5) != want {
+		t.Errorf("got\n%s, want\n%s", v5, want)
 	}
 	created.Networks = []string{"home"}
-	if v4, err = c.encodeBatch(batch); err != nil {
+	if v5, err = c.encodeBatch(batch); err != nil {
 		t.Fatal(err)
 	}
 	var quick Event
-	if !c.decodeCanonical(v4, &quick) || c.decodeCanonical(v3, &quick) {
+	if !c.decodeCanonical(v5, &quick) || c.decodeCanonical(v4, &quick) {
 		t.Error("the quick decoder is for the newest version, and for no other")
 	}
-	if batch, err = c.decodeBatch(v4); err != nil || !slices.Equal(batch[0].Data.(*apiKeyCreatedV4).Networks, []string{"home"}) {
-		t.Errorf("version 4 is not read as it was written: %v, %v", batch, err)
+	if batch, err = c.decodeBatch(v5); err != nil || !slices.Equal(batch[0].Data.(*apiKeyCreatedV5).Networks, []string{"home"}) {
+		t.Errorf("version 5 is not read as it was written: %v, %v", batch, err)
 	}
 	// The previous build refuses the version that it does not know.
-	if _, err := DecodeBatch(v4); !errors.Is(err, ErrUnknownVersion) {
-		t.Errorf("version 3's build says: %v", err)
+	if _, err := DecodeBatch(v5); !errors.Is(err, ErrUnknownVersion) {
+		t.Errorf("version 4's build says: %v", err)
 	}
-	// Data that claims to be version 3, but is not, is refused.
-	forged := strings.Replace(string(v3), `"label"`, `"networks":[],"label"`, 1)
+	// Data that claims to be version 4, but is not, is refused.
+	forged := strings.Replace(string(v4), `"label"`, `"networks":[],"label"`, 1)
 	if _, err := c.decodeBatch([]byte(forged)); err == nil {
-		t.Error("an upcast took what version 3 never wrote")
+		t.Error("an upcast took what version 4 never wrote")
 	}
 	// All other golden files are read as before.
 	for _, payload := range goldenPayloads(t) {
@@ -153,8 +154,8 @@ func TestEveryVersionIsComplete(t *testing.T) {
 	if missing := incomplete(catalogue); len(missing) > 0 {
 		t.Errorf("missing: %v", missing)
 	}
-	const golden, schema = "testdata/golden/ApiKeyCreated.v4.json", "schema/ApiKeyCreated.v4.json"
-	if missing := incomplete(raised()); !slices.Equal(missing, []string{"upcast of urn:memory-ledger:event:ApiKeyCreated:3", golden, schema}) {
+	const golden, schema = "testdata/golden/ApiKeyCreated.v5.json", "schema/ApiKeyCreated.v5.json"
+	if missing := incomplete(raised()); !slices.Equal(missing, []string{"upcast of urn:memory-ledger:event:ApiKeyCreated:4", golden, schema}) {
 		t.Errorf("found missing: %v", missing)
 	}
 	if missing := incomplete(raised(addNetworks)); !slices.Equal(missing, []string{golden, schema}) {
