@@ -199,6 +199,9 @@ func (b filterBody) filter() (f memories.Filter, err error) {
 		if len(f.Metadata) > 16 {
 			return f, httpapi.BadRequest("filter.metadata must have at most 16 members")
 		}
+		for i := range f.Metadata {
+			f.Metadata[i].Whole, f.Metadata[i].Element = true, true
+		}
 	}
 	err = errors.Join(f.Has("source", b.Source), f.Has("namespace", b.Namespace))
 	if b.Tags != nil {

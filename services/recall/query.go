@@ -3,6 +3,7 @@ package recall
 import (
 	"slices"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -19,8 +20,12 @@ type Query struct {
 	any []concept
 	// must and not are phrases that a memory must have, and must not have.
 	must, not []phrase
-	empty     bool // no question: all memories match
+	excluded  []string // the texts of not
+	empty     bool     // no question: all memories match
 }
+
+// Excluded returns the words and phrases that a memory must not have, as they were written.
+func (q *Query) Excluded() []string { return q.excluded }
 
 // concept is a word of a query, or all words with a prefix.
 type concept struct {
@@ -31,21 +36,23 @@ type concept struct {
 // phrase is a sequence of adjacent words.
 type phrase []concept
 
-// ParseQuery reads a query: words, "phrases in quotes", -words and -"phrases" that a
-// memory must not have, and prefixes such as wor*. No text is malformed: text without
+// ParseQuery reads a query: words, "phrases in quotes", -words and -"phrases" after a word,
+// which a memory must not have, and prefixes such as wor*. No text is malformed: text without
 // such a meaning is a word, or nothing.
 func ParseQuery(text string) *Query {
 	text = beginning(text, 16<<10)
 	q := &Query{empty: strings.TrimSpace(text) == ""}
 	var functional []concept
 	phrased := 0
+	follows := false // there is a word before
 	for rest := text; rest != ""; {
 		piece, negated, quoted := "", false, false
-		piece, negated, quoted, rest = nextPiece(rest)
+		piece, negated, quoted, rest = nextPiece(rest, follows)
 		words := wordsOf(piece)
 		if len(words) == 0 {
 			continue
 		}
+		follows = true
 		if last := &words[len(words)-1]; !quoted && strings.HasSuffix(piece, last.word+"*") {
 			last.prefix = true
 		}
@@ -54,6 +61,7 @@ func ParseQuery(text string) *Query {
 		case negated && fits && len(q.not) < maxPhrases:
 			phrased += len(words)
 			q.not = append(q.not, words)
+			q.excluded = append(q.excluded, piece)
 		case negated:
 		case quoted && fits && len(q.must) < maxPhrases:
 			phrased += len(words)
@@ -72,9 +80,6 @@ func ParseQuery(text string) *Query {
 	if len(q.any) == 0 {
 		q.add(functional...)
 	}
-	if len(q.any) == 0 && len(q.not) > 0 {
-		q.empty = true // matches all except the excluded ones
-	}
 	return q
 }
 
@@ -87,13 +92,18 @@ func (q *Query) add(concepts ...concept) {
 }
 
 // nextPiece cuts the next word or phrase off a query.
-func nextPiece(text string) (piece string, negated, quoted bool, rest string) {
+//
+// A minus excludes only after a space that follows a word, and before two letters: "-5
+// degrees", "tar -x", "uteke-cloud" and a pasted list with hyphens mean what they say.
+func nextPiece(text string, follows bool) (piece string, negated, quoted bool, rest string) {
+	before := text
 	text = strings.TrimLeft(text, " \t\r\n\u00a0\u3000")
 	if text == "" {
 		return "", false, false, ""
 	}
-	if text[0] == '-' && len(text) > 1 && text[1] != ' ' && text[1] != '-' {
-		negated, text = true, text[1:]
+	spaced := follows && strings.ContainsAny(before[:len(before)-len(text)], " \u00a0\u3000") && !strings.ContainsAny(before[:len(before)-len(text)], "\r\n")
+	if excluded, found := strings.CutPrefix(text, "-"); found && spaced && hasTwoLetters(excluded) {
+		negated, text = true, excluded
 	}
 	for open, closing := range quotes {
 		if after, found := strings.CutPrefix(text, open); found {
@@ -114,6 +124,16 @@ func nextPiece(text string) (piece string, negated, quoted bool, rest string) {
 }
 
 var quotes = map[string]string{`"`: `"`, "“": "”", "„": "“", "«": "»", "「": "」"}
+
+// hasTwoLetters reports whether a text begins with two letters, perhaps in quotes.
+func hasTwoLetters(text string) bool {
+	for open := range quotes {
+		text = strings.TrimPrefix(text, open)
+	}
+	first, size := utf8.DecodeRuneInString(text)
+	second, _ := utf8.DecodeRuneInString(text[size:])
+	return unicode.IsLetter(first) && (unicode.IsLetter(second) || unicode.IsMark(second))
+}
 
 // wordsOf returns the words of a piece. It leaves out the last character of a run of
 // pairs. Texts index that character alone, so that a query of one character finds it.

@@ -33,22 +33,22 @@ type Filter struct {
 	Namespaces               []string // one of them; nil: any, or none
 }
 
-// Member is a member of the metadata object: its name, and its value in canonical form. A
-// filter's value matches an equal value, and a list that has it as an element.
+// Member is a member of the metadata object: its name, and its value in canonical form.
 type Member struct {
 	Name  string
 	Value []byte
-	// Element: it matches only elements of a list.
-	Element bool
+	// Whole and Element say what a filter's value matches: an equal value, an element of a
+	// list, or both.
+	Whole, Element bool
 }
 
-// Has adds that a memory's metadata has a text, or a list with that text. nil adds nothing.
+// Has adds that a memory's metadata has a text. nil adds nothing.
 func (f *Filter) Has(name string, text *string) error {
 	if text == nil {
 		return nil
 	}
 	quoted, err := canonical.AppendString(nil, *text)
-	f.Metadata = append(f.Metadata, Member{Name: name, Value: quoted})
+	f.Metadata = append(f.Metadata, Member{Name: name, Value: quoted, Whole: true})
 	return err
 }
 
@@ -59,7 +59,7 @@ func (f *Filter) HasTags(tags []string) error {
 		if err != nil {
 			return err
 		}
-		f.Metadata = append(f.Metadata, Member{"tags", quoted, true})
+		f.Metadata = append(f.Metadata, Member{Name: "tags", Value: quoted, Element: true})
 	}
 	return nil
 }
@@ -174,13 +174,13 @@ func (f Filter) has(metadata []byte) bool {
 	return true
 }
 
-// matches reports whether a value is the member's, or a list that has it.
+// matches reports whether a value is one that the member asks for.
 func (m Member) matches(value []byte) bool {
-	if !m.Element && bytes.Equal(m.Value, value) {
+	if m.Whole && bytes.Equal(m.Value, value) {
 		return true
 	}
 	var elements []jsontext.Value
-	if len(value) == 0 || value[0] != '[' || json.Unmarshal(value, &elements) != nil {
+	if !m.Element || len(value) == 0 || value[0] != '[' || json.Unmarshal(value, &elements) != nil {
 		return false
 	}
 	return slices.ContainsFunc(elements, func(element jsontext.Value) bool { return bytes.Equal(m.Value, element) })

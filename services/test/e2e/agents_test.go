@@ -495,7 +495,7 @@ func TestToolsAreDescribed(t *testing.T) {
 			t.Errorf("%s: %v", tool.Name, err)
 		}
 	}
-	if got := strings.Join(names, " "); got != "get leave_memory open_case prove recall remember retract" {
+	if got := strings.Join(names, " "); got != "correct get leave_memory open_case prove recall remember retract" {
 		t.Errorf("tools: %s", got)
 	}
 	prompt, err := session.GetPrompt(t.Context(), &sdk.GetPromptParams{Name: "memory-habits"})
@@ -541,7 +541,7 @@ func TestAnAgentOverStandardInput(t *testing.T) {
 			t.Errorf("exit code %d, want %d: %s", got, status, out)
 		}
 	}
-	check(core.URL+"/", key, 0, "ok    "+core.URL+" answers", "revision is 2026-07-28", "tools: get, ", "ok    recall", "nothing was written")
+	check(core.URL+"/", key, 0, "ok    "+core.URL+" answers", "revision is 2026-07-28", "tools: correct, get, ", "ok    recall", "nothing was written")
 	check("http://127.0.0.1:1", key, 2, "FAIL  http://127.0.0.1:1 does not answer")
 	check(core.URL, "", 2, "LEDGER_API_KEY is not set")
 	check("ftp://x", key, 2, "LEDGER_URL: ")
