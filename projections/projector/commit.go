@@ -30,17 +30,15 @@ func (a advance) queue(batch *pgx.Batch) {
 	batch.Queue(advanceSQL, a.from.Generation, a.from.Seq, a.to.Seq, stored)
 }
 
-// commit writes the steps in one transaction, and moves the checkpoint if a is set.
+// commit writes the steps and moves the checkpoint in one transaction.
 // Without rows to copy, everything from BEGIN to COMMIT takes one round trip.
 //
 // After an error the transaction may be open. If the answer to COMMIT was lost, it may
 // even be committed. So the caller drops the connection and reads the checkpoint again.
-func commit(ctx context.Context, conn *pgx.Conn, steps []Step, a *advance) error {
+func commit(ctx context.Context, conn *pgx.Conn, steps []Step, a advance) error {
 	batch := new(pgx.Batch)
 	batch.Queue(`BEGIN`)
-	if a != nil {
-		a.queue(batch)
-	}
+	a.queue(batch)
 	for len(steps) > 0 {
 		if steps[0].Table == "" {
 			batch.Queue(steps[0].SQL, steps[0].Args...)

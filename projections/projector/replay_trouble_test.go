@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -54,20 +53,14 @@ func recorded(t *testing.T, messages ...fixture.Message) *written {
 	return l
 }
 
-// replayed makes a replayer of the given projections, with one connection or two.
-func replayed(t *testing.T, pool *pgxpool.Pool, log eventlog.PartReader, connections int, projections ...projector.Projection) *projector.Replayer {
+// replayed makes a replayer of the given projections.
+func replayed(t *testing.T, pool *pgxpool.Pool, log eventlog.PartReader, projections ...projector.Projection) *projector.Replayer {
 	t.Helper()
 	conn, err := pool.Acquire(t.Context())
 	must(t, err)
 	t.Cleanup(conn.Release)
 	r, err := projector.NewReplayer(t.Context(), conn.Conn(), log, projections)
 	must(t, err)
-	if connections > 1 {
-		ahead, err := pool.Acquire(t.Context())
-		must(t, err)
-		t.Cleanup(ahead.Release)
-		r.Ahead, r.Leading = ahead.Conn(), []projector.Projection{memories.Projection{}}
-	}
 	return r
 }
 
@@ -90,24 +83,22 @@ func TestAReplaySaysWhatStoppedIt(t *testing.T) {
 			l.records[3].Payload = a.Say(m).Payload(t)
 		}, nil, "the memory id is not a UUID"},
 	} {
-		for _, connections := range []int{1, 2} {
-			t.Run(fmt.Sprintf("%s, by %d", name, connections), func(t *testing.T) {
-				t.Parallel()
-				_, pool := fixture.Database(t)
-				a := fixture.NewActor()
-				log := recorded(t, a.Write(`{}`), a.Write(`{}`), a.Write(`{}`), a.Write(`{}`))
-				c.change(log, a)
-				r := replayed(t, pool, log, connections, append(readmodel.All(),
-					troubled{func(context.Context, *projector.Writer, projector.Slice) error { return c.apply }})...)
-				err := r.To(t.Context(), 4)
-				if err == nil || !strings.Contains(err.Error(), c.reason) || c.apply != nil && !errors.Is(err, c.apply) {
-					t.Errorf("it says %v", err)
-				}
-				if is, err := projector.ReadCheckpoint(t.Context(), pool); err != nil || is.Seq != 0 || r.At() != 0 {
-					t.Errorf("it is at %d, %d, %v", is.Seq, r.At(), err)
-				}
-			})
-		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, pool := fixture.Database(t)
+			a := fixture.NewActor()
+			log := recorded(t, a.Write(`{}`), a.Write(`{}`), a.Write(`{}`), a.Write(`{}`))
+			c.change(log, a)
+			r := replayed(t, pool, log, append(readmodel.All(),
+				troubled{func(context.Context, *projector.Writer, projector.Slice) error { return c.apply }})...)
+			err := r.To(t.Context(), 4)
+			if err == nil || !strings.Contains(err.Error(), c.reason) || c.apply != nil && !errors.Is(err, c.apply) {
+				t.Errorf("it says %v", err)
+			}
+			if is, err := projector.ReadCheckpoint(t.Context(), pool); err != nil || is.Seq != 0 || r.At() != 0 {
+				t.Errorf("it is at %d, %d, %v", is.Seq, r.At(), err)
+			}
+		})
 	}
 }
 
@@ -124,9 +115,8 @@ func TestAReplayOfDamagedRowsDoesNotBegin(t *testing.T) {
 	}
 }
 
-// TestAReplayEndsThoughItsPartsWaitForEachOther: if one slice can't be applied, the next
-// slice, which is written ahead, and the slices behind it would wait forever for their
-// turn.
+// TestAReplayEndsThoughItsPartsWaitForEachOther: if one slice can't be applied, the slices
+// behind it would wait forever for their turn.
 func TestAReplayEndsThoughItsPartsWaitForEachOther(t *testing.T) {
 	t.Parallel()
 	badDay := errors.New("a bad day")
@@ -138,44 +128,29 @@ func TestAReplayEndsThoughItsPartsWaitForEachOther(t *testing.T) {
 		m.Sealed = long
 		messages = append(messages, a.Say(m))
 	}
-	for _, connections := range []int{1, 2} {
-		t.Run(fmt.Sprintf("by %d", connections), func(t *testing.T) {
-			t.Parallel()
-			_, pool := fixture.Database(t)
-			log := recorded(t, messages...)
-			read := make(chan struct{})
-			log.last = sync.OnceFunc(func() { close(read) })
-			entered := make(chan struct{}, 1)
-			release := make(chan struct{})
-			r := replayed(t, pool, log, connections, memories.Projection{}, troubled{func(context.Context, *projector.Writer, projector.Slice) error {
-				entered <- struct{}{}
-				<-release
-				return badDay
-			}})
-			ended := make(chan error, 1)
-			// One slice is applied, one waits behind it, and one is read. With two
-			// connections, another slice is written ahead.
-			go func() { ended <- r.To(t.Context(), uint64(2+connections)) }()
-			<-entered
-			<-read
-			if connections > 1 {
-				fixture.Eventually(t, 2*time.Minute, func() error {
-					var n int
-					if err := pool.QueryRow(t.Context(), `SELECT count(*) FROM memories`).Scan(&n); err != nil || n < 2 {
-						return fmt.Errorf("%d are written ahead, %v", n, err)
-					}
-					return nil
-				})
-			}
-			close(release)
-			select {
-			case err := <-ended:
-				if !errors.Is(err, badDay) {
-					t.Errorf("it says %v", err)
-				}
-			case <-time.After(2 * time.Minute):
-				t.Fatal("it does not end")
-			}
-		})
+	_, pool := fixture.Database(t)
+	log := recorded(t, messages...)
+	read := make(chan struct{})
+	log.last = sync.OnceFunc(func() { close(read) })
+	entered := make(chan struct{}, 1)
+	release := make(chan struct{})
+	r := replayed(t, pool, log, memories.Projection{}, troubled{func(context.Context, *projector.Writer, projector.Slice) error {
+		entered <- struct{}{}
+		<-release
+		return badDay
+	}})
+	ended := make(chan error, 1)
+	// One slice is applied, one waits behind it, and one is read.
+	go func() { ended <- r.To(t.Context(), 3) }()
+	<-entered
+	<-read
+	close(release)
+	select {
+	case err := <-ended:
+		if !errors.Is(err, badDay) {
+			t.Errorf("it says %v", err)
+		}
+	case <-time.After(2 * time.Minute):
+		t.Fatal("it does not end")
 	}
 }

@@ -104,7 +104,7 @@ func (r *Runner) renew(ctx context.Context, conn *pgx.Conn, steps []Step) error 
 	if err != nil {
 		return err
 	}
-	return commit(ctx, conn, steps, &advance{at, Checkpoint{}})
+	return commit(ctx, conn, steps, advance{at, Checkpoint{}})
 }
 
 func (r *Runner) checkpoint(ctx context.Context, conn *pgx.Conn) (Checkpoint, error) {
@@ -282,31 +282,21 @@ func (s *session) apply(ctx context.Context, slice Slice) error {
 	return nil
 }
 
-// write commits the steps of the projections for a slice, and the checkpoint. replan
-// drops the plans first, see nextReplan.
+// write commits the rows of the projections for a slice, and the checkpoint. replan drops the
+// plans first, see nextReplan.
 func write(ctx context.Context, conn *pgx.Conn, projections []Projection, a advance, slice Slice, replan bool) error {
-	steps, err := stepsOf(ctx, conn, projections, slice)
-	if err != nil {
-		return err
-	}
+	w := NewWriter(conn)
 	if replan {
-		steps = append([]Step{{SQL: `DISCARD PLANS`}}, steps...)
+		w.Exec(`DISCARD PLANS`)
 	}
-	return commit(ctx, conn, steps, &a)
-}
-
-// stepsOf returns the steps of the projections for a slice. The projections read through
-// q.
-func stepsOf(ctx context.Context, q schema.Querier, projections []Projection, slice Slice) ([]Step, error) {
-	w := NewWriter(q)
 	if len(slice.Records) > 0 {
 		for _, p := range projections {
 			if err := p.Apply(ctx, w, slice); err != nil {
-				return nil, fmt.Errorf("projection %s: %w", p.Name(), err)
+				return fmt.Errorf("projection %s: %w", p.Name(), err)
 			}
 		}
 	}
-	return w.Steps(), nil
+	return commit(ctx, conn, w.Steps(), a)
 }
 
 // prove checks that the log's message at the checkpoint is the message that was

@@ -58,7 +58,7 @@ func (r *rebuild) compare(ctx context.Context) error {
 	r.result.Compared = at.Seq
 	r.say("comparing at sequence %d", at.Seq)
 	rows := map[string]bool{} // tables with rows that differ, and can be read
-	for _, name := range r.tables() {
+	for _, name := range tables() {
 		if rows[name], err = r.compareTable(ctx, tx, name); err != nil {
 			return fmt.Errorf("compare %s: %w", name, err)
 		}

@@ -9,12 +9,8 @@
 //
 // # The replay
 //
-// Two connections fill the new schema, slice after slice. One writes the memories, which
-// are half of the work. The other writes the checkpoint and all other projections of the
-// slice before. Rows and checkpoint do not commit together here. That is safe, because
-// the next rebuild discards the tables of an interrupted replay. After that, to catch up
-// and under the swap's locks, one connection writes everything, in one transaction per
-// slice, as a projector does.
+// One connection fills the new schema, slice after slice, as a projector does. Indexes that
+// no projection needs are made at the end.
 //
 // # The swap
 //
@@ -39,13 +35,6 @@
 //     trusts. The rebuild reports the new tables as live once no fence holds the lock of
 //     the old generation.
 //   - The notification channel is named after the schema's name, which stays the same.
-//
-// # One projection
-//
-// If a projection is named, the rebuild makes and exchanges only its tables, under a short
-// exclusive lock. The checkpoint stays, but gets another generation. The projection reads
-// the tables of other projections from the live schema: the tree reads leaf hashes from
-// the memories. If those are damaged, rebuild everything.
 //
 // # Interruptions
 //

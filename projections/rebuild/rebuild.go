@@ -14,7 +14,6 @@ import (
 	"github.com/memory-ledger/ledger/projections/audit"
 	"github.com/memory-ledger/ledger/projections/projector"
 	"github.com/memory-ledger/ledger/projections/readmodel"
-	"github.com/memory-ledger/ledger/projections/readmodel/memories"
 	"github.com/memory-ledger/ledger/projections/schema"
 )
 
@@ -28,11 +27,6 @@ var (
 	ErrForeign = errors.New("a schema that is not ours is in the way")
 	// ErrMigrated: the live schema and the rebuilt one have different versions.
 	ErrMigrated = errors.New("the live schema is of another version than this build")
-	// ErrCheckpoint: the live checkpoint is not of this log, or missing. A rebuild
-	// of one projection can't repair it, because the other projections' tables stay.
-	ErrCheckpoint = errors.New("the checkpoint makes no sense; rebuild all projections")
-	// ErrUnknown: there is no projection of that name.
-	ErrUnknown = errors.New("no such projection")
 )
 
 // Log is the part of the log that a rebuild uses.
@@ -49,8 +43,7 @@ type Config struct {
 	// eventlog.HeadHolding.
 	Lag time.Duration
 
-	Projection string // rebuild only this one; empty means all
-	Force      bool   // swap despite differences
+	Force bool // swap despite differences
 	// Patience is how long to wait for another rebuild to end; 0 means 10 s.
 	Patience time.Duration
 
@@ -89,7 +82,6 @@ func Run(ctx context.Context, cfg Config) (Result, error) {
 type rebuild struct {
 	cfg              Config
 	live, fresh, old string
-	projections      []projector.Projection
 	indexes          []string // statements that make the dropped indexes again
 	result           Result
 
@@ -98,9 +90,6 @@ type rebuild struct {
 }
 
 func (r *rebuild) run(ctx context.Context) error {
-	if err := r.choose(); err != nil {
-		return err
-	}
 	if err := r.begin(ctx); err != nil {
 		return err
 	}
@@ -126,35 +115,9 @@ func (r *rebuild) run(ctx context.Context) error {
 	return r.discard(ctx, r.old, r.fresh)
 }
 
-func (r *rebuild) choose() error {
-	if r.cfg.Projection == "" {
-		r.projections = readmodel.All()
-		return nil
-	}
-	var names []string
-	for _, p := range readmodel.All() {
-		if p.Name() == r.cfg.Projection {
-			r.projections = []projector.Projection{p}
-			return nil
-		}
-		names = append(names, p.Name())
-	}
-	return fmt.Errorf("%w: %q; there are %v", ErrUnknown, r.cfg.Projection, names)
-}
-
-func (r *rebuild) alone() bool { return r.cfg.Projection != "" }
-
-// filling returns the search path of connections that write to the new schema.
-func (r *rebuild) filling() string {
-	if r.alone() {
-		return r.fresh + "," + r.live
-	}
-	return r.fresh
-}
-
-func (r *rebuild) tables() []string {
+func tables() []string {
 	var tables []string
-	for _, p := range r.projections {
+	for _, p := range readmodel.All() {
 		tables = append(tables, p.Tables()...)
 	}
 	return tables
@@ -263,9 +226,7 @@ func (r *rebuild) drop(ctx context.Context, name string) error {
 	})
 }
 
-// create makes the new schema. For a single projection, it holds only that projection's
-// tables and a checkpoint; everything else is found in the live schema, which follows in
-// the search path.
+// create makes the new schema.
 func (r *rebuild) create(ctx context.Context) error {
 	if _, err := r.control.Exec(ctx, `BEGIN; CREATE SCHEMA `+r.fresh+`; COMMENT ON SCHEMA `+r.fresh+` IS '`+comment+`'; COMMIT`); err != nil {
 		return fmt.Errorf("create schema %s: %w", r.fresh, err)
@@ -273,27 +234,11 @@ func (r *rebuild) create(ctx context.Context) error {
 	if err := schema.Migrate(ctx, r.cfg.Pool.Config().ConnString(), r.fresh); err != nil {
 		return err
 	}
-	if r.alone() {
-		ours := map[string]bool{}
-		for _, name := range r.tables() {
-			ours[name] = true
-		}
-		for _, p := range readmodel.All() {
-			for _, name := range p.Tables() {
-				if ours[name] {
-					continue
-				}
-				if _, err := r.control.Exec(ctx, `DROP TABLE `+r.fresh+`.`+name); err != nil {
-					return err
-				}
-			}
-		}
-	}
-	conn, err := r.connect(ctx, r.filling())
+	conn, err := r.connect(ctx, r.fresh)
 	if err != nil {
 		return err
 	}
-	if r.replayer, err = projector.NewReplayer(ctx, conn, r.cfg.Log, r.projections); err != nil {
+	if r.replayer, err = projector.NewReplayer(ctx, conn, r.cfg.Log, readmodel.All()); err != nil {
 		schema.Disconnect(conn)
 	}
 	return err
@@ -328,7 +273,7 @@ func (r *rebuild) fill(ctx context.Context) error {
 // neither uses two processors fully. When it returns, no goroutine works on the new
 // schema, even after an error.
 func (r *rebuild) finish(ctx context.Context) error {
-	conn, err := r.connect(ctx, r.filling())
+	conn, err := r.connect(ctx, r.fresh)
 	if err != nil {
 		return err
 	}
@@ -353,55 +298,24 @@ func (r *rebuild) index(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
-// bulk replays the log up to a position with two connections, and makes statistics from
-// time to time. Without new statistics PostgreSQL would keep plans for empty tables.
-// Those plans need only the number of rows, so a tenth of the usual sample is enough.
+// bulk replays the log up to a position, and makes statistics from time to time. Without
+// new statistics PostgreSQL would keep plans for empty tables. Those plans need only the
+// number of rows, so a tenth of the usual sample is enough.
 func (r *rebuild) bulk(ctx context.Context, target uint64) error {
-	if !r.alone() {
-		var err error
-		if r.replayer.Ahead, err = r.connect(ctx, r.fresh); err != nil {
+	r.replayer.Applied = func(seq uint64) {
+		if r.cfg.Progress != nil {
+			r.cfg.Progress(seq, max(target, seq))
+		}
+	}
+	for next := uint64(10_000); next < target; next *= 8 { // index analyses the final tables
+		if err := r.replayer.To(ctx, next); err != nil {
 			return err
 		}
-		// The memories are most of the work, and read nothing from the database.
-		r.replayer.Leading = []projector.Projection{memories.Projection{}}
-		defer func() {
-			schema.Disconnect(r.replayer.Ahead)
-			r.replayer.Ahead = nil
-		}()
-	}
-	total, next := target, uint64(10_000)
-	due := make(chan struct{}, 1)
-	progress := func(seq uint64) {
-		if r.cfg.Progress != nil {
-			r.cfg.Progress(seq, max(total, seq))
+		if err := r.analyse(ctx, r.control, "10"); err != nil {
+			return err
 		}
 	}
-	r.replayer.Applied = func(seq uint64) {
-		progress(seq)
-		if seq >= next && seq < total { // index analyses the final tables
-			next *= 8
-			select {
-			case due <- struct{}{}:
-			default: // already due
-			}
-		}
-	}
-	var group errgroup.Group
-	group.Go(func() error {
-		defer close(due)
-		return r.replayer.To(ctx, target)
-	})
-	group.Go(func() (err error) {
-		for range due {
-			if err == nil {
-				err = r.analyse(ctx, r.control, "10")
-			}
-		}
-		return err
-	})
-	err := group.Wait()
-	r.replayer.Applied = progress
-	return err
+	return r.replayer.To(ctx, target)
 }
 
 // head returns the log's end, which was reached after the live tables were read. The log's
@@ -435,7 +349,7 @@ func (r *rebuild) analyse(ctx context.Context, conn *pgx.Conn, target string) er
 	if _, err := conn.Exec(ctx, `SET default_statistics_target = `+target); err != nil {
 		return fmt.Errorf("analyse: %w", err)
 	}
-	for _, name := range r.tables() {
+	for _, name := range tables() {
 		if _, err := conn.Exec(ctx, `ANALYZE `+r.fresh+`.`+name); err != nil {
 			return fmt.Errorf("analyse: %w", err)
 		}

@@ -160,33 +160,17 @@ func (r *rebuild) hold(ctx context.Context, tx pgx.Tx) (live projector.Checkpoin
 	if headErr != nil {
 		return live, headErr
 	}
-	switch damaged := err != nil || live.Seq > head; {
-	case !damaged:
-		return live, nil
-	case r.alone():
-		return live, fmt.Errorf("%w: it is at %d, the log ends at %d", ErrCheckpoint, live.Seq, head)
+	if err != nil || live.Seq > head {
+		live.Seq = head
 	}
-	live.Seq = head
 	return live, nil
 }
 
 func (r *rebuild) renames() []string {
-	if !r.alone() {
-		return []string{
-			`ALTER SCHEMA ` + r.live + ` RENAME TO ` + r.old,
-			`COMMENT ON SCHEMA ` + r.old + ` IS '` + comment + `'`,
-			`ALTER SCHEMA ` + r.fresh + ` RENAME TO ` + r.live,
-			`COMMENT ON SCHEMA ` + r.live + ` IS NULL`,
-		}
+	return []string{
+		`ALTER SCHEMA ` + r.live + ` RENAME TO ` + r.old,
+		`COMMENT ON SCHEMA ` + r.old + ` IS '` + comment + `'`,
+		`ALTER SCHEMA ` + r.fresh + ` RENAME TO ` + r.live,
+		`COMMENT ON SCHEMA ` + r.live + ` IS NULL`,
 	}
-	statements := []string{`CREATE SCHEMA ` + r.old, `COMMENT ON SCHEMA ` + r.old + ` IS '` + comment + `'`}
-	for _, name := range r.tables() {
-		statements = append(statements, `LOCK TABLE `+r.live+`.`+name+` IN ACCESS EXCLUSIVE MODE`)
-	}
-	for _, name := range r.tables() {
-		statements = append(statements,
-			`ALTER TABLE `+r.live+`.`+name+` SET SCHEMA `+r.old,
-			`ALTER TABLE `+r.fresh+`.`+name+` SET SCHEMA `+r.live)
-	}
-	return append(statements, `UPDATE `+r.live+`.checkpoint SET generation = (SELECT generation FROM `+r.fresh+`.checkpoint)`)
 }

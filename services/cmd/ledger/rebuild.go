@@ -33,9 +33,7 @@ After an interruption at any point, run it again.`,
 			return runRebuild(cmd.Context(), options, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
-	flags := cmd.Flags()
-	stringFlag(flags, &options.Projection, "projection", "only this projection's tables")
-	flags.BoolVar(&options.Force, "force", false, "swap despite differences")
+	cmd.Flags().BoolVar(&options.Force, "force", false, "swap despite differences")
 	return cmd
 }
 
