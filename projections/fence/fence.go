@@ -41,9 +41,6 @@ type Options struct {
 	// Lag is how long the log may report a head below the read models' position; see
 	// eventlog.HeadHolding.
 	Lag time.Duration
-	// OnWait, if set, is called at the start of every wait with the awaited sequence. It
-	// must not block.
-	OnWait func(seq uint64)
 	// OnExchange, if set, is called when the read models were exchanged, before any Head
 	// reflects it. A cache must then drop everything that it read from the old ones,
 	// which may have been wrong. OnExchange must not block.
@@ -78,7 +75,7 @@ func New(pool *pgxpool.Pool, log eventlog.Reader, opts Options) (*Fence, error) 
 	f := &Fence{pool: pool, log: log, opts: opts, channel: schema.Channel(schema.Name(pool))}
 	f.heads.Fetch = log.Head
 	f.checkpoints.Fetch = func(ctx context.Context) (projector.Checkpoint, error) { return projector.ReadCheckpoint(ctx, pool) }
-	m, err := newMetrics(opts.Registerer, f)
+	m, err := newMetrics(opts.Registerer)
 	if err != nil {
 		return nil, fmt.Errorf("fence: %w", err)
 	}
@@ -228,9 +225,6 @@ func (f *Fence) wait(ctx context.Context, seq uint64) error {
 		return nil
 	}
 	start := time.Now()
-	if f.opts.OnWait != nil {
-		f.opts.OnWait(seq)
-	}
 	f.metrics.waiting.Inc()
 	defer f.metrics.waiting.Dec()
 	for !reached {

@@ -28,12 +28,16 @@ type heads struct {
 	owner map[events.Family]uint64
 	err   error
 	heads int // how often Head was called
+	ask   func()
 }
 
 func (h *heads) Head(context.Context) (uint64, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.heads++
+	if h.ask != nil {
+		h.ask()
+	}
 	return h.head, h.err
 }
 
@@ -89,6 +93,31 @@ func knows(t testing.TB, f *fence.Fence, position uint64) {
 	fixture.Eventually(t, 2*time.Minute, func() error {
 		if got := f.Position(); got != position {
 			return fmt.Errorf("fence is at %d, want %d", got, position)
+		}
+		return nil
+	})
+}
+
+// metric returns the value of a metric of the fence.
+func metric(t *testing.T, registry *prometheus.Registry, name string) float64 {
+	t.Helper()
+	families, err := registry.Gather()
+	must(t, err)
+	for _, family := range families {
+		if m := family.GetMetric()[0]; family.GetName() == "ledger_fence_"+name {
+			return m.GetGauge().GetValue() + m.GetCounter().GetValue() // it is one of them
+		}
+	}
+	t.Fatalf("there is no metric %s", name)
+	return 0
+}
+
+// waiting waits until n reads wait.
+func waiting(t *testing.T, registry *prometheus.Registry, n int) {
+	t.Helper()
+	fixture.Eventually(t, 2*time.Minute, func() error {
+		if is := metric(t, registry, "waiting"); is != float64(n) {
+			return fmt.Errorf("%v wait", is)
 		}
 		return nil
 	})
@@ -172,13 +201,13 @@ func TestAWaitThatTakesTooLong(t *testing.T) {
 			t.Errorf("the caller's deadline: %v", err)
 		}
 		cancel()
-		// A caller with a later deadline leaves after the wait has begun.
+		// A caller with a later deadline leaves.
 		ctx, cancel = context.WithCancel(t.Context())
-		patient := newFence(t, pool, &heads{head: 1}, func(o *fence.Options) { o.Timeout, o.OnWait = time.Minute, func(uint64) { cancel() } })
+		patient := newFence(t, pool, &heads{head: 1, ask: cancel}, func(o *fence.Options) { o.Timeout = time.Minute })
 		if listening {
 			fixture.Running(t, patient.Run)
 		}
-		if err := patient.Wait(ctx, 1); !errors.Is(err, context.Canceled) || errors.Is(err, fence.ErrBehind) {
+		if err := patient.WaitAll(ctx); !errors.Is(err, context.Canceled) || errors.Is(err, fence.ErrBehind) {
 			t.Errorf("a caller that left: %v", err)
 		}
 	}
@@ -227,14 +256,9 @@ func TestACheckpointThatGoesBackIsNoticed(t *testing.T) {
 	sql(t, pool, `SELECT pg_notify('position_ledger', 'nonsense')`)
 	advance(t, pool, 97, 98)
 	knows(t, f, 98)
-	families, err := registry.Gather()
-	must(t, err)
 	// An exchange that continues from the known position is no step back.
-	for _, family := range families {
-		want, ok := map[string]float64{"ledger_fence_backward_total": 1, "ledger_fence_exchanged_total": 2}[family.GetName()]
-		if ok && family.GetMetric()[0].GetCounter().GetValue() != want {
-			t.Errorf("want %v: %v", want, family)
-		}
+	if n := metric(t, registry, "backward_total"); n != 1 {
+		t.Errorf("%v steps back", n)
 	}
 }
 
@@ -275,9 +299,9 @@ func TestAHeadIsOfTheTablesBeforeTheWait(t *testing.T) {
 	t.Parallel()
 	_, pool := fixture.Database(t)
 	advance(t, pool, 0, 3)
-	waiting := make(chan struct{}, 2)
+	registry := prometheus.NewPedanticRegistry()
 	log := &heads{head: 5, owner: map[events.Family]uint64{events.FamilyLedger: 5}}
-	f := newFence(t, pool, log, func(o *fence.Options) { o.Poll, o.OnWait = 20*time.Millisecond, func(uint64) { waiting <- struct{}{} } })
+	f := newFence(t, pool, log, func(o *fence.Options) { o.Poll, o.Registerer = 20*time.Millisecond, registry })
 	fixture.Running(t, f.Run)
 	knows(t, f, 3)
 	owner := fixture.NewActor().Owner
@@ -293,8 +317,8 @@ func TestAHeadIsOfTheTablesBeforeTheWait(t *testing.T) {
 			}
 			got <- head
 		}()
-		<-waiting
 	}
+	waiting(t, registry, cap(got))
 	sql(t, pool, `UPDATE checkpoint SET generation = gen_random_uuid()`)
 	fixture.Eventually(t, 2*time.Minute, func() error {
 		if f.Tables() == 0 {

@@ -29,7 +29,6 @@ func (f *Fence) Run(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return nil
 		}
-		f.metrics.reconnects.Inc()
 		if connected := f.away.Swap(&err) == nil; connected {
 			f.opts.Logger.Warn("the read models are not reached, trying again", "err", err)
 		}
@@ -96,7 +95,6 @@ func (f *Fence) read(ctx context.Context, conn *pgx.Conn, held *string) error {
 		if f.opts.OnExchange != nil {
 			f.opts.OnExchange()
 		}
-		f.metrics.exchanged.Inc()
 	}
 	f.known.set(is, exchanged)
 	if f.away.Swap(nil) != nil {

@@ -29,7 +29,6 @@ func newMetrics(registerer prometheus.Registerer, r *Runner) (*metrics, error) {
 	}
 	for _, c := range []prometheus.Collector{
 		m.slices, m.records, m.failures, m.apply,
-		gauge("ledger_projector_position", "Newest sequence that is committed to the read models.", func(s Status) float64 { return float64(s.Position) }),
 		gauge("ledger_projector_lag_messages", "Messages of the log that are not applied yet.", func(s Status) float64 { return float64(s.Head - s.Position) }),
 		gauge("ledger_projector_lag_seconds", "How long ago the log held a message that is not applied yet.", func(s Status) float64 { return s.Lag.Seconds() }),
 		gauge("ledger_projector_active", "1 where this projector works, 0 where it stands by or failed.", func(s Status) float64 {

@@ -37,7 +37,6 @@ const (
 	defaultSliceBytes   = 8 << 20
 	defaultApplyTimeout = time.Minute
 	watchInterval       = time.Second
-	defaultPace         = 5 * time.Millisecond
 	standbyInterval     = 250 * time.Millisecond
 )
 
@@ -75,10 +74,6 @@ type Config struct {
 	MinBackoff   time.Duration         // pause after a first failure; 0 means 100 ms
 	MaxBackoff   time.Duration         // longest pause; 0 means 5 s
 	ReadyLag     time.Duration         // the largest lag that is still ready; 0 means 30 s
-	// Pace is the least time between two transactions while many messages are written,
-	// unless a waiting reader calls Await. A reader that can't call Await waits at most
-	// this much longer. 0 means 5 ms.
-	Pace time.Duration
 	// Only selects the subjects whose messages are decoded. nil means all.
 	Only func(events.Subject) bool
 	// Work, if set, runs beside each session. It starts when the tables hold everything
@@ -114,7 +109,6 @@ func (c *Config) setDefaults() {
 	c.MinBackoff = orDefault(c.MinBackoff, 100*time.Millisecond)
 	c.MaxBackoff = max(c.MinBackoff, orDefault(c.MaxBackoff, 5*time.Second))
 	c.ReadyLag = orDefault(c.ReadyLag, 30*time.Second)
-	c.Pace = orDefault(c.Pace, defaultPace)
 }
 
 func orDefault[T int | time.Duration](v, otherwise T) T {
@@ -140,7 +134,6 @@ func (c *Config) Validate() error {
 type Runner struct {
 	cfg     Config
 	metrics *metrics
-	awaited *Awaited
 
 	mu    sync.Mutex
 	state progress
@@ -152,7 +145,7 @@ func New(cfg Config) (*Runner, error) {
 		return nil, fmt.Errorf("projector: %w", err)
 	}
 	cfg.setDefaults()
-	r := &Runner{cfg: cfg, awaited: NewAwaited()}
+	r := &Runner{cfg: cfg}
 	m, err := newMetrics(cfg.Registerer, r)
 	if err != nil {
 		return nil, fmt.Errorf("projector: %w", err)
@@ -160,10 +153,6 @@ func New(cfg Config) (*Runner, error) {
 	r.metrics = m
 	return r, nil
 }
-
-// Await tells the projector that a caller waits until the message at seq is projected.
-// Await never blocks.
-func (r *Runner) Await(seq uint64) { r.awaited.Await(seq) }
 
 // Run projects until ctx ends. Then it lets the slice in flight commit and returns nil.
 // While the database or the log is unreachable, it waits. It also waits while the tables

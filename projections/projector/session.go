@@ -161,7 +161,8 @@ func (s *session) run(ctx context.Context, maxRecords int) error {
 		s.read--
 	}
 	s.catchUp()
-	subscriber := NewSliceSubscriber(r.cfg.Log, SliceConfig{From: s.read + 1, MaxRecords: maxRecords, Pace: r.cfg.Pace, Awaited: r.awaited})
+	// A reader waits at most the pace for what was just written.
+	subscriber := NewSliceSubscriber(r.cfg.Log, SliceConfig{From: s.read + 1, MaxRecords: maxRecords, Pace: 5 * time.Millisecond})
 	router, err := s.newRouter()
 	if err != nil {
 		return err

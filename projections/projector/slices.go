@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -37,53 +36,10 @@ type SliceConfig struct {
 	From       uint64 // first sequence wanted; 0 means 1
 	MaxRecords int    // maximum records in a slice; 0 means 2000
 	MaxBytes   int    // payload bytes at which a slice stops growing; 0 means 8 MiB
-	// Pace is the least time from one slice to the next, because a transaction costs the
-	// database the same for one message as for fifty. It does not apply if the next slice
-	// is already long, or if a caller waits for a message in that slice or after it. A
+	// Pace is the least time from one slice to the next, unless the next one is already
+	// long: a transaction costs the database the same for one message as for fifty. A
 	// message that arrives after a pause this long is sent at once. 0 means no pace.
 	Pace time.Duration
-	// Awaited holds the sequence that callers wait for. nil means that callers can't
-	// wait.
-	Awaited *Awaited
-}
-
-// Awaited holds the newest sequence that a caller waits for. Its zero value is not
-// usable: call NewAwaited.
-type Awaited struct {
-	seq  atomic.Uint64
-	wake chan struct{} // holds one
-}
-
-// NewAwaited returns an Awaited with no waiting caller.
-func NewAwaited() *Awaited { return &Awaited{wake: make(chan struct{}, 1)} }
-
-// Await records that a caller waits for the message at seq, which may not have arrived
-// from the log yet. Await never blocks.
-func (a *Awaited) Await(seq uint64) {
-	for {
-		newest := a.seq.Load()
-		if seq <= newest {
-			return // the call that raised newest wakes the receiver
-		}
-		if a.seq.CompareAndSwap(newest, seq) {
-			break
-		}
-	}
-	select {
-	case a.wake <- struct{}{}:
-	default: // a wake-up is pending; its receiver will see this seq
-	}
-}
-
-// since reports whether Await was called for the message at seq or a later one.
-func (a *Awaited) since(seq uint64) bool { return a != nil && a.seq.Load() >= seq }
-
-// woken returns a channel that receives after each Await that raised the sequence.
-func (a *Awaited) woken() <-chan struct{} {
-	if a == nil {
-		return nil
-	}
-	return a.wake
 }
 
 // NewSliceSubscriber returns a subscriber over a follower of the log, for one Subscribe.
@@ -156,7 +112,7 @@ func (s *SliceSubscriber) emit(ctx context.Context, received <-chan eventlog.Sli
 		switch {
 		case idle && empty && lost:
 			return
-		case idle && !empty && (paced || isLong || lost || s.cfg.Awaited.since(next.First)):
+		case idle && !empty && (paced || isLong || lost):
 			msg := message.NewMessageWithContext(ctx, fmt.Sprintf("%d to %d", next.First, next.Last), marshal(&next))
 			select {
 			case out <- msg:
@@ -183,7 +139,6 @@ func (s *SliceSubscriber) emit(ctx context.Context, received <-chan eventlog.Sli
 			return
 		case <-pace.C:
 			paced = true
-		case <-s.cfg.Awaited.woken():
 		case <-ctx.Done():
 			return
 		}

@@ -318,8 +318,6 @@ func (b *Base) bucket(ctx context.Context, name string, create func(context.Cont
 // Neighbors describes the other parts that run in an API's process. The zero value is for
 // an API that runs alone.
 type Neighbors struct {
-	// OnWait is called when a reader waits for the projection to reach a sequence.
-	OnWait func(seq uint64)
 	// Workers maps each worker's name to its check. The APIs' readiness shows the error
 	// of a check, but the APIs stay ready.
 	Workers map[string]func() error
@@ -395,7 +393,7 @@ func NewAPIServer(ctx context.Context, b *Base, neighbors Neighbors) (*APIServer
 		return nil, err
 	}
 	if d.Fence, err = b.newFence(fence.Options{
-		Registerer: b.Registry, OnWait: neighbors.OnWait, OnExchange: func() { d.Commands.Forget(); d.texts.Drop("") },
+		Registerer: b.Registry, OnExchange: func() { d.Commands.Forget(); d.texts.Drop("") },
 	}); err != nil {
 		return nil, err
 	}

@@ -181,14 +181,12 @@ func (l *local) serve(ctx context.Context) error {
 		return UnlessAsked(ctx, err)
 	}
 	defer base.Close()
-	// This is the projector's pace in a local run. All readers run in this process and tell
-	// the projector which sequence they wait for.
-	projector, err := NewProjector(base, 40*time.Millisecond)
+	projector, err := NewProjector(base)
 	if err != nil {
 		return err
 	}
 	deciding, err := NewAPIServer(ctx, base, Neighbors{
-		OnWait: projector.Await, APIs: 2,
+		APIs:    2,
 		Workers: map[string]func() error{"projector": projector.Ready, "anchorer": l.anchoring},
 	})
 	if err != nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -41,18 +40,18 @@ func runAPI(ctx context.Context, b *Base, variable, addr string, serve func(*API
 	return errors.Join(err, group.Wait())
 }
 
-// NewProjector returns the projector of all read models. A pace of 0 is the projector's default.
-func NewProjector(b *Base, pace time.Duration) (*projector.Runner, error) {
+// NewProjector returns the projector of all read models.
+func NewProjector(b *Base) (*projector.Runner, error) {
 	return projector.New(projector.Config{
 		Projections: readmodel.All(),
 		Pool:        b.Pool, Log: b.follower("PROJECTOR_CONSUMER", b.Config.ProjectorConsumer), Lag: b.Stream.Lag(),
-		Logger: b.Logger, Registerer: b.Registry, Tracer: b.Traces.Tracer("projector"), Pace: pace, Turn: b.turn,
+		Logger: b.Logger, Registerer: b.Registry, Tracer: b.Traces.Tracer("projector"), Turn: b.turn,
 	})
 }
 
 // RunProjector runs the projector alone until ctx ends.
 func RunProjector(ctx context.Context, b *Base) error {
-	projector, err := NewProjector(b, 0)
+	projector, err := NewProjector(b)
 	if err != nil {
 		return err
 	}
