@@ -325,7 +325,6 @@ func (d *driver) transmit(ctx context.Context) error {
 		switch {
 		case err == nil:
 			f.accepted = true
-			d.metrics.sends.Inc()
 		case errors.As(err, &refusal) && isFunds(refusal):
 			d.status.setFunds(fmt.Errorf("%w: %w", errUnfunded, err))
 		case errors.As(err, &refusal) && isTransient(refusal):

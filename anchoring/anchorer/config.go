@@ -10,7 +10,6 @@ import (
 	"github.com/gagliardetto/solana-go"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
-	"go.opentelemetry.io/otel/trace"
 
 	"github.com/memory-ledger/ledger/anchoring/chain"
 	"github.com/memory-ledger/ledger/events"
@@ -59,16 +58,14 @@ type Config struct {
 	// accounts are read (default: finalized).
 	Commitment chain.Commitment
 
-	PollEvery    time.Duration // between polls of the transactions in flight; default 1 s
-	ResendEvery  time.Duration // between sends of the same bytes; default 2 s
-	MaxFlights   int           // transactions in flight at once; default 64
-	CachedOwners int           // owners kept in memory; default 20000
+	PollEvery   time.Duration // between polls of the transactions in flight; default 1 s
+	ResendEvery time.Duration // between sends of the same bytes; default 2 s
+	MaxFlights  int           // transactions in flight at once; default 64
 
 	Now        func() time.Time
 	NewID      func() string
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer                   // nil: none
-	Tracer     trace.Tracer                            // nil: tracing is off
 	Turn       func(ctx context.Context, working bool) // see projector.Config
 
 	around func(committed bool) error // for tests: called before a slice is applied, and after it is saved
@@ -84,7 +81,6 @@ func (c *Config) setDefaults() {
 	c.PollEvery = cmp.Or(max(0, c.PollEvery), time.Second)
 	c.ResendEvery = cmp.Or(max(0, c.ResendEvery), 2*time.Second)
 	c.MaxFlights = cmp.Or(max(0, c.MaxFlights), 64)
-	c.CachedOwners = cmp.Or(max(0, c.CachedOwners), 20_000)
 	if c.Now == nil {
 		c.Now = time.Now
 	}

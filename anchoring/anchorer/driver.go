@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"sync"
@@ -15,7 +16,6 @@ import (
 	"github.com/memory-ledger/ledger/anchoring/chain"
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/eventlog"
-	"github.com/memory-ledger/ledger/events/tracing"
 )
 
 // inFlight marks an owner as busy until its flight ends.
@@ -28,6 +28,15 @@ type hold struct {
 	times  int
 	alarm  error // why an operator must look into it; nil: no need
 	repeat bool  // a repetition doubles the backoff
+}
+
+// lagPatience is how long the tree cache can lack leaves before it is reported.
+const lagPatience = 3 * time.Minute
+
+// late is an owner whose newest leaves the tree cache lacked.
+type late struct {
+	since time.Time
+	until time.Time // when to look again
 }
 
 // driver moves batches forward, step by step. Only one goroutine uses it.
@@ -45,7 +54,7 @@ type driver struct {
 	// that was appended for them.
 	busy map[events.Owner]uint64
 	held map[events.Owner]*hold
-	lag  *backlog
+	late map[events.Owner]late
 
 	unpaid  error  // why owners were skipped in the last affordable; nil: none were
 	genesis string // of the chain that commits belong on; empty: not known yet
@@ -60,7 +69,7 @@ type driver struct {
 func (d *driver) step(ctx context.Context) (busy bool, err error) {
 	defer func() {
 		if ctx.Err() == nil {
-			d.status.setCache(d.lag.trouble(d.cfg.Now()))
+			d.status.setCache(d.lagging())
 			d.status.tell(d.cfg.Logger)
 		}
 	}()
@@ -94,6 +103,20 @@ func (d *driver) release() {
 	}
 }
 
+// errLagging says that the tree cache has long lacked leaves that the log has.
+var errLagging = errors.New("the tree cache lacks leaves that the log has; is a projector down?")
+
+// lagging returns errLagging if the tree cache has lacked an owner's leaves for some
+// minutes.
+func (d *driver) lagging() error {
+	for key, l := range d.late {
+		if d.cfg.Now().Sub(l.since) >= lagPatience {
+			return fmt.Errorf("%w: of %s, since %s", errLagging, key, l.since.UTC().Format(time.RFC3339))
+		}
+	}
+	return nil
+}
+
 // find returns owners with an open batch that this process does not work on yet, and
 // owners who are due for a batch, as many as fit. Owners with a recorded transaction may
 // take all the room: they go into flight, and every flight ends. The other owners may
@@ -104,9 +127,11 @@ func (d *driver) find(ctx context.Context) ([]*owner, error) {
 		return nil, nil
 	}
 	now := d.cfg.Now()
-	except := make([]events.Owner, 0, len(d.busy)+len(d.held))
-	for key := range d.busy {
-		except = append(except, key)
+	except := slices.Collect(maps.Keys(d.busy))
+	for key, l := range d.late {
+		if l.until.After(now) {
+			except = append(except, key)
+		}
 	}
 	for key, h := range d.held {
 		if h.until.After(now) {
@@ -118,14 +143,7 @@ func (d *driver) find(ctx context.Context) ([]*owner, error) {
 		return recorded, err
 	}
 	room -= len(recorded)
-	later, again := d.lag.split(now)
-	s := search{
-		before: now.Add(-d.cfg.MaxWait), maxLeaves: uint64(d.cfg.MaxLeaves), limit: room,
-		except: append(except, later...),
-	}
-	if len(d.lag.all) >= maxLagging {
-		s.only = append([]events.Owner{}, again...) // not nil
-	}
+	s := search{before: now.Add(-d.cfg.MaxWait), maxLeaves: uint64(d.cfg.MaxLeaves), limit: room, except: except}
 	anchored, err := d.store.unsignedOwners(ctx, s, false)
 	if err != nil {
 		return nil, err
@@ -135,17 +153,15 @@ func (d *driver) find(ctx context.Context) ([]*owner, error) {
 		return nil, err
 	}
 	if len(anchored) < room && len(fresh) < room {
-		// The lists are complete: a lagging owner who is in neither was anchored by
-		// another process.
-		for _, key := range again {
-			if !lists(key, anchored, fresh) {
-				d.lag.forget(key)
+		// The lists are complete: an owner whose rest or hold is over and who is in none was
+		// anchored by another process.
+		for key, l := range d.late {
+			if !l.until.After(now) && !lists(key, anchored, fresh) {
+				delete(d.late, key)
 			}
 		}
-		// So was an owner whose hold is over and who is in no list, if no list leaves
-		// such owners out.
 		for key, h := range d.held {
-			if !h.until.After(now) && s.only == nil && d.lag.all[key] == nil && d.busy[key] == 0 && !lists(key, recorded, anchored, fresh) {
+			if !h.until.After(now) && d.late[key].until.IsZero() && d.busy[key] == 0 && !lists(key, recorded, anchored, fresh) {
 				d.clear(key)
 			}
 		}
@@ -252,12 +268,10 @@ func (d *driver) append(ctx context.Context, records []record) ([]bool, error) {
 			switch {
 			case err == nil:
 				stored[i] = true
-				d.metrics.events.WithLabelValues(string(r.data.EventType())).Inc()
 			case errors.Is(err, eventlog.ErrConflict):
 				if seq, err = d.cfg.Log.OwnerHead(ctx, events.FamilyChain, r.owner.key); err != nil {
 					return err
 				}
-				d.metrics.conflicts.Inc()
 			default:
 				return err
 			}
@@ -273,12 +287,10 @@ func (d *driver) append(ctx context.Context, records []record) ([]bool, error) {
 // appendOne retries until the log stores or rejects the event.
 func (d *driver) appendOne(ctx context.Context, r record) (seq uint64, err error) {
 	o, at := r.owner, d.cfg.Now()
-	ctx, span := d.span(ctx, r)
-	defer func() { tracing.End(span, err) }()
 	id := d.cfg.NewID() // also the command ID: the command has only this event, and sharing saves 60 bytes per batch
 	event := events.Event{
 		ID: id, Source: "/anchorer", Owner: o.key, Time: events.At(at),
-		OwnerVersion: o.chainVersion + 1, CommandID: id, TraceParent: tracing.Parent(ctx), Data: r.data,
+		OwnerVersion: o.chainVersion + 1, CommandID: id, Data: r.data,
 	}
 	payload, err := events.EncodeBatch([]events.Event{event})
 	if err != nil {
@@ -298,7 +310,7 @@ func (d *driver) appendOne(ctx context.Context, r record) (seq uint64, err error
 			if err := o.message(seq, event.OwnerVersion); err != nil {
 				return 0, err
 			}
-			return seq, o.fold(r.data, event.Time.Time(), event.TraceParent)
+			return seq, o.fold(r.data, event.Time.Time())
 		case errors.Is(err, eventlog.ErrConflict):
 			return 0, err
 		}

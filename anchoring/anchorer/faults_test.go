@@ -451,7 +451,7 @@ func TestTablesComeBackFromTheLog(t *testing.T) {
 	w.start(nil, nil).waitAnchored(w).stop()
 	w.database = pgtest.Database(t)
 	w.write(keys[2], 3)
-	w.start(nil, func(c *Config) { c.CachedOwners = 2 })
+	w.start(nil, nil)
 	all := w.allAnchored()
 	for _, key := range slices.Concat(keys[:2], keys[3:]) {
 		if len(all[key].cut) != 1 {

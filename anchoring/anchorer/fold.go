@@ -4,9 +4,9 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
-
-	lru "github.com/hashicorp/golang-lru/v2"
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/projections/projector"
@@ -25,29 +25,13 @@ func relevant(s events.Subject) bool {
 }
 
 // fold is the projection of the log into the anchorer's owners.
-//
-// A bounded number of owners stays in memory. The others are read back from the store
-// when a message concerns them.
-type fold struct {
-	anchorer *Anchorer
-	hot      *lru.Cache[events.Owner, *owner] // nil until Begin
-}
+type fold struct{ anchorer *Anchorer }
 
 // Name implements projector.Projection.
 func (*fold) Name() string { return "anchorer" }
 
 // Tables implements projector.Projection.
 func (*fold) Tables() []string { return []string{"owners", "clusters", "spending"} }
-
-// Begin implements projector.Beginner.
-func (f *fold) Begin() projector.Projection {
-	f.anchorer.metrics.sessions.Inc()
-	hot, err := lru.New[events.Owner, *owner](f.anchorer.cfg.CachedOwners)
-	if err != nil {
-		panic(err) // the size is positive
-	}
-	return &fold{f.anchorer, hot}
-}
 
 // Apply implements projector.Projection.
 func (f *fold) Apply(ctx context.Context, w *projector.Writer, s projector.Slice) error {
@@ -72,37 +56,23 @@ func (f *fold) Apply(ctx context.Context, w *projector.Writer, s projector.Slice
 	return nil
 }
 
-// touched returns the owners of the messages, from memory or from the store.
+// touched returns the owners of the messages.
 func (f *fold) touched(ctx context.Context, records []projector.Record) (map[events.Owner]*owner, error) {
 	owners := make(map[events.Owner]*owner)
-	var cold []events.Owner
 	for i := range records {
-		key := records[i].Owner
-		if _, seen := owners[key]; seen {
-			continue
-		}
-		if o, ok := f.hot.Get(key); ok {
-			owners[key] = o
-			continue
-		}
-		owners[key] = nil
-		cold = append(cold, key)
+		owners[records[i].Owner] = nil
 	}
-	if len(cold) == 0 {
-		return owners, nil
-	}
-	loaded, err := f.anchorer.store.load(ctx, cold)
+	known, err := f.anchorer.store.load(ctx, slices.Collect(maps.Keys(owners)))
 	if err != nil {
 		return nil, err
 	}
-	for _, o := range loaded {
+	for _, o := range known {
 		owners[o.key] = o
 	}
-	for _, key := range cold {
-		if owners[key] == nil {
+	for key, o := range owners {
+		if o == nil {
 			owners[key] = newOwner(key)
 		}
-		f.hot.Add(key, owners[key])
 	}
 	return owners, nil
 }
@@ -121,14 +91,13 @@ func (f *fold) record(o *owner, r *projector.Record, spent map[string]uint64, ge
 			if err := o.leaf(data, at); err != nil {
 				return err
 			}
-			o.came(data.LeafIndex, e.TraceParent)
 			continue
 		case *events.BatchSubmitted:
 			spent[at.Format(dayLayout)] += shareOf(data.Transaction, o.confirmedSize == 0, cmp.Or(f.anchorer.rent.Load(), mostRent))
 		case *events.BatchConfirmed:
 			*genesis = data.Cluster
 		}
-		if err := o.fold(e.Data, at, e.TraceParent); err != nil {
+		if err := o.fold(e.Data, at); err != nil {
 			return err
 		}
 	}

@@ -30,8 +30,11 @@ func TestAlteredRowsAreNotSigned(t *testing.T) {
 	genuine, forged := w.leaves[key], []events.Hash{first, second}
 	w.leaves[key] = forged
 	w.mu.Unlock()
-	root := tree.RootOf(forged)
-	_, err := pool.Exec(t.Context(), `UPDATE ledger_anchor.owners SET frontier = $2, waiting = 'epoch' WHERE owner = $1`, string(key), root[:])
+	o := newOwner(key)
+	for i := range forged {
+		w.must(o.leaf(&events.MemoryWritten{LeafIndex: uint64(i), LeafHash: forged[i]}, time.Unix(0, 0)))
+	}
+	_, err := pool.Exec(t.Context(), `UPDATE ledger_anchor.owners SET state = $2, waiting = 'epoch' WHERE owner = $1`, string(key), encode(o))
 	w.must(err)
 	eventually(t, "the row is found altered", func() bool {
 		if held := w.held(key); held != nil {
@@ -53,10 +56,8 @@ func TestAlteredRowsAreNotSigned(t *testing.T) {
 func TestRowsOfNoSenseAreMadeAnew(t *testing.T) {
 	t.Parallel()
 	for what, set := range map[string]string{
-		"a size below zero":          `size = -1`,
-		"a time without end":         `waiting = 'infinity', batch_id = 'b', batch_from = 0, batch_size = 2, batch_oldest = 'infinity'`,
-		"a frontier of another size": `frontier = ''`,
-		"half a batch":               `batch_id = 'b', batch_oldest = 'epoch'`,
+		"no state":     `state = ''`,
+		"another code": `code = ''`,
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
@@ -80,7 +81,7 @@ func awaitFolded(t *testing.T, pool *pgxpool.Pool, key events.Owner, leaves int)
 	t.Helper()
 	eventually(t, "the leaves are folded", func() bool {
 		var size int
-		_ = pool.QueryRow(t.Context(), `SELECT size FROM ledger_anchor.owners WHERE owner = $1`, string(key)).Scan(&size)
+		_ = pool.QueryRow(t.Context(), `SELECT unanchored FROM ledger_anchor.owners WHERE owner = $1`, string(key)).Scan(&size)
 		return size == leaves
 	})
 }

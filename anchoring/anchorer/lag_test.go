@@ -49,7 +49,7 @@ func newLone(t *testing.T) *lone {
 		},
 		store: &store{pool: pool}, rent: new(atomic.Uint64), folded: func() uint64 { return 0 },
 		signer: signer{key: key}, status: &status{}, metrics: &metrics{balance: prometheus.NewGauge(prometheus.GaugeOpts{})},
-		busy: make(map[events.Owner]uint64), lag: newBacklog(),
+		busy: make(map[events.Owner]uint64), late: make(map[events.Owner]late),
 	}
 	const rent = 1_000_000
 	l.rent.Store(rent)
@@ -125,8 +125,8 @@ func TestDue(t *testing.T) {
 		o.waiting = time.Time{}
 		l.grow(o, c.size)
 		if c.open {
-			must(t, o.fold(&events.BatchCut{BatchID: newID(), Size: 2, Root: o.frontier.Root()}, l.now, ""))
-			must(t, o.fold(&events.BatchSubmitted{BatchID: o.batch.id, Signature: "s"}, l.now, ""))
+			must(t, o.fold(&events.BatchCut{BatchID: newID(), Size: 2, Root: o.frontier.Root()}, l.now))
+			must(t, o.fold(&events.BatchSubmitted{BatchID: o.batch.id, Signature: "s"}, l.now))
 			l.busy[o.key] = inFlight
 		}
 		l.save(o)
@@ -175,7 +175,7 @@ func TestTreeCacheLags(t *testing.T) {
 	w.mu.Lock()
 	clear(w.slow)
 	w.mu.Unlock()
-	late.Add(int64(lagLongest))
+	late.Add(int64(3 * time.Second))
 	w.allAnchored()
 	w.turns(p, nil)
 	if warned, ended := len(said.of(slog.LevelWarn, missing)), len(said.of(slog.LevelInfo, complete)); warned != 1 || ended != 1 {

@@ -159,7 +159,6 @@ func (d *driver) begin(ctx context.Context, owners []*owner) error {
 		if err := d.register(ctx, f, records); err != nil {
 			return err
 		}
-		d.metrics.packed.Observe(float64(len(pack)))
 	}
 	return nil
 }
@@ -179,13 +178,6 @@ func (d *driver) affordable(ctx context.Context, owners []*owner) ([]*owner, err
 		cost := d.costOf(o)
 		if cost > left {
 			out++
-			// Even if it can't be paid for: while it counts as lagging, its partition may be
-			// closed to others, who can.
-			if d.lag.all[o.key] != nil {
-				if _, err := d.verified(ctx, o); err != nil {
-					return nil, err
-				}
-			}
 			continue
 		}
 		ok, err := d.verified(ctx, o)
@@ -263,24 +255,28 @@ func (d *driver) inFlightCost() (cost uint64) {
 }
 
 // verified reports whether the tree cache agrees with the owner's root. If not, the owner
-// is tried again later. If the cache is behind, it only backs off. If the cache
-// disagrees, it also raises an alarm.
+// is tried again later. If the cache disagrees, verified also raises an alarm.
 func (d *driver) verified(ctx context.Context, o *owner) (bool, error) {
-	if d.lag.crowded(o.key) {
-		return false, nil
-	}
 	err := d.verify(ctx, o)
 	switch {
 	case err == nil:
-		d.lag.forget(o.key)
+		delete(d.late, o.key)
 		if h := d.held[o.key]; h != nil && h.alarm != nil && errors.Is(h.alarm, errDisagree) {
 			d.clear(o.key)
 		}
 		return true, nil
 	case errors.Is(err, tree.ErrIncomplete):
-		return false, d.lags(ctx, o)
+		now, l := d.cfg.Now(), d.late[o.key]
+		if l.since.IsZero() {
+			l.since = now
+		}
+		l.until = now.Add(2 * time.Second)
+		if len(d.late) < 10_000 || l.since != now { // the others are looked at again at once
+			d.late[o.key] = l
+		}
+		return false, nil
 	case errors.Is(err, errDisagree):
-		d.lag.forget(o.key)
+		delete(d.late, o.key)
 		d.keepBack(o.key, hold{alarm: err, repeat: true}, 5*time.Second, 5*time.Minute)
 		return false, nil
 	}

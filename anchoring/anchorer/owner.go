@@ -28,8 +28,6 @@ type owner struct {
 	// zero if there is no such leaf.
 	waiting time.Time
 	batch   *batch // the open one; nil: none
-
-	origins []origin // of the waiting leaves, if they are traced
 }
 
 // batch is an open batch: cut, and neither confirmed nor failed.
@@ -40,8 +38,6 @@ type batch struct {
 	root   events.Hash
 	oldest time.Time // when its oldest leaf was written
 	tried  *attempt  // nil until it is submitted
-
-	traceparent string // of its cut; empty if the cut was not traced
 }
 
 // attempt is the signed transaction that commits a batch, with others.
@@ -85,17 +81,13 @@ func (o *owner) message(seq uint64, version int) error {
 	return nil
 }
 
-// fold applies an event of the chain family; at and traceparent are the event's. An event
+// fold applies an event of the chain family; at is the event's. An event
 // about a batch that is not open does not change the open batch: two anchorers may both
 // record the end of the same batch.
-func (o *owner) fold(data events.Data, at time.Time, traceparent string) error {
+func (o *owner) fold(data events.Data, at time.Time) error {
 	switch e := data.(type) {
 	case *events.BatchCut:
-		if err := o.cut(e, at); err != nil {
-			return err
-		}
-		o.depart(e.Size)
-		o.batch.traceparent = traceparent
+		return o.cut(e, at)
 	case *events.BatchSubmitted:
 		if o.batch != nil && o.batch.id == e.BatchID {
 			o.batch.tried = &attempt{e.Signature, e.Blockhash, e.LastValidBlockHeight, e.Transaction}
@@ -111,7 +103,6 @@ func (o *owner) fold(data events.Data, at time.Time, traceparent string) error {
 		if o.batch != nil && o.batch.id == e.BatchID {
 			if o.size() > o.confirmedSize {
 				o.waiting = o.batch.oldest
-				o.inherit(o.batch)
 			}
 			o.batch = nil
 		}

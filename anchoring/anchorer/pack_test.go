@@ -77,15 +77,15 @@ func TestFold(t *testing.T) {
 				must(t, o.leaf(&events.MemoryWritten{LeafIndex: uint64(len(leaves)), LeafHash: leaf}, now))
 				leaves = append(leaves, leaf)
 			case b == nil && !o.waiting.IsZero() && rand.IntN(2) == 0:
-				must(t, o.fold(&events.BatchCut{BatchID: newID(), Size: o.size(), Root: o.frontier.Root()}, now, ""))
+				must(t, o.fold(&events.BatchCut{BatchID: newID(), Size: o.size(), Root: o.frontier.Root()}, now))
 			case b == nil:
-				must(t, o.fold(&events.BatchFailed{BatchID: newID()}, now, "")) // late, for an unknown batch
+				must(t, o.fold(&events.BatchFailed{BatchID: newID()}, now)) // late, for an unknown batch
 			case b.tried == nil:
-				must(t, o.fold(&events.BatchSubmitted{BatchID: b.id, Signature: "s"}, now, ""))
+				must(t, o.fold(&events.BatchSubmitted{BatchID: b.id, Signature: "s"}, now))
 			case rand.IntN(3) == 0:
-				must(t, o.fold(&events.BatchFailed{BatchID: b.id}, now, ""))
+				must(t, o.fold(&events.BatchFailed{BatchID: b.id}, now))
 			default:
-				must(t, o.fold(&events.BatchConfirmed{BatchID: b.id, Size: b.size, Root: b.root}, now, ""))
+				must(t, o.fold(&events.BatchConfirmed{BatchID: b.id, Size: b.size, Root: b.root}, now))
 				confirmed = b.size
 			}
 			if o.size() != uint64(len(leaves)) || o.frontier.Root() != tree.RootOf(leaves) || o.confirmedSize != confirmed {
@@ -115,7 +115,7 @@ func TestFoldRefusesWhatContradictsItself(t *testing.T) {
 	if o.leaf(&events.MemoryWritten{LeafIndex: 1}, time.Now()) == nil {
 		t.Error("a leaf is missing")
 	}
-	if o.fold(&events.BatchCut{Size: 1}, time.Now(), "") == nil {
+	if o.fold(&events.BatchCut{Size: 1}, time.Now()) == nil {
 		t.Error("a batch of leaves that are not there")
 	}
 	if o.message(1, 2) == nil {

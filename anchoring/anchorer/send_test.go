@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/memory-ledger/ledger/anchoring/chain"
 	"github.com/memory-ledger/ledger/anchoring/commitment"
 	"github.com/memory-ledger/ledger/anchoring/program"
@@ -34,7 +32,6 @@ func sender(c Chain, now *time.Time, flights ...*flight) *driver {
 	d := &driver{
 		cfg:     &Config{Chain: c, ResendEvery: 2 * time.Second, Now: func() time.Time { return *now }, Logger: slog.New(slog.DiscardHandler)},
 		status:  &status{},
-		metrics: &metrics{sends: prometheus.NewCounter(prometheus.CounterOpts{})},
 		flights: map[string]*flight{},
 	}
 	for i, f := range flights {

@@ -26,8 +26,7 @@ type status struct {
 	cache  error // the tree cache has long lacked leaves
 	counts counts
 
-	toldChain, toldFunds error // class of the last logged trouble; nil: none
-	toldCache            bool  // the last logged line says that the tree cache lacks leaves
+	toldChain, toldFunds, toldCache error // class of the last logged trouble; nil: none
 }
 
 func (s *status) set(change func(*status)) {
@@ -42,7 +41,7 @@ func (s *status) clear() {
 	s.set(func(s *status) {
 		s.counts, s.looked = counts{}, time.Time{}
 		s.chain, s.funds, s.alarm = nil, nil, nil
-		s.cache, s.toldCache = nil, false // a new session measures the lag again
+		s.cache, s.toldCache = nil, nil // a new session measures the lag again
 	})
 }
 
@@ -59,34 +58,33 @@ func (s *status) setCache(err error) { s.set(func(s *status) { s.cache = err }) 
 func (s *status) tell(log *slog.Logger) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if is := trouble(s.chain); is != s.toldChain {
-		if s.toldChain = is; errors.Is(is, errReset) { // this does not recover without an operator
-			log.Error("memories stay unanchored: " + s.chain.Error())
-		} else if is != nil {
-			log.Warn("the chain can't be anchored on; memories stay unanchored until it can", "err", s.chain)
-		} else {
-			log.Info("the chain can be anchored on again")
+	for _, t := range []struct {
+		is        error
+		told      *error
+		bad, good string
+	}{
+		{s.chain, &s.toldChain, "the chain can't be anchored on; memories stay unanchored until it can", "the chain can be anchored on again"},
+		{s.funds, &s.toldFunds, "owners can't be paid for; their memories stay unanchored until they can", "all owners can be paid for again"},
+		{s.cache, &s.toldCache, "owners can't be compared with the tree cache; their memories stay unanchored until they can", "all owners can be compared with the tree cache again"},
+	} {
+		class := trouble(t.is)
+		if class == *t.told {
+			continue
 		}
-	}
-	if is := trouble(s.funds); is != s.toldFunds {
-		if s.toldFunds = is; is != nil {
-			log.Warn("owners can't be paid for; their memories stay unanchored until they can", "err", s.funds)
-		} else {
-			log.Info("all owners can be paid for again")
-		}
-	}
-	if is := s.cache != nil; is != s.toldCache {
-		if s.toldCache = is; is {
-			log.Warn("owners can't be compared with the tree cache; their memories stay unanchored until they can", "err", s.cache)
-		} else {
-			log.Info("all owners can be compared with the tree cache again")
+		switch *t.told = class; class {
+		case nil:
+			log.Info(t.good)
+		case errReset: // this does not recover without an operator
+			log.Error("memories stay unanchored: " + t.is.Error())
+		default:
+			log.Warn(t.bad, "err", t.is)
 		}
 	}
 }
 
 // trouble returns the class of an error: the error text has numbers that change.
 func trouble(err error) error {
-	for _, class := range []error{errReset, errUnfunded, errBound} {
+	for _, class := range []error{errReset, errUnfunded, errBound, errLagging} {
 		if errors.Is(err, class) {
 			return class
 		}
@@ -125,11 +123,9 @@ func (a *Anchorer) Ready() error {
 }
 
 type metrics struct {
-	events                             *prometheus.CounterVec
-	conflicts, sends, alarms, sessions prometheus.Counter
-	spent                              prometheus.Counter
-	balance                            prometheus.Gauge
-	packed, latency                    prometheus.Histogram
+	alarms, spent prometheus.Counter
+	balance       prometheus.Gauge
+	latency       prometheus.Histogram
 }
 
 func newMetrics(a *Anchorer) (*metrics, error) {
@@ -138,16 +134,9 @@ func newMetrics(a *Anchorer) (*metrics, error) {
 		return prometheus.NewCounter(prometheus.CounterOpts{Name: prefix + name, Help: help})
 	}
 	m := &metrics{
-		events:    prometheus.NewCounterVec(prometheus.CounterOpts{Name: prefix + "events_total", Help: "Batch events appended, by type."}, []string{"type"}),
-		conflicts: counter("conflicts_total", "Decisions that another anchorer had taken first."),
-		sends:     counter("sends_total", "Times that the chain's node took a transaction."),
-		alarms:    counter("alarms_total", "Times that anchoring of an owner was stopped: the tree cache or the chain contradicts the log, or the anchorer's own rows were altered."),
-		sessions:  counter("sessions_total", "Times that the anchorer started from its checkpoint."),
-		spent:     counter("lamports_spent_total", "Lamports paid for confirmed commits, at most."),
-		balance:   prometheus.NewGauge(prometheus.GaugeOpts{Name: prefix + "authority_balance_lamports", Help: "Balance of the authority when last read."}),
-		packed: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: prefix + "commits_per_transaction", Help: "Owners in a transaction.", Buckets: prometheus.LinearBuckets(1, 1, packed),
-		}),
+		alarms:  counter("alarms_total", "Times that anchoring of an owner was stopped: the tree cache or the chain contradicts the log, or the anchorer's own rows were altered."),
+		spent:   counter("lamports_spent_total", "Lamports paid for confirmed commits, at most."),
+		balance: prometheus.NewGauge(prometheus.GaugeOpts{Name: prefix + "authority_balance_lamports", Help: "Balance of the authority when last read."}),
 		latency: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: prefix + "latency_seconds", Help: "From a batch's oldest leaf to its confirmation.", Buckets: prometheus.ExponentialBuckets(1, 2, 14),
 		}),
@@ -165,11 +154,7 @@ func newMetrics(a *Anchorer) (*metrics, error) {
 	state := func(name string) prometheus.Labels { return prometheus.Labels{"state": name} }
 	const owners = "Owners by what their newest leaves wait for."
 	for _, c := range []prometheus.Collector{
-		m.events, m.conflicts, m.sends, m.alarms, m.sessions, m.spent, m.balance, m.packed, m.latency,
-		gauge("lag_messages", "Messages of the log that are not folded yet.", nil, func(*status) float64 {
-			s := a.folding.Status()
-			return float64(s.Head - s.Position)
-		}),
+		m.alarms, m.spent, m.balance, m.latency,
 		gauge("owners", owners, state("waiting"), func(s *status) float64 { return float64(s.counts.Waiting) }),
 		gauge("owners", owners, state("cut"), func(s *status) float64 { return float64(s.counts.Cut) }),
 		gauge("owners", owners, state("submitted"), func(s *status) float64 { return float64(s.counts.Submitted) }),

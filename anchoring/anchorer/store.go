@@ -3,6 +3,7 @@ package anchorer
 import (
 	"context"
 	"crypto/hmac"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -24,7 +25,7 @@ const tablesTimeout = time.Minute
 
 // tablesVersion is raised when the tables change. Older tables are dropped and filled
 // again from the log.
-const tablesVersion = 8
+const tablesVersion = 9
 
 // schemaName is the schema of the anchorer's tables.
 const schemaName = "ledger_anchor"
@@ -49,32 +50,19 @@ CREATE TABLE ledger_anchor.clusters (
     genesis text    NOT NULL
 );
 CREATE TABLE ledger_anchor.owners (
-    owner          text COLLATE "C" PRIMARY KEY,
-    size           bigint  NOT NULL,
-    frontier       bytea   NOT NULL, -- hashes side by side, largest subtree first
-    chain_seq      bigint  NOT NULL,
-    chain_version  integer NOT NULL,
-    confirmed_size bigint  NOT NULL,
-    confirmed_root bytea   NOT NULL,
-    waiting        timestamptz,
-    batch_id       text,
-    batch_from     bigint,
-    batch_size     bigint,
-    batch_root     bytea,
-    batch_oldest   timestamptz,
-    -- Of the leaves that wait and of the open batch: see trace.go.
-    origins        text    NOT NULL,
-    batch_trace    text,
-    signature      text COLLATE "C",
-    blockhash      text,
-    last_valid     bigint,
-    transaction    bytea,
-    code           bytea   NOT NULL -- see rowcode.go
+    owner      text COLLATE "C" PRIMARY KEY,
+    -- What the queries look for: when something is signed, never what.
+    first      boolean NOT NULL, -- nothing of the owner was anchored yet
+    unanchored bigint  NOT NULL, -- leaves
+    waiting    timestamptz,      -- when the oldest leaf was written that no batch covers
+    oldest     timestamptz,      -- when the open batch's oldest leaf was written; NULL: none is open
+    signed     boolean NOT NULL, -- the open batch has a transaction
+    state      bytea   NOT NULL, -- JSON of type saved
+    code       bytea   NOT NULL  -- see rowcode.go
 );
-CREATE INDEX owners_waiting_first ON ledger_anchor.owners (waiting) WHERE batch_id IS NULL AND waiting IS NOT NULL AND confirmed_size = 0;
-CREATE INDEX owners_waiting_again ON ledger_anchor.owners (waiting) WHERE batch_id IS NULL AND waiting IS NOT NULL AND confirmed_size > 0;
-CREATE INDEX owners_many ON ledger_anchor.owners ((size - confirmed_size)) WHERE batch_id IS NULL AND waiting IS NOT NULL;
-CREATE INDEX owners_open ON ledger_anchor.owners (batch_oldest) WHERE batch_id IS NOT NULL;
+CREATE INDEX owners_waiting ON ledger_anchor.owners (first, waiting) WHERE oldest IS NULL AND waiting IS NOT NULL;
+CREATE INDEX owners_many ON ledger_anchor.owners (first, unanchored) WHERE oldest IS NULL AND waiting IS NOT NULL;
+CREATE INDEX owners_open ON ledger_anchor.owners (oldest) WHERE oldest IS NOT NULL;
 CREATE TABLE ledger_anchor.spending (day date PRIMARY KEY, lamports bigint NOT NULL);
 SET LOCAL search_path = ledger_anchor;
 `
@@ -171,63 +159,37 @@ func (s *store) write(w *projector.Writer, owners map[events.Owner]*owner, spent
 // fields returns the arguments of upsertSQL for some owners.
 func (s *store) fields(owners []*owner) []any {
 	n := len(owners)
-	var (
-		key                            = make([]string, n)
-		size, chainSeq, confirmedSize  = make([]uint64, n), make([]uint64, n), make([]uint64, n)
-		chainVersion                   = make([]int, n)
-		frontier, confirmedRoot, root  = make([][]byte, n), make([][]byte, n), make([][]byte, n)
-		waiting, oldest                = make([]*time.Time, n), make([]*time.Time, n)
-		batchID, signature, blockhash  = make([]*string, n), make([]*string, n), make([]*string, n)
-		batchFrom, batchSize, lastGood = make([]*uint64, n), make([]*uint64, n), make([]*uint64, n)
-		transaction, code              = make([][]byte, n), make([][]byte, n)
-		origins, batchTrace            = make([]string, n), make([]*string, n)
-	)
+	key, state, code := make([]string, n), make([][]byte, n), make([][]byte, n)
+	first, signed, unanchored := make([]bool, n), make([]bool, n), make([]uint64, n)
+	waiting, oldest := make([]*time.Time, n), make([]*time.Time, n)
 	for i, o := range owners {
-		key[i], size[i], chainSeq[i], chainVersion[i] = string(o.key), o.size(), o.chainSeq, o.chainVersion
-		frontier[i], origins[i] = tree.Pack(o.frontier.Hashes()), encodeOrigins(o.origins)
-		confirmedSize[i], confirmedRoot[i], code[i] = o.confirmedSize, o.confirmedRoot[:], s.key.code(o)
+		key[i], state[i] = string(o.key), encode(o)
+		code[i] = s.key.code(o.key, state[i])
+		first[i], unanchored[i] = o.confirmedSize == 0, o.size()-min(o.size(), o.confirmedSize)
 		if !o.waiting.IsZero() {
 			waiting[i] = &o.waiting
 		}
-		b := o.batch
-		if b == nil {
-			continue
-		}
-		batchID[i], batchFrom[i], batchSize[i], root[i], oldest[i] = &b.id, &b.from, &b.size, b.root[:], &b.oldest
-		batchTrace[i] = &b.traceparent
-		if a := b.tried; a != nil {
-			signature[i], blockhash[i], lastGood[i], transaction[i] = &a.signature, &a.blockhash, &a.lastValid, a.transaction
+		if b := o.batch; b != nil {
+			oldest[i], signed[i] = &b.oldest, b.tried != nil
 		}
 	}
-	return []any{key, size, frontier, chainSeq, chainVersion, confirmedSize, confirmedRoot, waiting,
-		batchID, batchFrom, batchSize, root, oldest, signature, blockhash, lastGood, transaction, origins, batchTrace, code}
+	return []any{key, first, unanchored, waiting, oldest, signed, state, code}
 }
 
-const (
-	columns = `owner, size, frontier, chain_seq, chain_version, confirmed_size, confirmed_root, waiting,
-	batch_id, batch_from, batch_size, batch_root, batch_oldest, signature, blockhash, last_valid, transaction,
-	origins, batch_trace, code`
-	excluded = `excluded.owner, excluded.size, excluded.frontier, excluded.chain_seq, excluded.chain_version,
-	excluded.confirmed_size, excluded.confirmed_root, excluded.waiting,
-	excluded.batch_id, excluded.batch_from, excluded.batch_size, excluded.batch_root, excluded.batch_oldest,
-	excluded.signature, excluded.blockhash, excluded.last_valid, excluded.transaction,
-	excluded.origins, excluded.batch_trace, excluded.code`
-	upsertSQL = `INSERT INTO ledger_anchor.owners (` + columns + `)
-		SELECT * FROM unnest($1::text[], $2::bigint[], $3::bytea[], $4::bigint[], $5::integer[], $6::bigint[], $7::bytea[], $8::timestamptz[],
-			$9::text[], $10::bigint[], $11::bigint[], $12::bytea[], $13::timestamptz[], $14::text[], $15::text[], $16::bigint[], $17::bytea[],
-			$18::text[], $19::text[], $20::bytea[])
-		ON CONFLICT (owner) DO UPDATE SET (` + columns + `) = (` + excluded + `)`
-)
+const upsertSQL = `INSERT INTO ledger_anchor.owners (owner, first, unanchored, waiting, oldest, signed, state, code)
+	SELECT * FROM unnest($1::text[], $2::boolean[], $3::bigint[], $4::timestamptz[], $5::timestamptz[], $6::boolean[], $7::bytea[], $8::bytea[])
+	ON CONFLICT (owner) DO UPDATE SET (first, unanchored, waiting, oldest, signed, state, code) =
+		(excluded.first, excluded.unanchored, excluded.waiting, excluded.oldest, excluded.signed, excluded.state, excluded.code)`
 
 // load returns those of the owners that have a row.
 func (s *store) load(ctx context.Context, keys []events.Owner) ([]*owner, error) {
-	return s.list(ctx, `SELECT `+columns+` FROM ledger_anchor.owners WHERE owner = ANY($1)`, texts(keys))
+	return s.list(ctx, `SELECT owner, state, code FROM ledger_anchor.owners WHERE owner = ANY($1)`, texts(keys))
 }
 
 // recordedOwners returns owners whose open batch has a signed transaction, oldest first.
 func (s *store) recordedOwners(ctx context.Context, except []events.Owner, limit int) ([]*owner, error) {
-	return s.list(ctx, `SELECT `+columns+` FROM ledger_anchor.owners WHERE batch_id IS NOT NULL AND signature IS NOT NULL AND owner <> ALL($1)
-		ORDER BY batch_oldest LIMIT $2`, texts(except), limit)
+	return s.list(ctx, `SELECT owner, state, code FROM ledger_anchor.owners WHERE oldest IS NOT NULL AND signed AND owner <> ALL($1)
+		ORDER BY oldest LIMIT $2`, texts(except), limit)
 }
 
 // search selects the owners that unsignedOwners returns.
@@ -237,7 +199,6 @@ type search struct {
 	before    time.Time
 	maxLeaves uint64
 	except    []events.Owner
-	only      []events.Owner // nil: all
 	limit     int
 }
 
@@ -246,24 +207,16 @@ type search struct {
 // only owners that were never anchored, else only owners that were. So it need not read
 // many owners of one kind to find the other kind.
 func (s *store) unsignedOwners(ctx context.Context, w search, first bool) ([]*owner, error) {
-	var only []string // NULL
-	if w.only != nil {
-		only = texts(w.only)
-	}
-	kind := `confirmed_size > 0`
-	if first {
-		kind = `confirmed_size = 0`
-	}
-	from := `(SELECT ` + columns + ` FROM ledger_anchor.owners WHERE ` + kind + ` AND owner <> ALL($3) AND ($5::text[] IS NULL OR owner = ANY($5)) AND `
-	due := from + `batch_id IS NULL AND `
-	return s.list(ctx, `SELECT * FROM (
-		`+from+`batch_id IS NOT NULL AND signature IS NULL ORDER BY batch_oldest LIMIT $4)
+	from := `(SELECT * FROM ledger_anchor.owners WHERE first = $5 AND owner <> ALL($3) AND `
+	due := from + `oldest IS NULL AND `
+	return s.list(ctx, `SELECT owner, state, code FROM (
+		`+from+`oldest IS NOT NULL AND NOT signed ORDER BY oldest LIMIT $4)
 		UNION
 		`+due+`waiting <= $1 ORDER BY waiting LIMIT $4)
 		UNION
-		`+due+`waiting IS NOT NULL AND size - confirmed_size >= $2 ORDER BY size - confirmed_size DESC LIMIT $4)
-		) unsigned ORDER BY coalesce(batch_oldest, waiting) LIMIT $4`,
-		w.before, w.maxLeaves, texts(w.except), w.limit, only)
+		`+due+`waiting IS NOT NULL AND unanchored >= $2 ORDER BY unanchored DESC LIMIT $4)
+		) unsigned ORDER BY coalesce(oldest, waiting) LIMIT $4`,
+		w.before, w.maxLeaves, texts(w.except), w.limit, first)
 }
 
 // spentOn returns the maximum cost of a day's transactions, in lamports.
@@ -290,12 +243,12 @@ func (s *store) count(ctx context.Context) (counts, error) {
 	var c counts
 	var oldest *time.Time
 	err := s.pool.QueryRow(ctx, `SELECT
-		(SELECT count(*) FROM ledger_anchor.owners WHERE batch_id IS NULL AND waiting IS NOT NULL),
-		(SELECT count(*) FROM ledger_anchor.owners WHERE batch_id IS NOT NULL AND signature IS NULL),
-		(SELECT count(*) FROM ledger_anchor.owners WHERE batch_id IS NOT NULL AND signature IS NOT NULL),
-		least((SELECT min(waiting) FROM ledger_anchor.owners WHERE batch_id IS NULL AND waiting IS NOT NULL AND confirmed_size = 0),
-		      (SELECT min(waiting) FROM ledger_anchor.owners WHERE batch_id IS NULL AND waiting IS NOT NULL AND confirmed_size > 0),
-		      (SELECT min(batch_oldest) FROM ledger_anchor.owners WHERE batch_id IS NOT NULL))`).Scan(&c.Waiting, &c.Cut, &c.Submitted, &oldest)
+		(SELECT count(*) FROM ledger_anchor.owners WHERE oldest IS NULL AND waiting IS NOT NULL),
+		(SELECT count(*) FROM ledger_anchor.owners WHERE oldest IS NOT NULL AND NOT signed),
+		(SELECT count(*) FROM ledger_anchor.owners WHERE oldest IS NOT NULL AND signed),
+		least((SELECT min(waiting) FROM ledger_anchor.owners WHERE oldest IS NULL AND waiting IS NOT NULL AND first),
+		      (SELECT min(waiting) FROM ledger_anchor.owners WHERE oldest IS NULL AND waiting IS NOT NULL AND NOT first),
+		      (SELECT min(oldest) FROM ledger_anchor.owners WHERE oldest IS NOT NULL))`).Scan(&c.Waiting, &c.Cut, &c.Submitted, &oldest)
 	if err != nil {
 		return counts{}, fmt.Errorf("count what waits: %w", err)
 	}
@@ -321,60 +274,85 @@ func (s *store) list(ctx context.Context, sql string, args ...any) ([]*owner, er
 
 // scan reads a row. It fails with errAltered if the anchorer did not write the row.
 func (s *store) scan(row pgx.CollectableRow) (*owner, error) {
-	o, code, err := scanOwner(row)
-	if err != nil { // a value that is never written, such as a negative size
-		return nil, fmt.Errorf("%w: %w", errAltered, err)
+	var key events.Owner
+	var state, code []byte
+	if err := row.Scan((*string)(&key), &state, &code); err != nil {
+		return nil, err
 	}
-	if !hmac.Equal(code, s.key.code(o)) {
-		return nil, fmt.Errorf("%w: that of %s", errAltered, o.key)
+	if !hmac.Equal(code, s.key.code(key, state)) {
+		return nil, fmt.Errorf("%w: that of %s", errAltered, key)
+	}
+	o, err := decode(key, state)
+	if err != nil {
+		return nil, fmt.Errorf("%w: that of %s: %w", errAltered, key, err)
 	}
 	return o, nil
 }
 
-func scanOwner(row pgx.CollectableRow) (_ *owner, code []byte, err error) {
-	var (
-		o                              owner
-		b                              batch
-		a                              attempt
-		size                           uint64
-		frontier, confirmed, root      []byte
-		waiting, oldest                *time.Time
-		id, signature, blockhash       *string
-		origins                        string
-		batchTrace                     *string
-		batchFrom, batchSize, lastGood *uint64
-	)
-	err = row.Scan((*string)(&o.key), &size, &frontier, &o.chainSeq, &o.chainVersion, &o.confirmedSize, &confirmed, &waiting,
-		&id, &batchFrom, &batchSize, &root, &oldest, &signature, &blockhash, &lastGood, &a.transaction,
-		&origins, &batchTrace, &code)
+// saved is an owner's state as its row keeps it.
+type saved struct {
+	Size          uint64
+	Frontier      []events.Hash // largest subtree first
+	ChainSeq      uint64
+	ChainVersion  int
+	ConfirmedSize uint64
+	ConfirmedRoot events.Hash
+	Waiting       time.Time
+	Batch         *savedBatch `json:",omitempty"`
+}
+
+type savedBatch struct {
+	ID         string
+	From, Size uint64
+	Root       events.Hash
+	Oldest     time.Time
+	Tried      *savedAttempt `json:",omitempty"`
+}
+
+type savedAttempt struct {
+	Signature, Blockhash string
+	LastValid            uint64
+	Transaction          []byte
+}
+
+func encode(o *owner) []byte {
+	s := saved{
+		Size: o.size(), Frontier: o.frontier.Hashes(), ChainSeq: o.chainSeq, ChainVersion: o.chainVersion,
+		ConfirmedSize: o.confirmedSize, ConfirmedRoot: o.confirmedRoot, Waiting: o.waiting,
+	}
+	if b := o.batch; b != nil {
+		s.Batch = &savedBatch{ID: b.id, From: b.from, Size: b.size, Root: b.root, Oldest: b.oldest}
+		if a := b.tried; a != nil {
+			s.Batch.Tried = &savedAttempt{a.signature, a.blockhash, a.lastValid, a.transaction}
+		}
+	}
+	text, err := json.Marshal(s)
 	if err != nil {
-		return nil, nil, err
+		panic(err) // every field has a form in JSON
 	}
-	if o.frontier, err = tree.NewFrontier(size, tree.Split(frontier)); err != nil {
-		return nil, nil, fmt.Errorf("frontier of %s: %w", o.key, err)
+	return text
+}
+
+func decode(key events.Owner, state []byte) (*owner, error) {
+	var s saved
+	if err := json.Unmarshal(state, &s); err != nil {
+		return nil, err
 	}
-	copy(o.confirmedRoot[:], confirmed)
-	o.origins = decodeOrigins(origins)
-	if waiting != nil {
-		o.waiting = *waiting
+	frontier, err := tree.NewFrontier(s.Size, s.Frontier)
+	if err != nil {
+		return nil, err
 	}
-	if id == nil {
-		return &o, code, nil
+	o := &owner{
+		key: key, frontier: frontier, chainSeq: s.ChainSeq, chainVersion: s.ChainVersion,
+		confirmedSize: s.ConfirmedSize, confirmedRoot: s.ConfirmedRoot, waiting: s.Waiting,
 	}
-	if batchFrom == nil || batchSize == nil || oldest == nil || signature != nil && (blockhash == nil || lastGood == nil) {
-		return nil, nil, fmt.Errorf("batch of %s: a part of it is missing", o.key)
+	if b := s.Batch; b != nil {
+		o.batch = &batch{id: b.ID, from: b.From, size: b.Size, root: b.Root, oldest: b.Oldest}
+		if a := b.Tried; a != nil {
+			o.batch.tried = &attempt{a.Signature, a.Blockhash, a.LastValid, a.Transaction}
+		}
 	}
-	b.id, b.from, b.size, b.oldest = *id, *batchFrom, *batchSize, *oldest
-	copy(b.root[:], root)
-	if batchTrace != nil {
-		b.traceparent = *batchTrace
-	}
-	if signature != nil {
-		a.signature, a.blockhash, a.lastValid = *signature, *blockhash, *lastGood
-		b.tried = &a
-	}
-	o.batch = &b
-	return &o, code, nil
+	return o, nil
 }
 
 func texts(keys []events.Owner) []string {

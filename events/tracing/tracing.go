@@ -23,14 +23,11 @@ import (
 
 // Names of span attributes that are not in the general conventions.
 const (
-	RequestID   = attribute.Key("ledger.request_id")
-	FirstSeq    = attribute.Key("ledger.sequence.first")
-	LastSeq     = attribute.Key("ledger.sequence.last")
-	Messages    = attribute.Key("ledger.messages")
-	Unlinked    = attribute.Key("ledger.links.dropped") // traces beyond MaxLinks
-	BatchID     = attribute.Key("ledger.batch.id")
-	BatchSize   = attribute.Key("ledger.batch.leaves")
-	Transaction = attribute.Key("ledger.transaction") // its id on the chain, which is public
+	RequestID = attribute.Key("ledger.request_id")
+	FirstSeq  = attribute.Key("ledger.sequence.first")
+	LastSeq   = attribute.Key("ledger.sequence.last")
+	Messages  = attribute.Key("ledger.messages")
+	Unlinked  = attribute.Key("ledger.links.dropped") // traces beyond MaxLinks
 )
 
 // MaxLinks bounds the traces that one span is linked to.
@@ -57,9 +54,9 @@ func Start(ctx context.Context, name string) (context.Context, trace.Span) {
 }
 
 // Begin begins a span that continues the trace of a traceparent. If traceparent is
-// empty, the span begins a new trace. The span is linked to the traces in links. A nil
-// tracer means that tracing is off: then Begin returns a span that does nothing.
-func Begin(ctx context.Context, tracer trace.Tracer, name, traceparent string, kind trace.SpanKind, links *Links) (context.Context, trace.Span) {
+// empty, the span begins a new trace. A nil tracer means that tracing is off: then Begin
+// returns a span that does nothing.
+func Begin(ctx context.Context, tracer trace.Tracer, name, traceparent string, kind trace.SpanKind) (context.Context, trace.Span) {
 	if tracer == nil {
 		return ctx, none
 	}
@@ -67,11 +64,7 @@ func Begin(ctx context.Context, tracer trace.Tracer, name, traceparent string, k
 	if traceparent != "" {
 		ctx = propagation.TraceContext{}.Extract(ctx, new(carrier(traceparent)))
 	}
-	ctx, span := tracer.Start(ctx, name, trace.WithSpanKind(kind))
-	if links != nil {
-		links.AddTo(span)
-	}
-	return ctx, span
+	return tracer.Start(ctx, name, trace.WithSpanKind(kind))
 }
 
 // End ends a span, and marks it as failed if err is not nil. The error's text is only

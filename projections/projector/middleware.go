@@ -57,7 +57,7 @@ func (s *session) endAtError(next message.HandlerFunc) message.HandlerFunc {
 // slice holds events of many requests. handle links the span to their traces.
 func (r *Runner) trace(next message.HandlerFunc) message.HandlerFunc {
 	return func(msg *message.Message) ([]*message.Message, error) {
-		ctx, span := tracing.Begin(msg.Context(), r.cfg.Tracer, "project", "", trace.SpanKindConsumer, nil)
+		ctx, span := tracing.Begin(msg.Context(), r.cfg.Tracer, "project", "", trace.SpanKindConsumer)
 		msg.SetContext(ctx)
 		out, err := next(msg)
 		tracing.End(span, err)

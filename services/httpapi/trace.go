@@ -22,11 +22,11 @@ func (a *App) span(ctx context.Context, c *fiber.Ctx) (context.Context, trace.Sp
 		tracer = nil
 	}
 	if tracer == nil {
-		return tracing.Begin(ctx, nil, "", "", trace.SpanKindServer, nil)
+		return tracing.Begin(ctx, nil, "", "", trace.SpanKindServer)
 	}
 	// The name is only the method until the route is known. No span holds the path: it
 	// may hold a token.
-	return tracing.Begin(ctx, tracer, utils.CopyString(c.Method()), utils.CopyString(c.Get("traceparent")), trace.SpanKindServer, nil)
+	return tracing.Begin(ctx, tracer, utils.CopyString(c.Method()), utils.CopyString(c.Get("traceparent")), trace.SpanKindServer)
 }
 
 // describe names a request's span and sets its attributes.

@@ -126,14 +126,12 @@ func text(s *otlp.Span, key string) string {
 	return ""
 }
 
-// One write, from the caller's own span to the chain: one trace up to the append, and
-// links to it from the work on its event.
-func TestOneTraceFromRequestToAnchor(t *testing.T) {
+// One write, from the caller's own span: one trace up to the append, and a link to it from
+// the work on its event.
+func TestOneTraceFromRequestToAppend(t *testing.T) {
 	t.Parallel()
 	spans := newReceiver(t)
-	s, _ := anchoredStack(t, 20*time.Millisecond, func(c *config.Config) {
-		c.TraceEndpoint, c.AnchorMaxWait = spans.server.URL, 100*time.Millisecond
-	})
+	s := stacktest.Start(t, stacktest.Options{Configure: func(c *config.Config) { c.TraceEndpoint = spans.server.URL }})
 	core, wallet := s.Core[0], stacktest.NewWallet()
 	token := core.Token(wallet)
 	const (
@@ -159,14 +157,6 @@ func TestOneTraceFromRequestToAnchor(t *testing.T) {
 		t.Error("request, decide and append are not below each other")
 	}
 	spans.linked("project", id)
-	cut := spans.linked("anchor BatchCut", id)
-	submitted, confirmed := spans.traced("anchor BatchSubmitted", cut.TraceId), spans.traced("anchor BatchConfirmed", cut.TraceId)
-	if tx := text(submitted, "ledger.transaction"); tx == "" || tx != text(confirmed, "ledger.transaction") ||
-		text(cut, "ledger.batch.id") != text(confirmed, "ledger.batch.id") {
-		t.Errorf("the batch's spans: %v %v %v", cut.Attributes, submitted.Attributes, confirmed.Attributes)
-	}
-	spans.linked("project", cut.TraceId) // the anchorer's events are projected, too
-
 	// A read waits at the fence, in its own trace.
 	core.Expect(200, "GET", "/memories/"+written.Text("id"), nil, stacktest.Bearer(token))
 	read := spans.await("a read", func(s *otlp.Span) bool { return s.Name == "GET /memories/:id" })
