@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"strconv"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -50,13 +49,7 @@ type WatcherConfig struct {
 	Now    func() time.Time
 	NewID  func() string
 	Logger *slog.Logger
-	// Sweep is the interval at which the vaults of all owners are read. If it is 0, only
-	// the vaults of owners passed to Notice are read.
-	Sweep time.Duration
-	// Every is the interval at which the vault of a noticed owner is read, except while a
-	// sweep is running. HotFor is how long this continues after Notice. Defaults: 3 s and
-	// 3 minutes. 3 minutes is longer than a transaction takes to be final or to expire.
-	Every, HotFor time.Duration
+	Sweep  time.Duration // the interval at which the vaults of all owners are read
 }
 
 // Watcher records the movements of vaults as StakeDeposited and StakeWithdrawn. It
@@ -64,81 +57,29 @@ type WatcherConfig struct {
 // watchers may run: the owner's expected version lets only one of them record a movement,
 // and the read model counts each movement once.
 type Watcher struct {
-	cfg  WatcherConfig
-	wake chan struct{}
-
+	cfg   WatcherConfig
 	swept events.Owner // the owner up to whom the present sweep came; only Run uses it
-
-	mu  sync.Mutex
-	hot map[events.Owner]time.Time // value: end of the close watch
 }
 
 // NewWatcher returns a Watcher.
-func NewWatcher(cfg WatcherConfig) *Watcher {
-	if cfg.Every <= 0 {
-		cfg.Every = 3 * time.Second
-	}
-	if cfg.HotFor <= 0 {
-		cfg.HotFor = 3 * time.Minute
-	}
-	return &Watcher{cfg: cfg, wake: make(chan struct{}, 1), hot: make(map[events.Owner]time.Time)}
-}
-
-// Notice requests that an owner's vault is watched closely for a while. It never blocks.
-func (w *Watcher) Notice(owner events.Owner) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	_, known := w.hot[owner]
-	// This bounds the noticed owners. A sweep finds the others.
-	if !known && len(w.hot) >= 10_000 {
-		return
-	}
-	w.hot[owner] = w.cfg.Now().Add(w.cfg.HotFor)
-	select {
-	case w.wake <- struct{}{}:
-	default:
-	}
-}
+func NewWatcher(cfg WatcherConfig) *Watcher { return &Watcher{cfg: cfg} }
 
 // Run watches until ctx ends. Errors are logged, and the work is tried again.
 func (w *Watcher) Run(ctx context.Context) {
-	ticker := time.NewTicker(w.cfg.Every)
+	ticker := time.NewTicker(w.cfg.Sweep)
 	defer ticker.Stop()
-	var swept time.Time
 	for {
-		w.each(ctx, w.noticed(), w.Look)
-		if w.cfg.Sweep > 0 && time.Since(swept) >= w.cfg.Sweep {
-			w.sweep(ctx)
-			swept = time.Now()
-		}
+		w.sweep(ctx)
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-		case <-w.wake:
 		}
 	}
 }
 
-// noticed returns the owners to watch closely, and forgets those whose time is over.
-func (w *Watcher) noticed() []events.Owner {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	now := w.cfg.Now()
-	owners := make([]events.Owner, 0, len(w.hot))
-	for owner, until := range w.hot {
-		if now.After(until) {
-			delete(w.hot, owner)
-			continue
-		}
-		owners = append(owners, owner)
-	}
-	return owners
-}
-
-// sweep looks at the vaults of all owners who have one. It finds deposits for which
-// Notice was not called, or was called before a restart. After a failure the next sweep
-// goes on at the same owners.
+// sweep looks at the vaults of all owners who have one. After a failure the next sweep goes
+// on at the same owners.
 func (w *Watcher) sweep(ctx context.Context) {
 	for ctx.Err() == nil {
 		owners, err := w.cfg.Store.Owners(ctx, w.swept, chain.MaxAccounts)
@@ -161,20 +102,20 @@ func (w *Watcher) sweep(ctx context.Context) {
 				staking = append(staking, owner)
 			}
 		}
-		w.each(ctx, staking, w.lookThrough)
+		w.each(ctx, staking)
 		w.swept = owners[len(owners)-1]
 	}
 }
 
 // each looks at the vaults of owners. It logs one line for all that fail: if the chain is
 // out of reach, they all do, every few seconds.
-func (w *Watcher) each(ctx context.Context, owners []events.Owner, look func(context.Context, events.Owner) error) {
+func (w *Watcher) each(ctx context.Context, owners []events.Owner) {
 	var group errgroup.Group
 	group.SetLimit(4)
 	var failed atomic.Int64
 	for _, owner := range owners {
 		group.Go(func() error {
-			err := look(ctx, owner)
+			err := w.Look(ctx, owner)
 			if err != nil {
 				failed.Add(1)
 				err = fmt.Errorf("vault of %s: %w", owner, err)
@@ -192,20 +133,11 @@ func (w *Watcher) complain(ctx context.Context, doing string, err error) {
 	}
 }
 
-// Look records the movements of the owner's vault since the last recorded one. A crash
-// before the append leaves nothing behind. A crash after it leaves all: the movements of
-// a look are one message.
+// Look records the movements of the owner's vault that are not recorded yet. It reads the
+// vault's whole history, because a node that lags may have omitted some before. A crash
+// before the append leaves nothing behind. A crash after it leaves all: the movements of a
+// look are one message.
 func (w *Watcher) Look(ctx context.Context, owner events.Owner) error {
-	return w.look(ctx, owner, false)
-}
-
-// lookThrough is Look over the vault's whole history. It finds movements that a lagging
-// node omitted before.
-func (w *Watcher) lookThrough(ctx context.Context, owner events.Owner) error {
-	return w.look(ctx, owner, true)
-}
-
-func (w *Watcher) look(ctx context.Context, owner events.Owner, whole bool) error {
 	vault, err := w.cfg.Chain.VaultOf(owner)
 	if err != nil {
 		return err
@@ -217,12 +149,8 @@ func (w *Watcher) look(ctx context.Context, owner events.Owner, whole bool) erro
 		if err != nil {
 			return err
 		}
-		after := ""
-		if ordered := lots.Order(record.Movements); len(ordered) > 0 && !whole {
-			after = ordered[len(ordered)-1].Signature
-		}
 		// This bounds the transactions of one look, and so the events of one message.
-		history, err := w.cfg.Chain.History(ctx, vault, after, 64, chain.Finalized, func(s string) bool { return known[s] })
+		history, err := w.cfg.Chain.History(ctx, vault, "", 64, chain.Finalized, func(s string) bool { return known[s] })
 		if err != nil || len(history.Movements) == 0 {
 			return err
 		}

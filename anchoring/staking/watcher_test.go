@@ -141,18 +141,17 @@ func TestWatchersRecordEachMovementOnce(t *testing.T) {
 	c := onchain(t, node)
 	log := &ledger{}
 	var ids atomic.Int64
-	newWatcher := func(sweep time.Duration) *staking.Watcher {
+	newWatcher := func() *staking.Watcher {
 		return staking.NewWatcher(staking.WatcherConfig{
-			Chain: c, Store: behind{}, Log: log, Source: "/anchorer", Now: time.Now, Sweep: sweep, Every: 5 * time.Millisecond,
+			Chain: c, Store: behind{}, Log: log, Source: "/anchorer", Now: time.Now, Sweep: 5 * time.Millisecond,
 			NewID: func() string { return fmt.Sprint(ids.Add(1)) }, Logger: slog.New(slog.DiscardHandler),
 		})
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	var group sync.WaitGroup
-	for i := range 3 {
-		w := newWatcher(time.Duration(i) * 5 * time.Millisecond) // the first one never sweeps
+	for range 3 {
+		w := newWatcher()
 		group.Go(func() { w.Run(ctx) })
-		w.Notice(owner)
 	}
 	for i := range total {
 		node.seen.Store(int64(i + 1))
@@ -165,7 +164,7 @@ func TestWatchersRecordEachMovementOnce(t *testing.T) {
 	group.Wait()
 	node.calm.Store(true)
 	for range 3 { // more than one message may be left
-		must(t, newWatcher(0).Look(t.Context(), owner))
+		must(t, newWatcher().Look(t.Context(), owner))
 	}
 	recordedOnce(t, log, total)
 }

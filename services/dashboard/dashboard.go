@@ -33,9 +33,9 @@ type Config struct {
 	ChainID               string // as in challenges, such as mainnet
 	// The page checks transactions against them before a wallet signs. Empty without staking.
 	StakingProgramID, StakeMint string
-	// RPCURL returns the URL of the Solana node that the page calls. If it is nil or
-	// returns "", the page checks no account.
-	RPCURL func() string
+	// RPCURL is of the Solana node that the page calls. Without it the page checks no
+	// account.
+	RPCURL string
 }
 
 // Mount adds the page to the core API's app. It redirects a browser from / to the page.
@@ -52,19 +52,11 @@ func Mount(app *httpapi.App, cfg Config) {
 }
 
 func (cfg Config) serveIndex(c *fiber.Ctx) error {
-	rpc := ""
-	if cfg.RPCURL != nil {
-		rpc = cfg.RPCURL()
-	}
 	var page bytes.Buffer
-	data := struct {
-		Config
-		RPCURL string
-	}{cfg, rpc}
-	if err := index.Execute(&page, data); err != nil {
+	if err := index.Execute(&page, cfg); err != nil {
 		return fmt.Errorf("write index.html: %w", err)
 	}
-	c.Set(fiber.HeaderContentSecurityPolicy, policy(cfg.ExtensionURL, rpc))
+	c.Set(fiber.HeaderContentSecurityPolicy, policy(cfg.ExtensionURL, cfg.RPCURL))
 	c.Set(fiber.HeaderReferrerPolicy, "no-referrer")
 	c.Set(fiber.HeaderContentType, fiber.MIMETextHTMLCharsetUTF8)
 	return c.Send(page.Bytes())

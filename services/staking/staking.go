@@ -36,11 +36,8 @@ type Recorded interface {
 
 // Config of a Service.
 type Config struct {
-	Chain    *staking.Chain
-	Recorded Recorded
-	// Notice is called with an owner whose vault has, or will soon have, movements that
-	// the log does not hold. It must not block.
-	Notice            func(events.Owner)
+	Chain             *staking.Chain
+	Recorded          Recorded
 	MinPartialUnstake uint64
 	Maturity          time.Duration
 	Now               func() time.Time
@@ -81,9 +78,6 @@ func (s *Service) Status(ctx context.Context, owner events.Owner) (core.StakingS
 			continue
 		}
 		position.Reconciled = position.Reconciled && all
-		if !position.Reconciled || len(movements) > len(recorded) {
-			s.cfg.Notice(owner)
-		}
 		return s.status(holdings, position), nil
 	}
 }
@@ -143,7 +137,7 @@ func (s *Service) Stake(ctx context.Context, owner events.Owner, text string) (c
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	tx, err := s.cfg.Chain.StakeTransaction(ctx, owner, amount)
-	return s.hand(owner, tx, err)
+	return hand(tx, err)
 }
 
 // Unstake implements core.Staking.
@@ -162,15 +156,14 @@ func (s *Service) Unstake(ctx context.Context, owner events.Owner, text string) 
 		return core.UnsignedTransaction{}, err
 	}
 	tx, err := s.cfg.Chain.UnstakeTransaction(ctx, owner, holdings, amount)
-	return s.hand(owner, tx, err)
+	return hand(tx, err)
 }
 
-// hand returns a transaction for the client, and has the vault watched for its result.
-func (s *Service) hand(owner events.Owner, tx staking.Unsigned, err error) (core.UnsignedTransaction, error) {
+// hand returns a transaction for the client.
+func hand(tx staking.Unsigned, err error) (core.UnsignedTransaction, error) {
 	if err != nil {
 		return core.UnsignedTransaction{}, refusal(err, lots.ErrChainUnreadable)
 	}
-	s.cfg.Notice(owner)
 	return core.UnsignedTransaction{
 		Transaction: base64.StdEncoding.EncodeToString(tx.Wire),
 		Blockhash:   tx.Blockhash, LastValidBlockHeight: tx.LastValidBlockHeight,

@@ -31,7 +31,7 @@ func (d *APIServer) ServeCore(ctx context.Context, listener net.Listener) error 
 		return d.Keys.Destroy(ctx, d.js, owner, before)
 	})
 	tokens := signin.NewSignedTokens([]byte(d.Config.JWTSecret), time.Now)
-	stakes, watchStakes, err := d.staking(ctx)
+	stakes, err := d.staking(ctx)
 	if err != nil {
 		return err
 	}
@@ -47,7 +47,7 @@ func (d *APIServer) ServeCore(ctx context.Context, listener net.Listener) error 
 		Memories: memories, Commands: commands, Query: d.Pool, Staking: stakes, Agents: d.agents(memories, grants), Grants: grants, Feed: history,
 		BaseURL: d.Config.CoreURL, AllowedOrigins: d.Config.CoreAllowedOrigins, Quotas: d.quotas, Now: time.Now, NewID: NewID,
 		Dashboard: dashboard.Config{
-			CoreURL: d.Config.CoreURL, ExtensionURL: d.Config.ExtensionURL, ChainID: d.Config.SignInChainID, RPCURL: d.rpcURL,
+			CoreURL: d.Config.CoreURL, ExtensionURL: d.Config.ExtensionURL, ChainID: d.Config.SignInChainID, RPCURL: d.Config.DashboardRPCURL,
 			StakingProgramID: d.Config.StakingProgramID, StakeMint: d.Config.StakeMint,
 		},
 	}
@@ -57,7 +57,7 @@ func (d *APIServer) ServeCore(ctx context.Context, listener net.Listener) error 
 		Tracer: d.Traces.Tracer("core"), MaxConnections: connections,
 	})
 	api.Mount(app)
-	return d.serve(ctx, app, listener, d.Chain.Run, api.Run, history.Run, watchStakes)
+	return d.serve(ctx, app, listener, d.Chain.Run, api.Run, history.Run)
 }
 
 // ServeExtension runs the extension API on a listener until ctx ends.

@@ -335,8 +335,6 @@ type APIServer struct {
 	Keys     *keystore.Store
 	Chain    *chainview.View
 
-	connected    chan struct{}          // closed when the chain's address is known
-	dashboardRPC atomic.Pointer[string] // nil until then
 	// For sign-in: the nonce keys, the bucket of used nonces, and the function that syncs
 	// this bucket (nil: the server syncs it).
 	nonceKeys   []signin.NonceKey
@@ -352,8 +350,7 @@ type APIServer struct {
 // NewAPIServer opens the buckets and prepares the command side.
 func NewAPIServer(ctx context.Context, b *Base, neighbors Neighbors) (*APIServer, error) {
 	d := &APIServer{
-		Base: b, neighbors: neighbors, connected: make(chan struct{}),
-		texts: memory.NewTextCache(b.Config.BodyCacheBytes), slots: memory.NewFairScheduler(),
+		Base: b, neighbors: neighbors, texts: memory.NewTextCache(b.Config.BodyCacheBytes), slots: memory.NewFairScheduler(),
 		Chain: chainview.New(chainFreshness, time.Now, b.Logger),
 		quotas: quota.New(quota.Limits{
 			quota.Writes: b.Config.QuotaWrites, quota.Mints: b.Config.QuotaMints, quota.Keys: b.Config.QuotaKeys, quota.Searches: b.Config.QuotaSearches,
@@ -467,18 +464,7 @@ func (d *APIServer) connectChain() error {
 		return fmt.Errorf("SOLANA_RPC_URL: %w", err)
 	}
 	d.Chain.Connect(client)
-	d.dashboardRPC.Store(&d.Config.DashboardRPCURL)
-	close(d.connected)
 	return nil
-}
-
-// rpcURL returns the URL of the Solana node for the dashboard. In a local run it is empty
-// until the chain is up.
-func (d *APIServer) rpcURL() string {
-	if known := d.dashboardRPC.Load(); known != nil {
-		return *known
-	}
-	return ""
 }
 
 // memories returns the memory service of one API. Only the core API's service may destroy

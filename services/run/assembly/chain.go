@@ -7,11 +7,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/gagliardetto/solana-go"
 
@@ -20,22 +18,10 @@ import (
 	"github.com/memory-ledger/ledger/infra/localchain"
 )
 
-const (
-	// chainPatience is how long the start of a local run waits for its chain, once it has
-	// what the chain needs. The run then goes on, and anchors when the chain is up.
-	chainPatience = time.Minute
-	// localFunds is the balance that the authority of a local chain is topped up to.
-	localFunds = 1000 * solana.LAMPORTS_PER_SOL
-)
-
 // localChain is the chain of a local run.
 type localChain struct {
-	cancel context.CancelFunc
 	cfg    localchain.Config
-	done   chan struct{} // closed when the start has succeeded or failed
-	url    string
 	server *localchain.Chain
-	err    error
 }
 
 // startChain starts the chain of a local run, unless the environment names one, and makes
@@ -64,43 +50,30 @@ func (l *local) startChain(ctx context.Context) error {
 		DataDir: dir, OnFetch: l.console.Fetching,
 		Programs: []localchain.Program{{ID: program.LocalID.String(), ELF: program.ELF}},
 	}
-	if err := localchain.Fetch(ctx, cfg); err != nil {
+	url, err := l.launchChain(ctx, cfg)
+	if err != nil {
 		l.chainIs = "none, so memories stay unanchored: " + err.Error()
 		return ctx.Err()
 	}
-	starting, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	l.chain = &localChain{cancel: cancel, done: make(chan struct{}), cfg: cfg}
-	go l.chain.start(starting, l.cfg.AuthorityKeypair)
-	select {
-	case <-ctx.Done():
-	case <-l.chain.done:
-		if err := l.chain.err; err != nil {
-			l.chainIs = "none, so memories stay unanchored: " + err.Error()
-			return nil
-		}
-		l.cfg.SolanaRPCURL, l.cfg.DashboardRPCURL = l.chain.url, l.chain.url
-		l.chainIs = "local, " + l.chain.url
-	case <-time.After(chainPatience):
-		l.chainIs = "not up yet; memories stay unanchored until it is"
-	}
+	l.cfg.SolanaRPCURL, l.cfg.DashboardRPCURL = url, url
+	l.chainIs = "local, " + url
 	return nil
 }
 
-// start brings the chain up with the program deployed and the authority funded. After a
-// crash, the next start continues from the chain's saved state.
-func (c *localChain) start(ctx context.Context, keypair string) {
-	defer close(c.done)
-	key, err := solana.PrivateKeyFromSolanaKeygenFile(keypair)
+// launchChain brings the chain up with the program deployed and the authority funded. After
+// a crash, the next start continues from the chain's saved state.
+func (l *local) launchChain(ctx context.Context, cfg localchain.Config) (url string, err error) {
+	key, err := solana.PrivateKeyFromSolanaKeygenFile(l.cfg.AuthorityKeypair)
 	if err != nil {
-		c.err = fmt.Errorf("read the authority's key pair: %w", err)
-		return
+		return "", fmt.Errorf("read the authority's key pair: %w", err)
 	}
-	if c.server, c.err = localchain.Start(ctx, c.cfg); c.err != nil {
-		return
+	server, err := localchain.Start(ctx, cfg)
+	if err != nil {
+		return "", err
 	}
-	c.url = c.server.URL()
-	c.cfg.Addr = strings.TrimPrefix(c.url, "http://") // for each restart too
-	c.err = c.server.Fund(ctx, key.PublicKey().String(), localFunds)
+	cfg.Addr = strings.TrimPrefix(server.URL(), "http://") // for each restart
+	l.chain = &localChain{cfg, server}
+	return server.URL(), server.Fund(ctx, key.PublicKey().String(), 1000*solana.LAMPORTS_PER_SOL)
 }
 
 // authority makes the key pair that signs commits, in the format of the Solana command
@@ -139,84 +112,28 @@ func EnsureKeypair(path string) error {
 	return datadir.WriteFile(path, text, 0o600)
 }
 
-// runChain waits for the chain, then anchors until ctx ends.
-func (l *local) runChain(ctx context.Context, d *APIServer) error {
-	b := d.Base
-	if l.chain != nil {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-l.chain.done:
-		}
-		if l.chain.err != nil {
-			l.logger.Info("no local chain, so memories stay unanchored", "err", l.chain.err)
-			<-ctx.Done()
-			return nil
-		}
-		if b.Config.SolanaRPCURL == "" {
-			b.Config.SolanaRPCURL, b.Config.DashboardRPCURL = l.chain.url, l.chain.url
-			l.cfg.SolanaRPCURL = b.Config.SolanaRPCURL
-			l.console.Say("the local chain is up: " + l.chain.url)
-			if err := d.connectChain(); err != nil {
-				return err
-			}
-			if err := l.note(); err != nil {
-				return err
-			}
-		}
-	}
-	if b.Config.SolanaRPCURL == "" {
-		return nil
-	}
-	anchorer, err := NewAnchorer(b, d.Fence)
-	if err != nil {
-		return err
-	}
-	l.anchorer.Store(anchorer)
-	return withStakes(b, d.Fence, anchorer.Run)(ctx)
-}
-
 // anchoring returns the reason why memories stay unanchored, or nil.
 func (l *local) anchoring() error {
-	if a := l.anchorer.Load(); a != nil {
+	if a := l.anchorer; a != nil {
 		return a.Ready()
 	}
 	return errors.New("there is no chain, so memories stay unanchored")
 }
 
-// keep restarts the chain at the same address if it ends unexpectedly. The chain keeps
+// keepChain restarts the local chain at the same address if it ends unexpectedly. The chain keeps
 // everything that was confirmed. If the restart fails, the run goes on: writing needs no
 // chain, and waiting memories are anchored after the next start.
-func (c *localChain) keep(ctx context.Context, logger *slog.Logger) {
-	select {
-	case <-ctx.Done():
+func (l *local) keepChain(ctx context.Context) {
+	if l.chain == nil {
 		return
-	case <-c.done:
 	}
-	if c.err != nil {
-		return // it was never up; runChain logs that
-	}
-	err := keepUp(ctx, logger, "the local chain", func() <-chan struct{} { return c.server.Done() }, c.restart)
+	err := keepUp(ctx, l.logger, "the local chain", func() <-chan struct{} { return l.chain.server.Done() }, l.chain.restart)
 	if err != nil {
-		logger.Error("memories stay unanchored until the next start", "err", err)
+		l.logger.Error("memories stay unanchored until the next start", "err", err)
 	}
 }
 
 func (c *localChain) restart(ctx context.Context) (err error) {
 	c.server, err = localchain.Start(ctx, c.cfg)
 	return err
-}
-
-// stop ends the chain. It may still be starting.
-func (c *localChain) stop(ctx context.Context) error {
-	c.cancel()
-	select {
-	case <-c.done:
-	case <-ctx.Done():
-		return fmt.Errorf("the local chain was still starting: %w", ctx.Err())
-	}
-	if c.server == nil {
-		return nil
-	}
-	return c.server.Stop(ctx)
 }

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -37,8 +36,8 @@ type local struct {
 	nats     *localnats.Server
 	postgres *localpostgres.Server
 	chain    *localChain
-	anchorer atomic.Pointer[anchorer.Anchorer] // nil until there is a chain
-	chainIs  string                            // in words
+	anchorer *anchorer.Anchorer // nil without a chain
+	chainIs  string             // in words
 	console  Console
 }
 
@@ -192,6 +191,11 @@ func (l *local) serve(ctx context.Context) error {
 	if err != nil {
 		return UnlessAsked(ctx, err)
 	}
+	if l.cfg.SolanaRPCURL != "" {
+		if l.anchorer, err = NewAnchorer(base, deciding.Fence); err != nil {
+			return err
+		}
+	}
 	coreListener, err := listenTo("CORE_ADDR", l.cfg.CoreAddr, &base.Config.CoreURL)
 	if err != nil {
 		return err
@@ -226,13 +230,13 @@ func (l *local) serve(ctx context.Context) error {
 	}
 	keep("projector", projector.Run)
 	keep("fence", deciding.Fence.Run)
-	keep("chain", func(ctx context.Context) error { return l.runChain(ctx, deciding) })
+	if l.anchorer != nil {
+		keep("anchorer", withStakes(base, deciding.Fence, l.anchorer.Run))
+	}
 	group.Go(func() error { return deciding.ServeCore(failing, coreListener) })
 	group.Go(func() error { return deciding.ServeExtension(failing, extensionListener) })
 	group.Go(func() error { return l.keepPostgres(failing) })
-	if l.chain != nil {
-		group.Go(func() error { l.chain.keep(failing, l.logger); return nil })
-	}
+	group.Go(func() error { l.keepChain(failing); return nil })
 	l.console.Up(Up{Core: l.cfg.CoreURL, Extension: l.cfg.ExtensionURL, Folder: l.dir.Path(), Chain: l.chainIs})
 	err = group.Wait()
 	l.console.Say("stopping")
@@ -269,8 +273,8 @@ func (l *local) stop() error {
 	if l.nats != nil {
 		stop(1, l.nats.Stop)
 	}
-	if l.chain != nil {
-		stop(2, l.chain.stop)
+	if l.chain != nil && l.chain.server != nil { // nil: a restart failed
+		stop(2, l.chain.server.Stop)
 	}
 	_ = group.Wait()
 	if err := errors.Join(errs...); err != nil {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -18,96 +17,48 @@ import (
 	"github.com/memory-ledger/ledger/services/staking"
 )
 
-const (
-	// stakeSweep is the interval between checks of all vaults.
-	stakeSweep = time.Minute
-)
-
-// staking returns the core API's staking and a function to run beside it. Without a
-// configured mint the staking is dormant, and the function does nothing.
-func (d *APIServer) staking(ctx context.Context) (core.Staking, func(context.Context), error) {
+// staking returns the core API's staking: dormant without a configured mint. The anchorer
+// records what wallets move: of the log's roles, only it may append facts about the chain.
+func (d *APIServer) staking(ctx context.Context) (core.Staking, error) {
 	if d.Config.StakeMint == "" {
-		return core.Dormant{}, func(context.Context) {}, nil
+		return core.Dormant{}, nil
 	}
-	select {
-	case <-d.connected:
-		return d.liveStaking(ctx)
-	default:
+	if d.Config.SolanaRPCURL == "" { // a local run that has no chain
+		return noChain{}, nil
 	}
-	late := &lateStaking{}
-	return late, func(ctx context.Context) {
-		select {
-		case <-ctx.Done():
-			return
-		case <-d.connected:
-		}
-		live, run, err := d.liveStaking(ctx)
-		if err != nil {
-			d.Logger.Error("staking stays off", "err", err)
-			return
-		}
-		late.live.Store(&live)
-		run(ctx)
-	}, nil
-}
-
-func (d *APIServer) liveStaking(ctx context.Context) (core.Staking, func(context.Context), error) {
 	onchain, err := d.stakeChain(ctx)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	least, err := strconv.ParseUint(d.Config.MinPartialUnstake, 10, 64)
 	if err != nil {
-		return nil, nil, fmt.Errorf("MIN_PARTIAL_UNSTAKE: %w", err)
+		return nil, fmt.Errorf("MIN_PARTIAL_UNSTAKE: %w", err)
 	}
-	cfg := staking.Config{
-		Chain: onchain, Recorded: staking.ReadModel{Pool: d.Pool}, Notice: func(events.Owner) {},
-		MinPartialUnstake: least, Maturity: d.Config.StakeMaturity, Now: time.Now, Logger: d.Logger,
-	}
-	if d.Config.ChainFactsBy == "anchorer" {
-		// If the log tells its writers apart, only the anchorer may append facts about
-		// the chain. The anchorer's sweep records changes that a status has already
-		// shown.
-		return staking.New(cfg), func(context.Context) {}, nil
-	}
-	watcher := d.stakeWatcher(onchain, d.Fence, "/core", 0)
-	cfg.Notice = watcher.Notice
-	return staking.New(cfg), watcher.Run, nil
+	return staking.New(staking.Config{
+		Chain: onchain, Recorded: staking.ReadModel{Pool: d.Pool}, MinPartialUnstake: least,
+		Maturity: d.Config.StakeMaturity, Now: time.Now, Logger: d.Logger,
+	}), nil
 }
 
-// lateStaking is staking in a local run whose chain is not up yet. Until the chain is up,
-// balances are unknown. After that, it forwards to the live staking.
-type lateStaking struct{ live atomic.Pointer[core.Staking] }
+// noChain is staking without a chain: balances are unknown.
+type noChain struct{}
 
 // Status implements core.Staking.
-func (l *lateStaking) Status(ctx context.Context, owner events.Owner) (core.StakingStatus, error) {
-	if live := l.live.Load(); live != nil {
-		return (*live).Status(ctx, owner)
-	}
+func (noChain) Status(context.Context, events.Owner) (core.StakingStatus, error) {
 	return core.StakingStatus{}, lots.ErrBalanceUnknown
 }
 
 // Stake implements core.Staking.
-func (l *lateStaking) Stake(ctx context.Context, owner events.Owner, amount string) (core.UnsignedTransaction, error) {
-	if live := l.live.Load(); live != nil {
-		return (*live).Stake(ctx, owner, amount)
-	}
-	return withoutChain(amount)
-}
-
-// Unstake implements core.Staking.
-func (l *lateStaking) Unstake(ctx context.Context, owner events.Owner, amount string) (core.UnsignedTransaction, error) {
-	if live := l.live.Load(); live != nil {
-		return (*live).Unstake(ctx, owner, amount)
-	}
-	return withoutChain(amount)
-}
-
-func withoutChain(amount string) (core.UnsignedTransaction, error) {
+func (noChain) Stake(_ context.Context, _ events.Owner, amount string) (core.UnsignedTransaction, error) {
 	if _, err := lots.Parse(amount); err != nil {
 		return core.UnsignedTransaction{}, err
 	}
 	return core.UnsignedTransaction{}, lots.ErrChainUnreadable
+}
+
+// Unstake implements core.Staking.
+func (c noChain) Unstake(ctx context.Context, owner events.Owner, amount string) (core.UnsignedTransaction, error) {
+	return c.Stake(ctx, owner, amount)
 }
 
 // withStakes returns a function that runs the anchorer and records stakes at the same
@@ -131,15 +82,11 @@ func watchStakes(ctx context.Context, b *Base, f *fence.Fence) error {
 	if err != nil {
 		return err
 	}
-	b.stakeWatcher(onchain, f, "/anchorer", stakeSweep).Run(ctx)
+	stakechain.NewWatcher(stakechain.WatcherConfig{
+		Chain: onchain, Store: staking.ReadModel{Pool: b.Pool}, Log: fitting{b.Log, f.CheckLog, nil}, Source: "/anchorer",
+		Now: time.Now, NewID: NewID, Logger: b.Logger, Sweep: 30 * time.Second,
+	}).Run(ctx)
 	return nil
-}
-
-func (b *Base) stakeWatcher(onchain *stakechain.Chain, f *fence.Fence, source string, sweep time.Duration) *stakechain.Watcher {
-	return stakechain.NewWatcher(stakechain.WatcherConfig{
-		Chain: onchain, Store: staking.ReadModel{Pool: b.Pool}, Log: fitting{b.Log, f.CheckLog, nil}, Source: source,
-		Now: time.Now, NewID: NewID, Logger: b.Logger, Sweep: sweep,
-	})
 }
 
 // stakeChain refuses a mint or a program that staking can't work with. If the chain does

@@ -63,7 +63,6 @@ type Config struct {
 	StakingProgramID    string        `env:"STAKING_PROGRAM_ID" for:"core-api anchorer run" doc:"address of the staking program"`
 	MinPartialUnstake   string        `env:"MIN_PARTIAL_UNSTAKE" envDefault:"0" for:"core-api run" doc:"smallest partial unstake, in base units"`
 	StakeMaturity       time.Duration `env:"STAKE_MATURITY" envDefault:"24h" for:"core-api run" doc:"how long after a deposit a lot is mature"`
-	ChainFactsBy        string        `env:"CHAIN_FACTS_BY" envDefault:"all" for:"core-api anchorer run" doc:"who records stakes: 'all', or only the 'anchorer', as the shipped roles need"`
 
 	AnchorMaxWait           time.Duration `env:"ANCHOR_MAX_WAIT" envDefault:"5m" run:"5s" for:"core-api anchorer run" doc:"a batch is cut when its oldest leaf has waited this long"`
 	AnchorMaxLeaves         int           `env:"ANCHOR_MAX_LEAVES" envDefault:"1024" for:"anchorer run" doc:"a batch is cut when this many leaves of an owner wait"`
@@ -210,7 +209,6 @@ func (c *Config) validate() []error {
 	_, err := strconv.ParseUint(c.MinPartialUnstake, 10, 64)
 	must(err == nil, "MIN_PARTIAL_UNSTAKE: not a number of base units")
 	must((c.StakeMint == "") == (c.StakingProgramID == ""), "STAKE_MINT and STAKING_PROGRAM_ID: set both or neither")
-	must(c.ChainFactsBy == "all" || c.ChainFactsBy == "anchorer", "CHAIN_FACTS_BY: %q is neither all nor anchorer", c.ChainFactsBy)
 	must(c.StakeMaturity >= 0, "STAKE_MATURITY: must not be negative")
 	must(min(c.QuotaWrites, c.QuotaMints, c.QuotaKeys, c.QuotaSearches) >= 0 && c.QuotaBytesPerDay >= 0, "QUOTA_WRITES, QUOTA_MINTS, QUOTA_KEYS, QUOTA_SEARCHES, QUOTA_BYTES_PER_DAY: must not be negative")
 	must(c.NewOwners == "on" || c.NewOwners == "off", "NEW_OWNERS: must be on or off")

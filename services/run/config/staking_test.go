@@ -22,8 +22,6 @@ func TestStakingSettings(t *testing.T) {
 		"negative minimum":  {[]string{"MIN_PARTIAL_UNSTAKE=-1"}, "MIN_PARTIAL_UNSTAKE"},
 		"maturity past":     {[]string{"STAKE_MATURITY=-1h"}, "STAKE_MATURITY"},
 		"maturity unitless": {[]string{"STAKE_MATURITY=24"}, "STAKE_MATURITY"},
-		"facts by anybody":  {[]string{"CHAIN_FACTS_BY=core"}, "CHAIN_FACTS_BY"},
-		"facts by anchorer": {[]string{"CHAIN_FACTS_BY=anchorer"}, ""},
 	} {
 		cfg, err := config.Load(test.environ)
 		if err == nil {

@@ -32,7 +32,7 @@ func TestStakesWithRolesApart(t *testing.T) {
 	y := stacktest.NewTreasury(t, solana.TokenProgramID)
 	d := deploy(t)
 	d.projector()
-	environ := []string{"STAKE_MINT=" + y.Mint.String(), "STAKING_PROGRAM_ID=" + program.LocalID.String(), "CHAIN_FACTS_BY=anchorer"}
+	environ := []string{"STAKE_MINT=" + y.Mint.String(), "STAKING_PROGRAM_ID=" + program.LocalID.String()}
 	server, core := d.api("core-api", append(environ, "SOLANA_RPC_URL="+y.URL())...)
 	wallet := stacktest.NewWallet()
 	session := core.SignIn(wallet)
