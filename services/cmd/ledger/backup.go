@@ -24,7 +24,7 @@ keystore, secrets, chain. Store them apart: the first three together can decrypt
 texts. A deployment's own MASTER_KEY and JWT_SECRET are not copied, and neither are
 the read models, which are rebuilt from the log. On a cluster with permissions, the
 command needs the administrator's credentials.`,
-		Args: arguments("DIR"),
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cfg, err := loadFor(config.NeedLog)
 			if err != nil {
@@ -57,7 +57,7 @@ rebuild --force.
 Provisioned streams keep their number of replicas and get their consumers back; other
 streams get NATS_REPLICAS replicas, by default 3 on a cluster and 1 elsewhere. A local
 run's secrets and chain are restored into a data folder only.`,
-		Args: arguments("DIR"),
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cfg, err := config.Load(environ())
 			if err != nil {

@@ -108,7 +108,7 @@ Then psql "$DATABASE_URL", nats and solana find the servers. The user in NATS_UR
 only read the log. Ledger's own commands ignore these values, which they recognize by
 LEDGER_ENV: beside a local run they use the settings in its data folder. A variable
 that you set to another value yourself still counts.`,
-		Args: noArguments,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, run, err := loadBeside()
 			if err != nil {

@@ -23,7 +23,7 @@ holds the commitment that the export names.
 
 Exit codes: 0 good, 1 the export is wrong, 2 no file, or no answer from the node, 3 with
 --rpc: it was made before its anchor; fetch it again.`,
-		Args: arguments("FILE"),
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return verifyExport(cmd, args[0], rpc) },
 	}
 	stringFlag(command.Flags(), &rpc, "rpc", "URL of a Solana JSON-RPC node to check the commitment against")

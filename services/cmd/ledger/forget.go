@@ -30,7 +30,7 @@ credentials.
 
 Exit code 1: there is no such key, or it is hidden but not erased, because an older
 build made the bucket.`,
-		Args: arguments("OWNER"),
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			owner, err := events.ParseOwner(args[0])
 			if err != nil {

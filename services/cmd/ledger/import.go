@@ -41,7 +41,7 @@ with the API key in LEDGER_API_KEY. The key must be able to read, too. The forma
 An entry keeps its id as metadata.externalId, so that it is stored once, however often the
 import runs. If its text has changed, the new memory supersedes the old one.`,
 		Example: `  LEDGER_API_KEY=svc_… ledger import --from notes --format markdown --dry-run`,
-		Args:    noArguments,
+		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			options := foreign.Options{Format: foreign.Format(format), ByHeading: by == "heading"}
 			if err := checkImport(from, options.Format, by); err != nil {

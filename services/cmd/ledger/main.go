@@ -86,15 +86,12 @@ func newRoot() *cobra.Command {
 			return errors.New("no subcommand given")
 		},
 	}
-	root.Args = noCommand
-	root.SetFlagErrorFunc(wrongFlag)
 	root.SetVersionTemplate("ledger {{.Version}}\n")
 	root.AddCommand(
 		newRun(), newCoreAPI(), newExtensionAPI(), newProjector(), newAnchorer(),
 		newTail(), newVerify(), newVerifyReceipt(), newVerifyExport(), newRebuild(), newRewrap(), newForget(), newBackup(), newRestore(), newEnv(),
 		newProvision(), newSignIn(), newMCP(), newImport(), newProbe(),
 	)
-	strictHelp(root)
 	showVariables(root)
 	return root
 }

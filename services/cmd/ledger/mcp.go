@@ -28,7 +28,7 @@ LEDGER_URL, with the API key in LEDGER_API_KEY, and prints the answers to standa
 output. With --check it tests each part, prints the results, and exits.
 docs/agents.md has the set-up for each client.`,
 		Example: `  LEDGER_URL=http://127.0.0.1:3001 LEDGER_API_KEY=svc_… ledger mcp --check`,
-		Args:    noArguments,
+		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := config.Load(environ())
 			if err != nil {

@@ -23,7 +23,7 @@ credentials, and can run again at any time.
 NATS_REPLICAS (1, 3 or 5) is the number of servers that keep each stream. Without it,
 existing streams keep their number, and a new log gets three on a cluster and one
 elsewhere. The number of a stream can't be reduced.`,
-		Args: noArguments,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := config.Load(environ())
 			if err != nil {
@@ -44,7 +44,7 @@ elsewhere. The number of a stream can't be reduced.`,
 // newProbe is the health check of containers that contain only this program.
 func newProbe() *cobra.Command {
 	return &cobra.Command{
-		Use: "probe URL", Short: "Exits with 0 if the URL answers 200, otherwise with 1", Hidden: true, Args: arguments("URL"),
+		Use: "probe URL", Short: "Exits with 0 if the URL answers 200, otherwise with 1", Hidden: true, Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), 3*time.Second)
 			defer cancel()

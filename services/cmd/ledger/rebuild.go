@@ -28,7 +28,7 @@ damaged, or that another build folded the log differently. Examine it, then run 
 with --force, which swaps the fresh read models in: they follow from the log.
 
 After an interruption at any point, run it again.`,
-		Args: noArguments,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return runRebuild(cmd.Context(), options, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},

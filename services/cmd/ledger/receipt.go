@@ -36,7 +36,7 @@ has a commitment to exactly the receipt's tree.
 
 Exit codes: 0 good, 1 the receipt is wrong, 2 not a receipt, or no answer, 3 with --rpc,
 --program or --complete: it is not anchored yet.`,
-		Args: arguments("FILE"),
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			raw, err := readReceipt(cmd.InOrStdin(), args[0])
 			if err != nil {

@@ -32,7 +32,7 @@ After an interruption, run it again.
 
 Beside a local run, the generated key (secrets/master-key in the data folder)
 replaces a variable that is not set.`,
-		Args: noArguments,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return runRewrap(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},

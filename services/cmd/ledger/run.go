@@ -22,7 +22,7 @@ func newRun() *cobra.Command {
 		Long: `Runs everything in one process until Ctrl-C: both APIs, projector, anchorer, and the
 servers they need. What is missing of them is fetched into the user's cache first. It
 prints their addresses, and logs to run.log in the data folder.`,
-		Args: noArguments,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := config.Load(localDefaults(environ()))
 			if err := errors.Join(err, cfg.Check(config.WhatIsSet)); err != nil {

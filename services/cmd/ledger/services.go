@@ -28,7 +28,7 @@ func levelOf(name string) (level slog.Level) {
 // alone.
 func service(name, short string, needs []config.Need, serve func(ctx context.Context, b *assembly.Base) error) *cobra.Command {
 	return &cobra.Command{
-		Use: name, Short: short, Args: noArguments,
+		Use: name, Short: short, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := config.Load(os.Environ())
 			// Report both, so that an operator can fix the environment in one go.

@@ -31,7 +31,7 @@ the address that the service calls its own (CORE_URL, EXTENSION_URL), name that 
 --public-url.`,
 		Example: `  TOKEN=$(ledger sign-in --keypair wallet.json)
   curl http://127.0.0.1:3001/memories -H "Authorization: Bearer $TOKEN"`,
-		Args: noArguments,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if keypair == "" {
 				return errors.New("--keypair is missing: the wallet's file, which is made if it is not there")

@@ -19,7 +19,6 @@ import (
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/eventlog"
-	"github.com/memory-ledger/ledger/events/rfc3339"
 	"github.com/memory-ledger/ledger/services/run/assembly"
 	"github.com/memory-ledger/ledger/services/run/config"
 )
@@ -27,7 +26,6 @@ import (
 // tailing holds the options of tail.
 type tailing struct {
 	from   uint64
-	since  string
 	newest uint
 	owner  string
 	kinds  []string
@@ -43,17 +41,15 @@ func newTail() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "tail",
 		Short: "Prints the event log, oldest first",
-		Args:  noArguments,
+		Args:  cobra.NoArgs,
 		Example: `  ledger tail -n 20 --follow
-  ledger tail --since 1h --type MemoryWritten,GrantMinted
-  ledger tail --since 2026-01-31T08:00:00Z --owner KEY --json`,
+  ledger tail --owner KEY --type MemoryWritten,GrantMinted --json`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return t.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
 	flags := cmd.Flags()
 	flags.Uint64Var(&t.from, "from", 1, "first stream sequence")
-	stringFlag(flags, &t.since, "since", "only what was stored since then: a duration (90s, 15m, 24h) or a time (2026-01-31, 2026-01-31T08:00:00Z)")
 	flags.UintVarP(&t.newest, "newest", "n", 0, "only the newest `N` events")
 	stringFlag(flags, &t.owner, "owner", "only this owner's events (base58 public key)")
 	listFlag(flags, &t.kinds, "type", "only events of these types, such as MemoryWritten; several with commas, or repeated")
@@ -64,10 +60,6 @@ func newTail() *cobra.Command {
 
 func (t *tailing) run(ctx context.Context, out, complaints io.Writer) error {
 	subject, err := t.subject()
-	if err != nil {
-		return err
-	}
-	after, err := sinceWhen(t.since, time.Now())
 	if err != nil {
 		return err
 	}
@@ -88,21 +80,13 @@ func (t *tailing) run(ctx context.Context, out, complaints io.Writer) error {
 	}
 	defer nc.Close()
 	defer p.end()
-	opened, err := eventlog.Open(ctx, nc)
+	log, err := eventlog.Open(ctx, nc)
 	if err != nil {
 		return err
 	}
-	log := opened
 	head, err := log.Head(ctx)
 	if err != nil {
 		return err
-	}
-	if !after.IsZero() {
-		first, err := firstSince(ctx, log, head, after)
-		if err != nil {
-			return err
-		}
-		t.from = max(t.from, first)
 	}
 	if !t.follow || t.newest > 0 {
 		if err := t.upTo(ctx, log, head, subject, out); err != nil {
@@ -167,53 +151,6 @@ func (t *tailing) sayNothing(head uint64, complaints io.Writer) {
 	}
 }
 
-// sinceWhen reads --since: how long ago, or when. The zero time means always.
-func sinceWhen(text string, now time.Time) (time.Time, error) {
-	if text == "" {
-		return time.Time{}, nil
-	}
-	if ago, err := time.ParseDuration(text); err == nil {
-		if ago < 0 {
-			return time.Time{}, fmt.Errorf("--since: %s is in the future", text)
-		}
-		return now.Add(-ago), nil
-	}
-	if at, ok := rfc3339.Time(text); ok {
-		return at, nil
-	}
-	for _, layout := range []string{time.DateTime, time.DateOnly} {
-		if at, err := time.ParseInLocation(layout, text, time.Local); err == nil {
-			return at, nil
-		}
-	}
-	return time.Time{}, fmt.Errorf("--since: %q is neither a duration (90s, 15m, 24h) nor a time (2026-01-31, 2026-01-31T08:00:00Z)", text)
-}
-
-// firstSince finds the first message that was stored at or after a time, by binary
-// search: stored times never decrease along the log. It returns head+1 if there is none.
-func firstSince(ctx context.Context, log eventlog.PartReader, head uint64, at time.Time) (uint64, error) {
-	first, behind := uint64(1), head+1
-	for first < behind {
-		middle := first + (behind-first)/2
-		var stored time.Time
-		err := log.Read(ctx, eventlog.ReadConfig{From: middle, To: middle}, func(slice eventlog.Slice) error {
-			for _, record := range slice.Records {
-				stored = record.Time
-			}
-			return nil
-		})
-		if err != nil {
-			return 0, fmt.Errorf("find the time of sequence %d: %w", middle, err)
-		}
-		if stored.Before(at) {
-			first = middle + 1
-		} else {
-			behind = middle
-		}
-	}
-	return first, nil
-}
-
 func isNATSURL(variable string) bool {
 	value, found := strings.CutPrefix(variable, "NATS_URL=")
 	return found && value != ""
@@ -252,8 +189,8 @@ func (t *tailing) printer(out io.Writer) func(eventlog.Slice) error {
 // subject returns the subject filter of the options. Empty means all subjects.
 func (t *tailing) subject() (string, error) {
 	for _, kind := range t.kinds {
-		if names := typeNames(); !slices.Contains(names, kind) {
-			return "", fmt.Errorf("--type: there is no event type %q%s", kind, didYouMean(kind, names))
+		if !slices.ContainsFunc(events.Catalogue(), func(d events.Definition) bool { return string(d.Type) == kind }) {
+			return "", fmt.Errorf("--type: there is no event type %q", kind)
 		}
 	}
 	if t.owner == "" {
@@ -264,16 +201,6 @@ func (t *tailing) subject() (string, error) {
 		return "", fmt.Errorf("--owner: %w", err)
 	}
 	return events.OwnerFilter(events.FamilyAny, owner), nil
-}
-
-func typeNames() []string {
-	var names []string
-	for _, d := range events.Catalogue() {
-		if !slices.Contains(names, string(d.Type)) {
-			names = append(names, string(d.Type))
-		}
-	}
-	return names
 }
 
 func (t *tailing) print(out io.Writer, record eventlog.Record) error {

@@ -30,7 +30,7 @@ func newVerify() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verify",
 		Short: "The audit: replays the log and compares read models, tree cache, batches and chain with it",
-		Args:  noArguments,
+		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return v.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
