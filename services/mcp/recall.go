@@ -6,6 +6,7 @@ import (
 	"errors"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/memory-ledger/ledger/events/rfc3339"
 	"github.com/memory-ledger/ledger/projections/readmodel/memories"
 	"github.com/memory-ledger/ledger/services/memory"
+	"github.com/memory-ledger/ledger/services/recall"
 )
 
 // headCost is the approximate cost of an answer without memories. entryCost is the cost of
@@ -20,9 +22,33 @@ import (
 // in the text that a model reads.
 const headCost, entryCost = 500, 500
 
+// shares divides a budget among texts: those that cost less than their share leave the rest
+// to the longer ones.
+func shares(budget int, costs []int) []int {
+	given := make([]int, len(costs))
+	for open := len(costs); open > 0; {
+		share, full := budget/open, false
+		for i, cost := range costs {
+			if given[i] == 0 && cost <= share {
+				given[i], full = max(1, cost), true
+				budget, open = budget-cost, open-1
+			}
+		}
+		if !full { // all that are left need more
+			for i := range costs {
+				if given[i] == 0 {
+					given[i] = max(1, share)
+				}
+			}
+			break
+		}
+	}
+	return given
+}
+
 type recallInput struct {
 	Query    string `json:"query,omitempty" jsonschema:"a question or words; empty: the newest memories"`
-	Limit    int    `json:"limit,omitempty" jsonschema:"most memories in the answer, 1 to 10, 6 by default; the fewer, the longer their texts"`
+	Limit    int    `json:"limit,omitempty" jsonschema:"most memories in the answer, 1 to 10, 6 by default; fewer memories have longer texts"`
 	Cursor   string `json:"cursor,omitempty" jsonschema:"nextCursor of an answer to the same query, for the page after it"`
 	Source   string `json:"source,omitempty" jsonschema:"only memories with this source"`
 	From     string `json:"from,omitempty" jsonschema:"only memories created on this day (UTC) or later, such as 2026-03-01; or at or after a time, such as 2026-03-01T00:00:00Z"`
@@ -39,20 +65,23 @@ type recallInput struct {
 type recallOutput struct {
 	Notice     string           `json:"notice"`
 	Memories   []recalledMemory `json:"memories"`
+	Excluded   []string         `json:"excluded,omitempty" jsonschema:"words of the query that ruled memories out"`
 	NextCursor string           `json:"nextCursor,omitempty" jsonschema:"more memories match; pass it as cursor"`
 	Damaged    int              `json:"damaged,omitempty" jsonschema:"memories that are left out, because their stored copies are damaged"`
 }
 
 type recalledMemory struct {
-	ID               string  `json:"id"`
-	UntrustedContent string  `json:"untrustedContent" jsonschema:"the text, or its beginning"`
-	Truncated        bool    `json:"truncated" jsonschema:"there is more text; get returns it"`
-	UntrustedSource  string  `json:"untrustedSource,omitempty" jsonschema:"where the writer said it came from; with … at its end it is shortened; get has the whole one"`
-	CreatedAt        string  `json:"createdAt"`
-	Via              string  `json:"via,omitempty" jsonschema:"how it came in: session or key of the owner, or drop: left by the holder of a one-time link, who may be anyone"`
-	LeafIndex        uint64  `json:"leafIndex"`
-	Anchored         bool    `json:"anchored" jsonschema:"it is anchored onchain"`
-	Score            float64 `json:"score,omitempty" jsonschema:"higher is better"`
+	ID               string   `json:"id"`
+	UntrustedContent string   `json:"untrustedContent" jsonschema:"the text, or the part of it that answers"`
+	Offset           int      `json:"offset,omitempty" jsonschema:"where the part begins, in characters"`
+	Truncated        bool     `json:"truncated" jsonschema:"there is more text; get returns it"`
+	Copies           []copied `json:"copies,omitempty" jsonschema:"the same text, stored again"`
+	UntrustedSource  string   `json:"untrustedSource,omitempty" jsonschema:"where the writer said it came from; with … at its end it is shortened; get has the whole one"`
+	CreatedAt        string   `json:"createdAt"`
+	Via              string   `json:"via,omitempty" jsonschema:"how it came in: session or key of the owner, or drop: left by the holder of a one-time link, who may be anyone"`
+	LeafIndex        uint64   `json:"leafIndex"`
+	Anchored         bool     `json:"anchored" jsonschema:"it is anchored onchain"`
+	Score            float64  `json:"score,omitempty" jsonschema:"higher is better"`
 }
 
 func (s *Server) addRecall() {
@@ -68,7 +97,7 @@ func (s *Server) addRecall() {
 		Name: "recall", Title: "Recall",
 		Description: "Finds the memories that answer a question, best first. Call it before you answer something that earlier conversations may know about. " +
 			"Ask in plain words; \"words in quotes\" stand side by side, -word rules out, wor* begins so. If nothing fits, try other words. " +
-			"The answer has short texts: `get` has the whole one.",
+			"Of a long text the part that answers is shown: `get` has the whole one.",
 		Annotations: reads(),
 	}}, s.recall)
 }
@@ -110,10 +139,19 @@ func (s *Server) recall(ctx context.Context, c call, in recallInput) (recallOutp
 	if err != nil {
 		return recallOutput{}, "", err
 	}
-	out := recallOutput{Notice: notice, Memories: []recalledMemory{}, NextCursor: picked.NextCursor, Damaged: picked.LeftOut()}
-	most := ((answerCost-headCost)/ask.Limit - entryCost) / 2
-	for _, m := range found {
-		out.Memories = append(out.Memories, recalled(&m, most))
+	out := recallOutput{
+		Notice: notice, Memories: []recalledMemory{}, Excluded: recall.ParseQuery(in.Query).Excluded(), NextCursor: picked.NextCursor, Damaged: picked.LeftOut(),
+	}
+	single, copies := merged(found)
+	costs := make([]int, len(single))
+	for i := range single {
+		costs[i] = costOf(single[i].Content)
+	}
+	given := shares((answerCost-headCost-len(found)*entryCost)/2, costs)
+	for i := range single {
+		m := recalled(&single[i], in.Query, given[i])
+		m.Copies = copies[i]
+		out.Memories = append(out.Memories, m)
 	}
 	if len(out.Memories) == 0 && out.Damaged == 0 {
 		return out, nothing(in), nil
@@ -150,10 +188,53 @@ func nothing(in recallInput) string {
 	return "No memory matches. Try fewer or other words."
 }
 
-func recalled(m *memory.View, most int) recalledMemory {
-	text, truncated := clip(m.Content, most)
+// copied is a memory whose text another one in the answer has.
+type copied struct {
+	ID        string `json:"id"`
+	CreatedAt string `json:"createdAt"`
+}
+
+// merged leaves out memories whose texts differ only in case, spaces and punctuation from
+// one before them, and returns them as its copies.
+func merged(found []memory.View) (single []memory.View, copies [][]copied) {
+	places := map[string]int{}
+	for _, m := range found {
+		key := recall.Folded(m.Content)
+		if place, there := places[key]; there && key != "" {
+			copies[place] = append(copies[place], copied{m.ID, timeOf(&m)})
+			continue
+		}
+		places[key] = len(single)
+		single, copies = append(single, m), append(copies, nil)
+	}
+	return single, copies
+}
+
+// passage returns the part of a text that answers a query, within a cost, and where it
+// begins, in characters. The sentence that answers is in it.
+func passage(text, query string, most int) (part string, offset int, truncated bool) {
+	if part, truncated = clip(text, most); !truncated {
+		return part, 0, false
+	}
+	from := recall.Passage(query, text)
+	if rest := text[from:]; costOf(rest) < most { // its end fits: show as much as there is room for
+		left := most - costOf(rest)
+		for from > 0 {
+			r, size := utf8.DecodeLastRuneInString(text[:from])
+			if left -= cost(r); left < 0 {
+				break
+			}
+			from -= size
+		}
+	}
+	part, _ = clip(text[from:], most)
+	return part, utf8.RuneCountInString(text[:from]), true
+}
+
+func recalled(m *memory.View, query string, most int) recalledMemory {
+	text, offset, truncated := passage(m.Content, query, most)
 	out := recalledMemory{
-		ID: m.ID, UntrustedContent: text, Truncated: truncated, UntrustedSource: sourceShown(m),
+		ID: m.ID, UntrustedContent: text, Offset: offset, Truncated: truncated, UntrustedSource: sourceShown(m),
 		CreatedAt: timeOf(m), Via: viaOf(m), LeafIndex: m.LeafIndex, Anchored: m.Anchored,
 	}
 	if m.Score != nil {
@@ -184,6 +265,12 @@ func (out *recallOutput) text() string {
 	for _, m := range out.Memories {
 		d.line("\nid %s, %s%s%s%s%s", m.ID, m.CreatedAt, writer(m.Via), fromSource(m.UntrustedSource), anchoredOrNot(m.Anchored), cutOrNot(m.Truncated))
 		d.untrusted(m.UntrustedContent)
+		for _, c := range m.Copies {
+			d.line("stored again %s, id %s", c.CreatedAt, c.ID)
+		}
+	}
+	if len(out.Excluded) > 0 {
+		d.line("\nMemories with %s are left out, as the query asks.", quoted(strings.Join(out.Excluded, ", ")))
 	}
 	if out.Damaged > 0 {
 		d.line("\n%d memories are left out: their stored copies are damaged. The operator can restore them from the log.", out.Damaged)
