@@ -24,12 +24,12 @@ func TestGroupSynced(t *testing.T) {
 		server := natstest.Start(t)
 		log, cut := open(t, server.URL())
 		return logtest.Fixture{Log: eventlog.WithGroupSync(log, server.GroupSync(eventlog.StreamName, false).Sync), Cut: cut}
-	})
+	}, logtest.Appends, logtest.Follows, logtest.Reads)
 }
 
-// onProcess runs the suite on a server in another process, which is killed and
+// onProcess runs parts of the suite on a server in another process, which is killed and
 // started again.
-func onProcess(t *testing.T, as func(t *testing.T, log *eventlog.JetStream, url string) eventlog.Log) {
+func onProcess(t *testing.T, as func(t *testing.T, log *eventlog.JetStream, url string) eventlog.Log, parts ...logtest.Part) {
 	t.Helper()
 	logtest.Run(t, func(t *testing.T) logtest.Fixture {
 		server := natstest.StartProcess(t)
@@ -38,12 +38,12 @@ func onProcess(t *testing.T, as func(t *testing.T, log *eventlog.JetStream, url 
 			server.Kill()
 			server.Start()
 		}}
-	})
+	}, parts...)
 }
 
 // TestProcess runs the suite on the log as it is.
 func TestProcess(t *testing.T) {
-	onProcess(t, func(_ *testing.T, log *eventlog.JetStream, _ string) eventlog.Log { return log })
+	onProcess(t, func(_ *testing.T, log *eventlog.JetStream, _ string) eventlog.Log { return log }, logtest.Appends, logtest.Follows, logtest.Reads)
 }
 
 // following is a log that is followed in a certain way.
@@ -57,23 +57,23 @@ func (f following) Follow(ctx context.Context, cfg eventlog.FollowConfig, yield 
 	return f.JetStream.Follow(ctx, cfg, yield)
 }
 
-// TestPolling runs the suite on the log as auditors read it.
+// TestPolling follows the log as auditors do.
 func TestPolling(t *testing.T) {
-	onProcess(t, func(_ *testing.T, log *eventlog.JetStream, _ string) eventlog.Log { return following{JetStream: log} })
+	onProcess(t, func(_ *testing.T, log *eventlog.JetStream, _ string) eventlog.Log { return following{JetStream: log} }, logtest.Follows)
 }
 
-// TestBulk runs the suite on the log as a replay reads it.
+// TestBulk reads the log as a replay does.
 func TestBulk(t *testing.T) {
-	onProcess(t, func(_ *testing.T, log *eventlog.JetStream, _ string) eventlog.Log { return log.Bulk() })
+	onProcess(t, func(_ *testing.T, log *eventlog.JetStream, _ string) eventlog.Log { return log.Bulk() }, logtest.Reads)
 }
 
-// TestDurable runs the suite on the log as the projector of a cluster follows
-// it, through a consumer that was made before.
+// TestDurable follows the log as the projector of a cluster does, through a consumer that
+// was made before.
 func TestDurable(t *testing.T) {
 	onProcess(t, func(t *testing.T, log *eventlog.JetStream, url string) eventlog.Log {
 		provideConsumer(t, url, "projector")
 		return following{log, "projector"}
-	})
+	}, logtest.Follows)
 }
 
 // Without its consumer a follower finds new messages by itself. It continues with the next
