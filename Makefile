@@ -56,9 +56,9 @@ unit: ## all Go tests except the slow ones
 verify: deps staticcheck vulncheck generated lint-openapi client dashboard-current webextension slow race fuzz empty-root ## the rest: linters, slow tests, race detector, crashes, clusters, browser, fuzzing
 
 # RACE lists the packages that have tests, and whose code starts goroutines or shares
-# memory, and the end-to-end tests, which run all services. It leaves out the packages of
-# the cluster and of cut networks, which run alone. SLOW lists the other packages with
-# slow tests. Both lists are computed from the files, so that no package is forgotten.
+# memory, and the end-to-end tests, which run all services. SLOW lists the other packages
+# with slow tests, but for the packages of the cluster and of cut networks, which run alone.
+# Both lists are computed from the files, so that no package is forgotten.
 folders = $(sort $(patsubst %/,./%,$(dir $(shell grep -rlE $(2) '$(1)' $(MODULES)))))
 CLUSTER := ./services/test/deployed
 CUTS := ./services/test/cuts
@@ -72,15 +72,15 @@ SLOW = $(filter-out $(CLUSTER) $(CUTS) $(EMPTY) $(RACE),$(call folders,$(SKIPS),
 .PHONY: slow
 slow: ## slow tests of the packages that the race detector does not run
 	$(if $(SLOW),$(GOTEST) -timeout 15m $(SLOW))
+	go test -vet=off -timeout 10m $(CLUSTER) # a cluster of many processes: it runs alone
 
 # The first command compiles, with the compiler's garbage collection as for vet, and runs
 # nothing: the tests keep their own.
 .PHONY: race
 race: export CGO_ENABLED := 1
 race: ## the packages that share memory between goroutines, with the race detector
-	@$(LAZYGC) go list -race -test -export $(RACE) $(CLUSTER) >/dev/null
+	@$(LAZYGC) go list -race -test -export $(RACE) >/dev/null
 	$(GOTEST) -race -timeout 15m $(RACE)
-	go test -vet=off -race -timeout 10m $(CLUSTER) # a cluster of many processes: it runs alone
 
 .PHONY: cuts
 cuts: ## machines that lose each other, in network namespaces (needs root, ip and iptables)
