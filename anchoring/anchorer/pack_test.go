@@ -108,17 +108,3 @@ func must(t testing.TB, err error) {
 		t.Fatal(err)
 	}
 }
-
-func TestFoldRefusesWhatContradictsItself(t *testing.T) {
-	t.Parallel()
-	o := newOwner(newOwnerKey())
-	if o.leaf(&events.MemoryWritten{LeafIndex: 1}, time.Now()) == nil {
-		t.Error("a leaf is missing")
-	}
-	if o.fold(&events.BatchCut{Size: 1}, time.Now()) == nil {
-		t.Error("a batch of leaves that are not there")
-	}
-	if o.message(1, 2) == nil {
-		t.Error("a chain version is missing")
-	}
-}

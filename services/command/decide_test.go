@@ -453,31 +453,6 @@ func TestTooManySessions(t *testing.T) {
 	}
 }
 
-// TestTooManyKeys: a key above the bound is refused until one is revoked.
-func TestTooManyKeys(t *testing.T) {
-	s := NewState(testOwner)
-	for i := range MaxKeys - 1 {
-		s.Keys[fmt.Sprintf("key-%04d", i)] = Key{}
-	}
-	create := func(id string) error {
-		d, err := (&CreateKey{KeyID: id}).decide(s, time.Time{})
-		for _, data := range d.Events {
-			s.Apply(1, []events.Event{{Data: data}})
-		}
-		return err
-	}
-	if err := create("last"); err != nil {
-		t.Fatalf("%d keys, and one more: %v", MaxKeys-1, err)
-	}
-	if err := create("more"); !errors.Is(err, ErrTooManyKeys) || len(s.Keys) != MaxKeys {
-		t.Fatalf("with %d keys: %v", len(s.Keys), err)
-	}
-	s.Apply(2, []events.Event{{Data: &events.ApiKeyRevoked{KeyID: "last"}}})
-	if err := create("more"); err != nil {
-		t.Fatalf("after one was revoked: %v", err)
-	}
-}
-
 // TestExpiredKeys don't count as live, do not accumulate, and stay dead, no matter which
 // uses were recorded.
 func TestExpiredKeys(t *testing.T) {

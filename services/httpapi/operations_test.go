@@ -52,19 +52,3 @@ func TestASilentDependencyIsTheOnlyOneNamed(t *testing.T) {
 		t.Errorf("status %d: %v", status, checks)
 	}
 }
-
-// TestAnAdvisoryProbeIsShown: its failure is shown and does not make the service
-// unready.
-func TestAnAdvisoryProbeIsShown(t *testing.T) {
-	t.Parallel()
-	missing := httpapi.Probe{Name: "replicas", Advisory: true, Check: func(context.Context) error { return errors.New("2 of 3") }}
-	away := httpapi.Probe{Name: "log", Check: func(context.Context) error { return errors.New("away") }}
-	for _, c := range []struct {
-		probes []httpapi.Probe
-		status int
-	}{{[]httpapi.Probe{missing}, http.StatusOK}, {[]httpapi.Probe{away, missing}, http.StatusServiceUnavailable}, {[]httpapi.Probe{missing, away}, http.StatusServiceUnavailable}} {
-		if status, checks, _ := askReady(t, c.probes...); status != c.status || checks["replicas"] != "2 of 3" {
-			t.Errorf("status %d: %v", status, checks)
-		}
-	}
-}

@@ -95,11 +95,14 @@ func schemas(t *testing.T) map[string]*tool {
 	return all
 }
 
-// TestSchemasForAllModels: the schemas have neither boolean schemas nor objects without
-// named members, which Gemini refuses.
+// TestSchemasForAllModels: each tool says what it is for, and its schemas have neither
+// boolean schemas nor objects without named members, which Gemini refuses.
 func TestSchemasForAllModels(t *testing.T) {
 	t.Parallel()
 	for name, of := range schemas(t) {
+		if of.Title == "" || of.Description == "" || of.Annotations == nil || of.OutputSchema == nil {
+			t.Errorf("%s: %+v", name, of)
+		}
 		for _, schema := range []any{of.InputSchema, of.OutputSchema} {
 			raw, err := json.Marshal(schema)
 			if err != nil {

@@ -7,8 +7,6 @@ import (
 	"unicode/utf8"
 
 	"pgregory.net/rapid"
-
-	"github.com/memory-ledger/ledger/events/verify"
 )
 
 // TestClip: a clipped text is the longest prefix of the text, in whole characters, that
@@ -50,18 +48,5 @@ func TestMarksCannotBeGuessed(t *testing.T) {
 			t.Fatalf("%s", d.text())
 		}
 		seen[d.end] = true
-	}
-}
-
-func TestExplorer(t *testing.T) {
-	t.Parallel()
-	for cluster, want := range map[string]string{
-		"5eykt4UsFv8P8NJdTREpY1vzqKqZKvdpKuc147dw2N9d": "https://explorer.solana.com/tx/sig",
-		"EtWTRABZaYq6iMfeYKouRu166VU2xqa1wcaWoxPkrZBG": "https://explorer.solana.com/tx/sig?cluster=devnet",
-		"a chain of one's own":                         "",
-	} {
-		if got := explorer(&verify.Anchor{Cluster: cluster, TxSignature: "sig"}); got != want {
-			t.Errorf("%s: %s", cluster, got)
-		}
 	}
 }

@@ -1,7 +1,6 @@
 package e2e_test
 
 import (
-	"context"
 	"encoding/json"
 	"net/http"
 	"net/url"
@@ -505,7 +504,7 @@ func TestToolsAreDescribed(t *testing.T) {
 	if head, err := session.ReadResource(t.Context(), &sdk.ReadResourceParams{URI: "ledger://log"}); err != nil || !strings.Contains(head.Contents[0].Text, "treeSize") {
 		t.Errorf("%+v, %v", head, err)
 	}
-	if _, err := session.ListResourceTemplates(context.Background(), nil); err != nil {
+	if _, err := session.ListResourceTemplates(t.Context(), nil); err != nil {
 		t.Error(err)
 	}
 }

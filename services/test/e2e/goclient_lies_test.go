@@ -443,20 +443,6 @@ func TestGoClientCatchesAnotherText(t *testing.T) {
 	}
 }
 
-// TestGoClientUnverified: without verification the client trusts the service.
-func TestGoClientUnverified(t *testing.T) {
-	t.Parallel()
-	s := stacktest.Start(t, stacktest.Options{})
-	service := startLiar(t, s.Core[0].URL)
-	c := memoryledger.New(service.URL, memoryledger.WithPublicURL(s.Core[0].URL), memoryledger.WithoutVerification())
-	must(c.SignIn(t.Context(), newKeyWallet(t)))
-	id := must(c.Write(t.Context(), "true", nil)).ID
-	service.tell(lie{path: regexp.MustCompile(`^/memories/[^/]+$`), change: edit(func(m map[string]any) { m["content"] = "false" })})
-	if m := must(c.Get(t.Context(), id)); m.Content != "false" {
-		t.Errorf("%+v", m)
-	}
-}
-
 // TestGoClientHeadsOutliveIt: the next process detects a fork against the head that the
 // previous one stored.
 func TestGoClientHeadsOutliveIt(t *testing.T) {
