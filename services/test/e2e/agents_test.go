@@ -398,13 +398,13 @@ func TestAnAnswerToAnAgentIsShort(t *testing.T) {
 		strings.Repeat("word ", 20_000), strings.Repeat("記憶", 20_000), strings.Repeat("😀", 20_000),
 		strings.Repeat("<&>", 20_000), strings.Repeat("\x01\"\\", 20_000), strings.Repeat("é\n", 20_000),
 	}
-	for range 2 {
+	for _, before := range []string{"", "again: "} { // equal texts would be shown once
 		for _, text := range texts {
 			metadata := map[string]any{"source": text, "m": text}
 			if len(text) > 60_000/2 {
 				metadata = map[string]any{"source": text[:3000]}
 			}
-			core.Expect(201, "POST", "/memories", map[string]any{"content": text, "metadata": metadata}, owner)
+			core.Expect(201, "POST", "/memories", map[string]any{"content": before + text, "metadata": metadata}, owner)
 		}
 	}
 	short := func(tool string, arguments map[string]any) map[string]any {
