@@ -36,7 +36,9 @@ type Log interface {
 
 // Key opens an owner's sealed content.
 type Key interface {
-	Open(memoryID string, sealed []byte) (string, error)
+	Open(sealing int, leaf uint64, memoryID string, sealed []byte) (string, error)
+	// Destroyed reports whether the key of a single leaf was destroyed.
+	Destroyed(leaf uint64) bool
 	// LeafSecret returns the secret of a leaf's salt. via is how the memory was written.
 	LeafSecret(salt events.Salt, via *events.Via) (leaf.Secret, error)
 	// Erasures is how many times the owner had erased everything when the key was made.

@@ -58,7 +58,8 @@ func story(n int) []fixture.Message {
 		leaves = append(leaves, m.LeafHash)
 		say(m)
 		if i == 100 {
-			say(&events.MemoryRetracted{MemoryID: m.MemoryID, LeafIndex: 100, Leaves: 101})
+			say(&events.MemoryRetracted{MemoryID: m.MemoryID, LeafIndex: 100, Leaves: 101},
+				&events.MemoryForgotten{MemoryID: m.MemoryID, LeafIndex: 100, Leaves: 101})
 		}
 	}
 	commit := func(size uint64, confirm bool) {

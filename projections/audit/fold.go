@@ -24,7 +24,8 @@ type fold struct {
 	owners      map[events.Owner]*owner
 	sessions    map[string]*session
 	corrections map[string]*correction // by owner, superseded and superseding leaf
-	retractions map[string]*retraction // by owner and leaf index
+	retractions map[string]*retraction // by owner, leaf index, and whether it was forgotten
+	destroyed   map[string]Finding     // by owner and leaf index: its key is destroyed, and no event says why
 	erasures    map[string]*erasure    // by owner and sequence
 	keys        map[string]*apiKey
 	grants      map[string]*grant
@@ -42,7 +43,7 @@ type fold struct {
 
 func newFold(a *auditor) *fold {
 	return &fold{
-		auditor: a, owners: map[events.Owner]*owner{}, sessions: map[string]*session{}, corrections: map[string]*correction{}, retractions: map[string]*retraction{}, erasures: map[string]*erasure{}, keys: map[string]*apiKey{},
+		auditor: a, owners: map[events.Owner]*owner{}, sessions: map[string]*session{}, corrections: map[string]*correction{}, retractions: map[string]*retraction{}, destroyed: map[string]Finding{}, erasures: map[string]*erasure{}, keys: map[string]*apiKey{},
 		grants: map[string]*grant{}, batches: map[string]*batch{}, attempts: map[string]*attempt{},
 		movements: map[string]*movement{}, tiles: map[string]wantRow{},
 		back: map[events.Owner][]claim{},
@@ -150,7 +151,11 @@ func (f *fold) event(ctx context.Context, c *current) error {
 	case *events.MemoryWritten:
 		return f.memory(ctx, c, data)
 	case *events.MemoryRetracted:
-		f.retracted(c, data)
+		f.retracted(c, data, false)
+	case *events.MemoryForgotten:
+		forgotten := events.MemoryRetracted(*data)
+		f.retracted(c, &forgotten, true)
+		return f.forgotten(ctx, c, data.LeafIndex)
 	case *events.OwnerErased:
 		return f.ownerErased(ctx, c, data)
 	case *events.SessionIssued:
@@ -244,6 +249,11 @@ func (f *fold) recompute(ctx context.Context, c *current, data *events.MemoryWri
 		f.report.unread[unread{why: "its owner had it erased"}]++
 		return nil
 	}
+	if data.Sealing == events.SealedByLeaf && key.Destroyed(data.LeafIndex) {
+		f.destroyed[leafKey(c.owner.name, data.LeafIndex)] = Finding{Check: CheckLeaf, Owner: c.owner.name, Seq: c.seq, LeafIndex: at(data.LeafIndex),
+			Detail: "the key of the memory is destroyed, and the log does not call it forgotten"}
+		return nil
+	}
 	f.report.summary.LeavesRecomputed++
 	if why := f.leafDiffers(key, c.owner.name, data); why != "" {
 		f.report.add(Finding{Check: CheckLeaf, Owner: c.owner.name, Seq: c.seq, LeafIndex: at(data.LeafIndex), Detail: why})
@@ -255,7 +265,7 @@ func (f *fold) leafDiffers(key Key, owner events.Owner, data *events.MemoryWritt
 	if data.LeafVersion != leaf.Version {
 		return fmt.Sprintf("leaf version %d is unknown", data.LeafVersion)
 	}
-	content, err := key.Open(data.MemoryID, data.Sealed)
+	content, err := key.Open(data.Sealing, data.LeafIndex, data.MemoryID, data.Sealed)
 	if err != nil {
 		return "the sealed content does not open: it was altered, or belongs to another memory"
 	}

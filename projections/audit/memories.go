@@ -28,10 +28,11 @@ const (
 	memorySeq
 	memoryVia
 	memorySalt
+	memorySealing
 	memoryColumns
 )
 
-var memoryNames = [memoryColumns]string{"owner", "leaf_index", "id", "leaf_hash", "metadata", "sealed", "created_at", "idempotency_key_hash", "seq", "via", "salt"}
+var memoryNames = [memoryColumns]string{"owner", "leaf_index", "id", "leaf_hash", "metadata", "sealed", "created_at", "idempotency_key_hash", "seq", "via", "salt", "sealing"}
 
 // memoryRow is a row of the memories table: values in PostgreSQL's binary form, nil for
 // NULL.
@@ -50,7 +51,8 @@ func (m *memoryRow) order(o *memoryRow) int {
 func memoryOf(e *events.Event, data *events.MemoryWritten, seq uint64) *memoryRow {
 	eight := func(n int64) []byte { return binary.BigEndian.AppendUint64(nil, uint64(n)) }
 	m := &memoryRow{[]byte(e.Owner), eight(int64(data.LeafIndex)), nil, data.LeafHash[:], data.Metadata,
-		data.Sealed, eight(e.Time.Time().UnixMicro() - postgresEpoch), nil, eight(int64(seq)), nil, []byte(data.Salt)}
+		data.Sealed, eight(e.Time.Time().UnixMicro() - postgresEpoch), nil, eight(int64(seq)), nil, []byte(data.Salt),
+		binary.BigEndian.AppendUint16(nil, uint16(data.Sealing))}
 	if id, ok := column.ParseUUID(data.MemoryID); ok { // otherwise NULL, which no row has
 		m[memoryID] = id[:]
 	}
@@ -78,7 +80,7 @@ type memoryRows struct {
 }
 
 func openMemories(ctx context.Context, conn *pgx.Conn, r *report, where string, args []any) (*memoryRows, error) {
-	rows, err := conn.Query(ctx, `SELECT owner, leaf_index, id, leaf_hash, metadata, sealed, created_at, idempotency_key_hash, seq, via, salt
+	rows, err := conn.Query(ctx, `SELECT owner, leaf_index, id, leaf_hash, metadata, sealed, created_at, idempotency_key_hash, seq, via, salt, sealing
 		FROM memories`+where+` ORDER BY seq, leaf_index, owner`, append([]any{pgx.QueryResultFormats{pgx.BinaryFormatCode}}, args...)...)
 	if err != nil {
 		return nil, fmt.Errorf("read memories: %w", err)

@@ -93,6 +93,9 @@ func (a *auditor) afterReplay(ctx context.Context) error {
 		a.report.add(Finding{Check: CheckUnique, Seq: again, Owner: a.ownerAt(ctx, again), Detail: fmt.Sprintf(
 			"%s was used at sequence %d already", idNames[kind], first)})
 	})
+	if err == nil {
+		err = a.unexplained(ctx)
+	}
 	if err != nil {
 		return err
 	}

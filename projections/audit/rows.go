@@ -218,7 +218,7 @@ func (f *fold) tables() []*table {
 			})},
 		{name: "corrections", key: []string{"owner", "leaf_index", "by_leaf"}, columns: []string{"position", "seq"},
 			want: wanted(f.corrections, func(c *correction) (*owner, []any) { return c.owner, []any{c.position, c.seq} })},
-		{name: "retractions", key: []string{"owner", "leaf_index"}, columns: []string{"memory_id", "retracted_at", "seq"},
+		{name: "retractions", key: []string{"owner", "leaf_index", "forgotten"}, columns: []string{"memory_id", "retracted_at", "seq"},
 			want: wanted(f.retractions, func(r *retraction) (*owner, []any) {
 				return r.owner, []any{r.memory, r.at, r.seq}
 			})},

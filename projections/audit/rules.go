@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"time"
 
 	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/projections/internal/column"
 	"github.com/memory-ledger/ledger/projections/readmodel/apikeys"
 	"github.com/memory-ledger/ledger/projections/readmodel/grants"
@@ -75,13 +77,18 @@ func (g *grant) live(now time.Time) bool {
 // keyUseInterval is the minimum time between two recorded uses of a key.
 const keyUseInterval = time.Minute
 
-func (f *fold) retracted(c *current, data *events.MemoryRetracted) {
+func leafKey(owner events.Owner, leaf uint64) string {
+	return rowKey(string(owner), strconv.FormatUint(leaf, 10))
+}
+
+// retracted checks a retraction, or that a memory was forgotten.
+func (f *fold) retracted(c *current, data *events.MemoryRetracted, forgotten bool) {
 	if leaves := c.owner.leaves(); data.LeafIndex >= leaves || data.Leaves != leaves {
 		f.wrong(c, CheckKey, "retracts leaf %d of %d, the log has %d", data.LeafIndex, data.Leaves, leaves)
 	}
-	key := rowKey(string(c.owner.name), strconv.FormatUint(data.LeafIndex, 10))
+	key := rowKey(leafKey(c.owner.name, data.LeafIndex), strconv.FormatBool(forgotten)[:1])
 	if f.retractions[key] != nil {
-		f.wrong(c, CheckUnique, "leaf %d was retracted already", data.LeafIndex)
+		f.wrong(c, CheckUnique, "leaf %d was retracted already, or forgotten", data.LeafIndex)
 		return
 	}
 	f.retractions[key] = &retraction{owner: c.owner, memory: data.MemoryID, at: *c.now(), seq: c.seq}
@@ -98,6 +105,62 @@ func (f *fold) corrected(c *current, data *events.MemoryWritten) {
 		}
 		f.corrections[key] = &correction{c.owner, i, c.seq}
 	}
+}
+
+// forgotten checks that the keystore no longer has the key of a memory that was forgotten.
+func (f *fold) forgotten(ctx context.Context, c *current, leaf uint64) error {
+	if f.cfg.Keys == nil {
+		return nil
+	}
+	f.explained(c.owner.name, leaf)
+	key, err := f.cfg.Keys(ctx, c.owner.name)
+	var unopened *Unopened
+	switch {
+	case errors.Is(err, ErrNoKey), errors.As(err, &unopened):
+	case err != nil:
+		return fmt.Errorf("data key of %s: %w", c.owner.name, err)
+	case key.Erasures() <= c.owner.erased && !key.Destroyed(leaf):
+		f.wrong(c, CheckKey, "the keystore has the key of leaf %d, which was forgotten; a core service destroys it within a minute", leaf)
+	}
+	return nil
+}
+
+// explained notes that the log says why the key of a leaf is destroyed.
+func (f *fold) explained(owner events.Owner, leaf uint64) {
+	key := leafKey(owner, leaf)
+	if _, destroyed := f.destroyed[key]; destroyed {
+		delete(f.destroyed, key)
+		f.report.unread[unread{why: "its owner had it forgotten"}]++
+	}
+}
+
+// unexplained reports the leaves whose keys are destroyed and that the log does not call
+// forgotten, not even in messages that came since the audit began.
+func (a *auditor) unexplained(ctx context.Context) error {
+	f := a.fold
+	if len(f.destroyed) == 0 {
+		return nil
+	}
+	head, err := a.cfg.Log.Head(ctx)
+	if err == nil && head > a.through {
+		err = a.readDecoded(ctx, eventlog.ReadConfig{From: a.through + 1, To: head}, func(messages []message) error {
+			for _, m := range messages {
+				for _, e := range m.batch {
+					if data, ok := e.Data.(*events.MemoryForgotten); ok {
+						f.explained(e.Owner, data.LeafIndex)
+					}
+				}
+			}
+			return nil
+		})
+	}
+	if err != nil {
+		return fmt.Errorf("read the log's end: %w", err)
+	}
+	for _, key := range slices.Sorted(maps.Keys(f.destroyed)) {
+		a.report.add(f.destroyed[key])
+	}
+	return nil
 }
 
 // ownerErased checks an erasure, and checks that the keystore no longer has the erased

@@ -25,7 +25,9 @@ func (plainKey) Erasures() int { return 0 }
 
 func (plainKey) LeafSecret(events.Salt, *events.Via) (leaf.Secret, error) { return leaf.Secret{1}, nil }
 
-func (plainKey) Open(_ string, sealed []byte) (string, error) {
+func (plainKey) Destroyed(uint64) bool { return false }
+
+func (plainKey) Open(_ int, _ uint64, _ string, sealed []byte) (string, error) {
 	text, ok := strings.CutPrefix(string(sealed), "sealed ")
 	if !ok {
 		return "", errors.New("does not open")

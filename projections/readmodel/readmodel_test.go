@@ -18,6 +18,7 @@ var folds = map[events.Type][]string{
 	events.TypeSessionRevoked:  {"sessions"},
 	events.TypeMemoryWritten:   {"memories"}, // also tree, if a tile is full
 	events.TypeMemoryRetracted: {"retractions"},
+	events.TypeMemoryForgotten: {"retractions"},
 	events.TypeOwnerErased:     {"erasures"},
 	events.TypeGrantMinted:     {"grants"},
 	events.TypeGrantConsumed:   {"grants"},

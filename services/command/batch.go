@@ -38,7 +38,10 @@ func (c *WriteBatch) decide(s *State, now time.Time) (Decision, error) {
 		if err := cmp.Or(memory.checkKey(s), memory.checkSuperseded(s)); err != nil {
 			return Decision{}, err
 		}
-		written := memory.event(s.Leaves+uint64(i), now, c.Credential.Via(), c.Credential.Salt())
+		written, err := memory.event(s.Leaves+uint64(i), now, c.Credential.Via(), c.Credential.Salt())
+		if err != nil {
+			return Decision{}, err
+		}
 		written.Supersedes = memory.supersedes(s.Leaves, c.Memories[:i])
 		d.Events = append(d.Events, written)
 	}

@@ -97,6 +97,8 @@ func leavesAfter(batch []events.Event) (leaves uint64, some bool) {
 			leaves, some = data.LeafIndex+1, true
 		case *events.MemoryRetracted:
 			leaves, some = data.Leaves, true
+		case *events.MemoryForgotten:
+			leaves, some = data.Leaves, true
 		case *events.OwnerErased:
 			leaves, some = data.Leaves, true
 		}

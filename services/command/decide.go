@@ -54,8 +54,8 @@ type Decision struct {
 }
 
 // Command is a request to change one owner's log. decide is pure: it reads the state, never
-// changes it, and returns the same decision for the same arguments. After Execute, the
-// command's fields hold its answer.
+// changes it, and returns the same decision for the same arguments. Only sealed bytes differ
+// each time, by their nonces. After Execute, the command's fields hold its answer.
 type Command interface {
 	decide(s *State, now time.Time) (Decision, error)
 }
@@ -197,10 +197,13 @@ func (c *SignOut) decide(s *State, now time.Time) (Decision, error) {
 
 // WriteMemory adds a leaf.
 type WriteMemory struct {
-	MemoryID       string
-	LeafHash       events.Hash
-	Metadata       canonical.Object
-	Sealed         []byte
+	MemoryID string
+	LeafHash events.Hash
+	Metadata canonical.Object
+	// Seal seals the content for a leaf, whose index only the decision knows, and returns the
+	// version of the sealing. SealedBytes is how long the result is.
+	Seal           func(leaf uint64) (sealed []byte, sealing int, err error)
+	SealedBytes    int
 	IdempotencyKey *events.Hash // SHA-256 of the header's value
 	Credential     Credential
 	// KeyErasures is how often the owner had erased everything when the data key was made
@@ -234,7 +237,10 @@ func (c *WriteMemory) decide(s *State, now time.Time) (Decision, error) {
 	if err := s.admit(now, c); err != nil {
 		return Decision{}, err
 	}
-	memory := c.event(s.Leaves, now, c.Credential.Via(), c.Credential.Salt())
+	memory, err := c.event(s.Leaves, now, c.Credential.Via(), c.Credential.Salt())
+	if err != nil {
+		return Decision{}, err
+	}
 	return Decision{events.KindMemory, append([]events.Data{memory}, c.Credential.use(s, now)...)}, nil
 }
 
@@ -279,13 +285,17 @@ func (c *WriteMemory) checkKey(s *State) error {
 	return nil
 }
 
-func (c *WriteMemory) event(index uint64, now time.Time, via events.Via, salt events.Salt) *events.MemoryWritten {
+func (c *WriteMemory) event(index uint64, now time.Time, via events.Via, salt events.Salt) (*events.MemoryWritten, error) {
+	sealed, sealing, err := c.Seal(index)
+	if err != nil {
+		return nil, err
+	}
 	c.Written = Written{MemoryID: c.MemoryID, LeafIndex: index, LeafHash: c.LeafHash, CreatedAt: events.At(now)}
 	return &events.MemoryWritten{
 		MemoryID: c.MemoryID, LeafIndex: index, LeafHash: c.LeafHash, LeafVersion: leaf.Version,
-		Metadata: jsontext.Value(c.Metadata.String()), Sealed: c.Sealed, IdempotencyKeyHash: c.IdempotencyKey, Via: &via, Salt: salt, Sealing: events.SealedByOwner,
+		Metadata: jsontext.Value(c.Metadata.String()), Sealed: sealed, IdempotencyKeyHash: c.IdempotencyKey, Via: &via, Salt: salt, Sealing: sealing,
 		Supersedes: c.supersedes(index, nil),
-	}
+	}, nil
 }
 
 // MintGrant issues a grant and revokes the owner's other live grants of the same kind. A
@@ -395,7 +405,8 @@ func (c *ConsumeDrop) decide(s *State, now time.Time) (Decision, error) {
 	if err := s.admit(now, &c.Memory); err != nil {
 		return Decision{}, err // the use is not spent
 	}
-	return Decision{events.KindMemory, []events.Data{consumed, c.Memory.event(s.Leaves, now, events.Via{Kind: events.ViaDrop, ID: c.GrantID}, events.SaltOwner)}}, nil
+	memory, err := c.Memory.event(s.Leaves, now, events.Via{Kind: events.ViaDrop, ID: c.GrantID}, events.SaltOwner)
+	return Decision{events.KindMemory, []events.Data{consumed, memory}}, err
 }
 
 func consume(s *State, id string, kind events.GrantKind, now time.Time) (*events.GrantConsumed, error) {

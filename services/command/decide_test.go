@@ -147,7 +147,7 @@ func (m *machine) write() {
 	credential, alive := m.credential()
 	w := &WriteMemory{
 		MemoryID: m.id("memory"), LeafHash: events.Hash{byte(rapid.IntRange(0, 3).Draw(m.t, "leaf"))},
-		Metadata: canonical.Empty, Sealed: []byte{1}, Credential: credential,
+		Metadata: canonical.Empty, Seal: sealed, Credential: credential,
 	}
 	if rapid.Bool().Draw(m.t, "idempotent") {
 		w.IdempotencyKey = &events.Hash{0xff, byte(rapid.IntRange(0, 2).Draw(m.t, "idempotency key"))}
@@ -247,6 +247,8 @@ func (m *machine) endGrants(chosen func(by Credential) bool) (some bool) {
 	return some
 }
 
+func sealed(uint64) ([]byte, int, error) { return []byte{1}, events.SealedByLeaf, nil }
+
 func (m *machine) spend() {
 	id := m.pick("grant", sortedKeys(m.model.minted))
 	g := m.model.minted[id]
@@ -255,7 +257,7 @@ func (m *machine) spend() {
 	if kind == events.GrantCase {
 		_, err = m.decide(&ConsumeCase{GrantID: id})
 	} else {
-		drop := &ConsumeDrop{GrantID: id, Memory: WriteMemory{MemoryID: m.id("memory"), Metadata: canonical.Empty}}
+		drop := &ConsumeDrop{GrantID: id, Memory: WriteMemory{MemoryID: m.id("memory"), Metadata: canonical.Empty, Seal: sealed}}
 		if _, err = m.decide(drop); err == nil {
 			if drop.Memory.Written.LeafIndex != m.model.leaves {
 				m.t.Fatalf("leaf %d, want %d", drop.Memory.Written.LeafIndex, m.model.leaves)

@@ -38,7 +38,11 @@ func newExecutor(t *testing.T, log eventlog.Log) *command.Executor {
 }
 
 func write(content byte) *command.WriteMemory {
-	return &command.WriteMemory{MemoryID: newID(), LeafHash: events.Hash{content}, Metadata: canonical.Empty, Sealed: []byte{content}}
+	return &command.WriteMemory{MemoryID: newID(), LeafHash: events.Hash{content}, Metadata: canonical.Empty, Seal: sealAs(content)}
+}
+
+func sealAs(content byte) func(uint64) ([]byte, int, error) {
+	return func(uint64) ([]byte, int, error) { return []byte{content}, events.SealedByLeaf, nil }
 }
 
 // leavesOf replays an owner's log and checks that leaf indexes and owner versions have no

@@ -86,8 +86,10 @@ func (r ReadModel) loadCredentials(ctx context.Context, tx pgx.Tx, state *State)
 	if err != nil {
 		return err
 	}
-	for _, leaf := range retracted {
-		state.Retracted.Add(leaf)
+	for _, r := range retracted {
+		if state.Retracted.Add(r.Leaf); r.Forgotten {
+			state.Forgotten.Add(r.Leaf)
+		}
 	}
 	if state.Erased, err = erasures.Find(ctx, tx, state.Owner); err != nil {
 		return err

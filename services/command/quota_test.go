@@ -17,7 +17,7 @@ func TestBytesPerDay(t *testing.T) {
 	const limit = 100
 	s, now := NewState(testOwner), time.Date(2026, 3, 1, 23, 0, 0, 0, time.UTC)
 	memory := func(bytes int) WriteMemory {
-		return WriteMemory{MemoryID: "m", Metadata: canonical.Empty, Sealed: make([]byte, bytes), BytesPerDay: limit}
+		return WriteMemory{MemoryID: "m", Metadata: canonical.Empty, SealedBytes: bytes, Seal: func(uint64) ([]byte, int, error) { return make([]byte, bytes), 2, nil }, BytesPerDay: limit}
 	}
 	say := func(at time.Time, data ...events.Data) {
 		batch := make([]events.Event, len(data))

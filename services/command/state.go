@@ -67,7 +67,8 @@ type State struct {
 	Registered bool
 	UserID     string
 	Leaves     uint64
-	Retracted  leaf.Set // an owner may retract as many as there are
+	Retracted  leaf.Set // also those that were forgotten; an owner may retract as many as there are
+	Forgotten  leaf.Set
 	Erased     erasures.Erased
 	Grants     map[string]Grant // by id: neither revoked nor spent
 	Keys       map[string]Key   // by id: not revoked; some may have expired
@@ -130,7 +131,7 @@ func (s *State) apply(seq uint64, e *events.Event) {
 		delete(s.CoreSessions, data.SessionID)
 	case *events.MemoryWritten:
 		s.Leaves = data.LeafIndex + 1
-		s.count(e.Time.Time(), bytesOf(data.Sealed, len(data.Metadata)))
+		s.count(e.Time.Time(), bytesOf(len(data.Sealed), len(data.Metadata)))
 		if data.IdempotencyKeyHash != nil {
 			s.idempotent[*data.IdempotencyKeyHash] = Written{
 				MemoryID: data.MemoryID, LeafIndex: data.LeafIndex, LeafHash: data.LeafHash, CreatedAt: e.Time, Seq: seq,
@@ -139,6 +140,11 @@ func (s *State) apply(seq uint64, e *events.Event) {
 	case *events.MemoryRetracted:
 		if data.LeafIndex < s.Leaves { // another writer's message may name any leaf
 			s.Retracted.Add(data.LeafIndex)
+		}
+	case *events.MemoryForgotten:
+		if data.LeafIndex < s.Leaves {
+			s.Retracted.Add(data.LeafIndex)
+			s.Forgotten.Add(data.LeafIndex)
 		}
 	case *events.OwnerErased:
 		s.Erased = erasures.Erased{Times: s.Erased.Times + 1, Leaves: data.Leaves}
@@ -189,8 +195,8 @@ func dayOf(t time.Time) int64 { return t.Unix() / int64(day/time.Second) }
 
 // bytesOf returns what a memory counts for: its sealed content and its metadata, of which
 // the empty object is free. Metadata is not sealed, but fills the log as well.
-func bytesOf(sealed []byte, metadata int) int64 {
-	return int64(len(sealed) + max(0, metadata-len("{}")))
+func bytesOf(sealed, metadata int) int64 {
+	return int64(sealed + max(0, metadata-len("{}")))
 }
 
 // count adds a memory. A memory that a replica with a slow clock wrote after midnight counts
@@ -212,7 +218,7 @@ func (s *State) admit(now time.Time, memories ...*WriteMemory) error {
 		bytes = s.DayBytes
 	}
 	for _, m := range memories {
-		bytes += bytesOf(m.Sealed, m.Metadata.Len())
+		bytes += bytesOf(m.SealedBytes, m.Metadata.Len())
 	}
 	limit := memories[0].BytesPerDay
 	if limit == 0 || bytes <= limit {

@@ -76,6 +76,7 @@ func (a *API) Mount(app *httpapi.App) {
 	app.Get("/memories/:id/receipt", a.reading(a.receiptOfMemory))
 	app.Get("/memories/:id", a.reading(a.getMemory))
 	app.Delete("/memories/:id", a.retractMemory)
+	app.Post("/memories/:id/forget", a.owning(a.forgetMemory))
 	app.Get("/log", a.reading(a.logHead))
 	app.Get("/log/consistency", a.reading(a.logConsistency))
 
@@ -279,6 +280,15 @@ func (a *API) retractMemory(c *fiber.Ctx) error {
 	}
 	reader := readerOf(caller)
 	if err := a.Memories.Retract(httpapi.Context(c), reader, caller.Credential, httpapi.Param(c, "id")); err != nil {
+		return err
+	}
+	return c.JSON(fiber.Map{"ok": true})
+}
+
+// forgetMemory makes the text of a memory unreadable for good.
+func (a *API) forgetMemory(c *fiber.Ctx, caller access.Caller) error {
+	reader := memory.Reader{Owner: caller.Owner, Head: caller.Head}
+	if err := a.Memories.Forget(httpapi.Context(c), reader, caller.Credential, httpapi.Param(c, "id")); err != nil {
 		return err
 	}
 	return c.JSON(fiber.Map{"ok": true})

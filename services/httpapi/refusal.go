@@ -73,6 +73,8 @@ var table = []row{
 
 	{memory.ErrNotFound, http.StatusNotFound, ""},
 	{memory.ErrRetracted, http.StatusGone, ""},
+	{memory.ErrNotAlone, http.StatusConflict, ""},
+	{keystore.ErrTooManyForgotten, http.StatusConflict, keystore.ErrTooManyForgotten.Error()},
 	{memory.ErrEmptyContent, http.StatusBadRequest, ""},
 	{memory.ErrSource, http.StatusBadRequest, ""},
 	{memory.ErrOccurredAt, http.StatusBadRequest, ""},

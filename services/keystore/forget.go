@@ -17,9 +17,10 @@ import (
 type Forgotten struct {
 	Existed bool // there was a data key
 	// Erased says that the server overwrote the key's bytes in the bucket's files. Older
-	// wrappings, from before a rewrap, were only dropped. Erased is false if the bucket was
-	// made by a build that denied deletes: then the key is hidden from every reader, and
-	// its bytes, wrapped by the master key, stay until the server rewrites that file.
+	// wrappings, from before a rewrap of an earlier build, were only dropped. Erased is false
+	// if the bucket was made by a build that denied deletes: then the key is hidden from every
+	// reader, and its bytes, wrapped by the master key, stay until the server rewrites that
+	// file.
 	Erased bool
 }
 
@@ -88,8 +89,11 @@ func forget(ctx context.Context, js jetstream.JetStream, owner events.Owner, bef
 			}
 			continue
 		}
-		// Erase before the mark is published. A newer message on the subject would remove
-		// this one without overwriting it, and it could no longer be erased.
+		// Erase before the mark is published: a service that reads the mark may rely on it.
+		// Older revisions are erased first. Otherwise one of them would be the entry again.
+		if err := eraseOlder(ctx, stream, owner); err != nil {
+			return done, err
+		}
 		if err := stream.SecureDeleteMsg(ctx, stored.Revision()); err != nil {
 			if refused == stored.Revision() {
 				return done, fmt.Errorf("erase: %w: %w", ErrUnavailable, err)

@@ -1,10 +1,10 @@
-// Package keystore keeps each owner's data key, wrapped by the master key, in
-// a key-value bucket that can forget, and seals and opens what the data key
-// protects.
+// Package keystore keeps each owner's keys, wrapped by the master key, in a key-value
+// bucket that can forget, and seals and opens what the keys protect.
 //
-// Data keys are not events. The log can't forget, so it never holds them. Erasing an
-// owner's entry here ([Forget]) makes every body of that owner unreadable for good, in the
-// log and in every copy of it, while all proofs still verify.
+// Keys are not events. The log can't forget, so it never holds them. Erasing an owner's
+// entry here ([Forget]) makes every body of that owner unreadable for good, in the log and
+// in every copy of it, while all proofs still verify. [Store.DestroyLeaves] does the same to
+// single memories: each is sealed under a key of its own, which a tree of keys gives.
 //
 // Durability: an entry is acknowledged only after the server has synced it. If a data key
 // were used but never reached the disk, every memory sealed with it would be unreadable. So
@@ -32,7 +32,6 @@ import (
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/eventlog"
-	"github.com/memory-ledger/ledger/events/verify/leaf"
 	"github.com/memory-ledger/ledger/services/cachestats"
 )
 
@@ -67,6 +66,11 @@ var (
 	// ErrSealed: a sealed body does not open: it was altered, or belongs to
 	// another owner or memory.
 	ErrSealed = errors.New("sealed content does not open")
+	// ErrLeafDestroyed: the key of this one memory was destroyed.
+	ErrLeafDestroyed = fmt.Errorf("%w: the key of this memory was destroyed", ErrSealed)
+	// ErrTooManyForgotten: the owner's entry has no room for what one more memory that is
+	// forgotten adds.
+	ErrTooManyForgotten = errors.New("too many single memories were forgotten; erase everything instead")
 	// ErrUnavailable: the bucket could not be reached.
 	ErrUnavailable = errors.New("keystore unavailable")
 )
@@ -99,9 +103,9 @@ type Config struct {
 	// Marked, if any, returns the revision of the mark that the bucket keeps in place of an
 	// owner's destroyed key, or 0 if there is none; see the function of that name.
 	Marked func(context.Context, events.Owner) (uint64, error)
-	// Forgotten, if any, is called when Watch sees that an owner's key was destroyed, to
-	// drop what was derived from the owner's texts. The empty owner stands for all owners.
-	// It must not block.
+	// Forgotten, if any, is called when Watch sees that an owner's entry has changed, to drop
+	// what was derived from the owner's texts: keys may have been destroyed. The empty owner
+	// stands for all owners. It must not block.
 	Forgotten func(events.Owner)
 	// Pause waits, and returns false when the context ends; nil means eventlog.Pause.
 	Pause func(ctx context.Context, d time.Duration) bool
@@ -121,7 +125,7 @@ type Store struct {
 	told    func(events.Owner)
 	pause   func(context.Context, time.Duration) bool
 	watched atomic.Pointer[time.Time] // start of the last look that Watch finished
-	forgets atomic.Uint64             // how many destroyed keys Watch has seen
+	forgets atomic.Uint64             // how many changed entries Watch has seen
 	// Hits counts the lookups that found the key unwrapped in memory.
 	Hits cachestats.Counter
 }
@@ -133,14 +137,19 @@ type cachedKey struct {
 	seen     time.Time
 }
 
-// StreamConfig returns the configuration of the bucket's stream: one revision per key. It
-// allows messages to be erased, which the stream of a bucket made by CreateKeyValue never
-// does.
+// maxEntry bounds the bucket's messages, and with a margin for decisions that other
+// processes make at the same time, an owner's entry.
+const maxEntry = 512 << 10
+
+// StreamConfig returns the configuration of the bucket's stream. It keeps two revisions of
+// an entry: the server would drop an older one without overwriting it, so the older one is
+// erased once the newer one is stored. It allows messages to be erased, which the stream of
+// a bucket made by CreateKeyValue never does.
 func StreamConfig(replicas int) jetstream.StreamConfig {
 	return jetstream.StreamConfig{
 		Name: Stream, Description: "Memory Ledger: wrapped data keys", Subjects: []string{allSubjects},
-		MaxMsgsPerSubject: 1, Storage: jetstream.FileStorage, Discard: jetstream.DiscardNew, Replicas: max(1, replicas),
-		MaxBytes: -1, MaxMsgs: -1, MaxConsumers: -1, MaxMsgSize: 1 << 16, AllowDirect: true, DenyPurge: true,
+		MaxMsgsPerSubject: 2, Storage: jetstream.FileStorage, Discard: jetstream.DiscardNew, Replicas: max(1, replicas),
+		MaxBytes: -1, MaxMsgs: -1, MaxConsumers: -1, MaxMsgSize: maxEntry, AllowDirect: true, DenyPurge: true,
 	}
 }
 
@@ -198,24 +207,46 @@ func Open(bucket jetstream.KeyValue, cfg Config) (*Store, error) {
 // Cached returns how many owners' keys are in memory.
 func (s *Store) Cached() int { return s.cache.Len() }
 
-// entry is what the bucket holds for an owner.
+// entry is what the bucket holds for an owner. Version 1 wraps the data key, and version 2
+// the data key and the nodes of the tree of keys, as encodeNodes has them.
 type entry struct {
 	Version int    `json:"v"`
 	Master  string `json:"master"`  // MasterKey.ID of the wrapping key
-	Wrapped []byte `json:"wrapped"` // nonce, AES-256-GCM ciphertext and tag; associated data: wrapContext(owner)
+	Wrapped []byte `json:"wrapped"` // nonce, AES-256-GCM ciphertext and tag; associated data: wrapContext
 	// Erasures is how often the owner had erased everything when the key was made.
 	Erasures int `json:"erasures,omitzero"`
 }
 
 func parse(owner events.Owner, value []byte) (e entry, err error) {
-	if err := json.Unmarshal(value, &e); err != nil || e.Version != 1 {
+	if err := json.Unmarshal(value, &e); err != nil || e.Version < 1 || e.Version > 2 {
 		return e, fmt.Errorf("keystore entry of %s is damaged: %w", owner, ErrSealed)
 	}
 	return e, nil
 }
 
-func wrapContext(owner events.Owner) []byte {
-	return []byte("memory-ledger/data-key/v1\x00" + string(owner))
+func wrapContext(version int, owner events.Owner) []byte {
+	if version == 1 {
+		return []byte("memory-ledger/data-key/v1\x00" + string(owner))
+	}
+	return []byte("memory-ledger/owner-keys/v2\x00" + string(owner))
+}
+
+// secrets are an owner's keys, in the clear.
+type secrets struct {
+	version  int // of the entry
+	dataKey  [KeySize]byte
+	nodes    nodes // none in version 1
+	erasures int
+}
+
+// freshRoot adds a tree whose root is random.
+func (x *secrets) freshRoot(random io.Reader) error {
+	root := node{}
+	if _, err := io.ReadFull(random, root.key[:]); err != nil {
+		return fmt.Errorf("make the root of an owner's keys: %w", err)
+	}
+	x.version, x.nodes = 2, nodes{root}
+	return nil
 }
 
 // Find returns the owner's key. Errors: ErrNoKey, or ErrForgotten if Config.Marked finds a
@@ -287,7 +318,11 @@ func (s *Store) find(ctx context.Context, owner events.Owner) (*OwnerKey, error)
 		return nil, err
 	}
 	if !ok || key.revision != stored.Revision() {
-		if key.OwnerKey, err = s.unwrap(owner, stored.Value()); err != nil {
+		x, err := s.unwrap(owner, stored.Value())
+		if err != nil {
+			return nil, err
+		}
+		if key.OwnerKey, err = newOwnerKey(owner, x, s.rand); err != nil {
 			return nil, err
 		}
 	}
@@ -327,6 +362,7 @@ func (s *Store) FindOrCreateWhile(ctx context.Context, owner events.Owner, erasu
 			return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
 		}
 	}
+	key.durable.Store(true)
 	if key.erasures < erasures {
 		return nil, fmt.Errorf("%w: %s", ErrErased, owner)
 	}
@@ -357,11 +393,14 @@ func (s *Store) create(ctx context.Context, owner events.Owner, erasures int, va
 	if err := valid(ctx); err != nil {
 		return err
 	}
-	var fresh [KeySize]byte
-	if _, err := io.ReadFull(s.rand, fresh[:]); err != nil {
+	fresh := secrets{erasures: erasures}
+	if _, err := io.ReadFull(s.rand, fresh.dataKey[:]); err != nil {
 		return fmt.Errorf("make data key: %w", err)
 	}
-	value, err := s.wrap(owner, fresh, erasures)
+	if err := fresh.freshRoot(s.rand); err != nil {
+		return err
+	}
+	value, err := s.wrap(owner, fresh)
 	if err != nil {
 		return err
 	}
@@ -371,127 +410,41 @@ func (s *Store) create(ctx context.Context, owner events.Owner, erasures int, va
 	return nil
 }
 
-func (s *Store) wrap(owner events.Owner, key [KeySize]byte, erasures int) ([]byte, error) {
-	aead := s.masters[s.wrapID]
-	wrapped, err := seal(s.rand, aead, key[:], wrapContext(owner))
+func (s *Store) wrap(owner events.Owner, x secrets) ([]byte, error) {
+	plain := x.dataKey[:]
+	if x.version == 2 {
+		plain = x.nodes.encode(plain)
+	}
+	wrapped, err := seal(s.rand, s.masters[s.wrapID], plain, wrapContext(x.version, owner))
 	if err != nil {
 		return nil, err
 	}
-	value, err := json.Marshal(entry{Version: 1, Master: s.wrapID, Wrapped: wrapped, Erasures: erasures})
+	value, err := json.Marshal(entry{Version: x.version, Master: s.wrapID, Wrapped: wrapped, Erasures: x.erasures})
 	if err != nil {
 		return nil, fmt.Errorf("encode keystore entry: %w", err)
 	}
 	return value, nil
 }
 
-func (s *Store) unwrap(owner events.Owner, value []byte) (*OwnerKey, error) {
-	raw, erasures, err := s.unwrapRaw(owner, value)
-	if err != nil {
-		return nil, err
-	}
-	key, err := newOwnerKey(owner, raw, s.rand)
-	if err == nil {
-		key.erasures = erasures
-	}
-	return key, err
-}
-
-func (s *Store) unwrapRaw(owner events.Owner, value []byte) (key [KeySize]byte, erasures int, err error) {
+func (s *Store) unwrap(owner events.Owner, value []byte) (x secrets, err error) {
 	e, err := parse(owner, value)
 	if err != nil {
-		return key, 0, err
+		return x, err
 	}
 	aead, ok := s.masters[e.Master]
 	if !ok {
-		return key, 0, fmt.Errorf("%w: entry of %s names master key %s", ErrMasterKey, owner, e.Master)
+		return x, fmt.Errorf("%w: entry of %s names master key %s", ErrMasterKey, owner, e.Master)
 	}
-	raw, err := open(aead, e.Wrapped, wrapContext(owner))
-	if err != nil || len(raw) != KeySize {
-		return key, 0, fmt.Errorf("keystore entry of %s: %w", owner, ErrSealed)
+	x.version, x.erasures = e.Version, e.Erasures
+	plain, err := open(aead, e.Wrapped, wrapContext(e.Version, owner))
+	if err == nil && len(plain) >= KeySize {
+		x.dataKey = [KeySize]byte(plain)
+		x.nodes, err = decodeNodes(plain[KeySize:])
 	}
-	return [KeySize]byte(raw), e.Erasures, nil
-}
-
-// OwnerKey is an owner's data key, ready to use. It is safe for concurrent use.
-type OwnerKey struct {
-	owner   events.Owner
-	dataKey [KeySize]byte
-	aead    cipher.AEAD
-	secret  leaf.Secret // of the owner's salts
-	rand    io.Reader
-
-	erasures int
-}
-
-func newOwnerKey(owner events.Owner, dataKey [KeySize]byte, random io.Reader) (*OwnerKey, error) {
-	aead, err := newAEAD(dataKey)
-	if err != nil {
-		return nil, err
+	if err != nil || len(plain) < KeySize || e.Version == 1 && len(plain) > KeySize {
+		return x, fmt.Errorf("keystore entry of %s: %w", owner, ErrSealed)
 	}
-	secret, err := leaf.DeriveSecret(dataKey)
-	if err != nil {
-		return nil, err
-	}
-	return &OwnerKey{owner: owner, dataKey: dataKey, aead: aead, secret: secret, rand: random}, nil
-}
-
-// Erasures returns how often the owner had erased everything when the key was made.
-func (k *OwnerKey) Erasures() int { return k.erasures }
-
-// LeafSecret returns the secret of a leaf's salt. via is how the memory was written.
-func (k *OwnerKey) LeafSecret(salt events.Salt, via *events.Via) (leaf.Secret, error) {
-	switch {
-	case salt == events.SaltOwner:
-		return k.secret, nil
-	case salt == events.SaltGuest && via != nil:
-		return leaf.DeriveGuestSecret(k.dataKey, via.ID)
-	}
-	return leaf.Secret{}, fmt.Errorf("no secret for the salt %q", salt)
-}
-
-// Seal encrypts the content of a memory: nonce (12 bytes), ciphertext, tag (16 bytes). The
-// owner and the memory's id are associated data.
-func (k *OwnerKey) Seal(memoryID, content string) ([]byte, error) {
-	return seal(k.rand, k.aead, []byte(content), k.bodyContext(memoryID))
-}
-
-// Open decrypts what Seal made for the same memory.
-func (k *OwnerKey) Open(memoryID string, sealed []byte) (string, error) {
-	content, err := open(k.aead, sealed, k.bodyContext(memoryID))
-	if err != nil {
-		return "", fmt.Errorf("memory %s: %w", memoryID, err)
-	}
-	return string(content), nil
-}
-
-func (k *OwnerKey) bodyContext(memoryID string) []byte {
-	return []byte("memory-ledger/body/v1\x00" + string(k.owner) + "\x00" + memoryID)
-}
-
-// Opener opens many bodies of one owner, one after the other, without allocating for each.
-// It is not safe for concurrent use.
-type Opener struct {
-	key     *OwnerKey
-	context []byte // the associated data up to the memory's id
-	plain   []byte
-}
-
-// Opener returns an Opener.
-func (k *OwnerKey) Opener() *Opener { return &Opener{key: k, context: k.bodyContext("")} }
-
-// Open is OwnerKey.Open, but the content is valid only until the next call.
-func (o *Opener) Open(memoryID, sealed []byte) ([]byte, error) {
-	aead := o.key.aead
-	if len(sealed) < aead.NonceSize()+aead.Overhead() {
-		return nil, ErrSealed
-	}
-	context := append(o.context, memoryID...)
-	plain, err := aead.Open(o.plain[:0], sealed[:aead.NonceSize()], sealed[aead.NonceSize():], context)
-	if err != nil {
-		return nil, fmt.Errorf("memory %s: %w", memoryID, ErrSealed)
-	}
-	o.context, o.plain = context[:len(o.context)], plain
-	return plain, nil
+	return x, nil
 }
 
 func newAEAD(key [KeySize]byte) (cipher.AEAD, error) {

@@ -45,29 +45,29 @@ func TestSealAndOpen(t *testing.T) {
 	keyB, err := s.FindOrCreate(t.Context(), b, 0)
 	must(t, err)
 	for _, content := range []string{"", "x", "a\x00b", strings.Repeat("é", 100_000)} {
-		sealed, err := keyA.Seal("m1", content)
+		sealed, _, err := keyA.Seal(7, "m1", content)
 		must(t, err)
-		again, err := keyA.Seal("m1", content)
+		again, _, err := keyA.Seal(7, "m1", content)
 		if err != nil || string(again) == string(sealed) {
 			t.Error("two seals of one text are the same")
 		}
-		if got, err := keyA.Open("m1", sealed); err != nil || got != content {
+		if got, err := keyA.Open(2, 7, "m1", sealed); err != nil || got != content {
 			t.Errorf("opened %q, %v", got, err)
 		}
-		if _, err := keyA.Open("m2", sealed); !errors.Is(err, keystore.ErrSealed) {
+		if _, err := keyA.Open(2, 7, "m2", sealed); !errors.Is(err, keystore.ErrSealed) {
 			t.Errorf("opens for another memory: %v", err)
 		}
-		if _, err := keyB.Open("m1", sealed); !errors.Is(err, keystore.ErrSealed) {
+		if _, err := keyB.Open(2, 7, "m1", sealed); !errors.Is(err, keystore.ErrSealed) {
 			t.Errorf("opens for another owner: %v", err)
 		}
 		for _, i := range []int{0, len(sealed) / 2, len(sealed) - 1} {
 			sealed[i] ^= 1
-			if _, err := keyA.Open("m1", sealed); !errors.Is(err, keystore.ErrSealed) {
+			if _, err := keyA.Open(2, 7, "m1", sealed); !errors.Is(err, keystore.ErrSealed) {
 				t.Errorf("opens with byte %d altered: %v", i, err)
 			}
 			sealed[i] ^= 1
 		}
-		if _, err := keyA.Open("m1", sealed[:10]); !errors.Is(err, keystore.ErrSealed) {
+		if _, err := keyA.Open(2, 7, "m1", sealed[:10]); !errors.Is(err, keystore.ErrSealed) {
 			t.Errorf("opens when cut: %v", err)
 		}
 	}
@@ -108,7 +108,7 @@ func TestWhoIsSecondUsesTheFirstKey(t *testing.T) {
 			second := open(&late{kv, func() {
 				key, err := first.FindOrCreate(t.Context(), owner, 0)
 				if err == nil {
-					sealed, err = key.Seal("m", "text")
+					sealed, _, err = key.Seal(7, "m", "text")
 				}
 				if err != nil {
 					t.Error(err)
@@ -116,7 +116,7 @@ func TestWhoIsSecondUsesTheFirstKey(t *testing.T) {
 			}})
 			key, err := second.FindOrCreate(t.Context(), owner, 0)
 			must(t, err)
-			if text, err := key.Open("m", sealed); err != nil || text != "text" {
+			if text, err := key.Open(2, 7, "m", sealed); err != nil || text != "text" {
 				t.Errorf("%q, %v", text, err)
 			}
 		})
@@ -217,14 +217,14 @@ func TestMasterKeys(t *testing.T) {
 	one, two := keystore.MasterKey{1}, keystore.MasterKey{2}
 	key, err := openStore(t, kv, one).FindOrCreate(t.Context(), owner, 0)
 	must(t, err)
-	sealed, err := key.Seal("m", "text")
+	sealed, _, err := key.Seal(7, "m", "text")
 	must(t, err)
 	if _, err := openStore(t, kv, two).Find(t.Context(), owner); !errors.Is(err, keystore.ErrMasterKey) {
 		t.Errorf("another master key unwraps: %v", err)
 	}
 	both, err := openStore(t, kv, two, one).Find(t.Context(), owner)
 	must(t, err)
-	if got, err := both.Open("m", sealed); err != nil || got != "text" {
+	if got, err := both.Open(2, 7, "m", sealed); err != nil || got != "text" {
 		t.Errorf("got %q, %v", got, err)
 	}
 	// A key is bound to its owner: under another owner it can't be unwrapped.

@@ -13,7 +13,7 @@ import (
 	"github.com/memory-ledger/ledger/events/eventlog"
 )
 
-// listPatience is how long a Rewrap waits for the next entry of the list. A server that
+// listPatience is how long Rewrap waits for the next entry of the list. A server that
 // can't read an entry sends nothing and reports no error.
 const listPatience = 30 * time.Second
 
@@ -29,16 +29,34 @@ type Rewrapped struct {
 // that have both keys keep running: only the wrapping changes, not the data key.
 //
 // An entry is replaced only if it is still the one that was read, so a key that is
-// destroyed meanwhile stays destroyed. A crash leaves some entries under each master key;
-// run it again. Rewrap lists the bucket, which only an administrator may do on a cluster
-// with permissions.
-func (s *Store) Rewrap(ctx context.Context, progress func(Rewrapped)) (Rewrapped, error) {
-	var done Rewrapped
+// destroyed meanwhile stays destroyed. The bucket keeps the old revision: EraseOlder comes
+// before a Rewrap and after it. A crash leaves some entries under each master key; run it
+// again. Rewrap lists the bucket, which only an administrator may do on a cluster with
+// permissions.
+func (s *Store) Rewrap(ctx context.Context, progress func(Rewrapped)) (done Rewrapped, err error) {
+	err = s.each(ctx, func(owner events.Owner) error {
+		err := s.rewrap(ctx, owner, &done)
+		if err == nil && progress != nil {
+			progress(done)
+		}
+		return err
+	})
+	return done, err
+}
+
+// EraseOlder erases the older revisions of all entries. The newest ones must be on stable
+// storage.
+func (s *Store) EraseOlder(ctx context.Context, stream jetstream.Stream) error {
+	return s.each(ctx, func(owner events.Owner) error { return eraseOlder(ctx, stream, owner) })
+}
+
+// each calls do with the owner of each entry.
+func (s *Store) each(ctx context.Context, do func(events.Owner) error) error {
 	// Not ListKeys: its list ends the same way when it is complete and when the connection
 	// is lost.
 	entries, err := s.bucket.WatchAll(ctx, jetstream.IgnoreDeletes(), jetstream.MetaOnly())
 	if err != nil {
-		return done, fmt.Errorf("list data keys: %w: %w", ErrUnavailable, err)
+		return fmt.Errorf("list data keys: %w: %w", ErrUnavailable, err)
 	}
 	defer func() { _ = entries.Stop() }()
 	patience := time.NewTimer(listPatience)
@@ -46,23 +64,20 @@ func (s *Store) Rewrap(ctx context.Context, progress func(Rewrapped)) (Rewrapped
 	for {
 		select {
 		case <-ctx.Done():
-			return done, ctx.Err()
+			return ctx.Err()
 		case <-patience.C:
-			return done, fmt.Errorf("list data keys: %w: no more of them came for %v, and not all did", ErrUnavailable, listPatience)
+			return fmt.Errorf("list data keys: %w: no more of them came for %v, and not all did", ErrUnavailable, listPatience)
 		case entry, open := <-entries.Updates():
 			switch {
 			case !open && ctx.Err() != nil:
-				return done, ctx.Err()
+				return ctx.Err()
 			case !open:
-				return done, fmt.Errorf("list data keys: %w: the list ended early", ErrUnavailable)
+				return fmt.Errorf("list data keys: %w: the list ended early", ErrUnavailable)
 			case entry == nil: // all existing entries were sent
-				return done, nil
+				return nil
 			}
-			if err := s.rewrap(ctx, events.Owner(entry.Key()), &done); err != nil {
-				return done, err
-			}
-			if progress != nil {
-				progress(done)
+			if err := do(events.Owner(entry.Key())); err != nil {
+				return err
 			}
 			patience.Reset(listPatience)
 		}
@@ -90,11 +105,11 @@ func (s *Store) rewrap(ctx context.Context, owner events.Owner, done *Rewrapped)
 			done.Already++
 			return nil
 		}
-		raw, erasures, err := s.unwrapRaw(owner, stored.Value())
+		x, err := s.unwrap(owner, stored.Value())
 		if err != nil {
 			return fmt.Errorf("rewrap: %w", err)
 		}
-		value, err := s.wrap(owner, raw, erasures)
+		value, err := s.wrap(owner, x)
 		if err != nil {
 			return err
 		}

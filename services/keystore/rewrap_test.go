@@ -77,7 +77,7 @@ func TestRewrapWhileKeysAreUsed(t *testing.T) {
 	for _, o := range owners {
 		key, err := before.FindOrCreate(t.Context(), o, 0)
 		must(t, err)
-		if sealed[o], err = key.Seal("m", "text of "+string(o)); err != nil {
+		if sealed[o], _, err = key.Seal(7, "m", "text of "+string(o)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -120,7 +120,7 @@ func TestRewrapWhileKeysAreUsed(t *testing.T) {
 	for _, o := range owners {
 		key, err := after.Find(t.Context(), o)
 		must(t, err)
-		if text, err := key.Open("m", sealed[o]); err != nil || text != "text of "+string(o) {
+		if text, err := key.Open(2, 7, "m", sealed[o]); err != nil || text != "text of "+string(o) {
 			t.Fatalf("%q, %v", text, err)
 		}
 	}

@@ -73,17 +73,15 @@ func (s *Store) look(ctx context.Context, stream jetstream.Stream, after uint64)
 	return after, nil
 }
 
-// changed drops an owner's cached key, unless the entry holds that same key.
+// changed drops an owner's cached key, unless the entry holds that same key, and what was
+// derived from the owner's texts: one of them may have been forgotten.
 func (s *Store) changed(owner events.Owner, entry *jetstream.RawStreamMsg) {
-	if entry.Header.Get(operationHeader) != "" {
+	key, ok := s.cache.Peek(owner)
+	if !ok || key.revision != entry.Sequence {
 		s.forgets.Add(1)
-	} else if key, ok := s.cache.Peek(owner); ok && key.revision == entry.Sequence {
-		return
+		s.cache.Remove(owner)
 	}
-	s.cache.Remove(owner)
-	if entry.Header.Get(operationHeader) != "" {
-		s.told(owner)
-	}
+	s.told(owner)
 }
 
 func lastSequence(ctx context.Context, stream jetstream.Stream) (uint64, error) {

@@ -149,9 +149,9 @@ func TestAKeyThatWasDestroyedWithoutItsMark(t *testing.T) {
 			must(t, err)
 			key, err := other.Find(t.Context(), owner)
 			must(t, err)
-			sealed, err := key.Seal("id", "text")
+			sealed, _, err := key.Seal(7, "id", "text")
 			must(t, err)
-			if text, err := fresh.Open("id", sealed); err != nil || text != "text" {
+			if text, err := fresh.Open(2, 7, "id", sealed); err != nil || text != "text" {
 				t.Errorf("the other process sealed with the destroyed key: %q, %v", text, err)
 			}
 		})

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/projections/readmodel/retractions"
 	"github.com/memory-ledger/ledger/services/command"
 	"github.com/memory-ledger/ledger/services/keystore"
 )
@@ -36,6 +37,62 @@ func (s *Service) Erase(ctx context.Context, owner events.Owner) (uint64, error)
 		}
 	}
 	return erase.Erased, err
+}
+
+// Forget makes the text of one memory unreadable for good. The event comes
+// first: from then on, no replica returns the text, and a service that finds the memory's
+// key destroys it. So a crash in between leaves the rest to FinishForgetting, and so does a
+// client that asks again.
+func (s *Service) Forget(ctx context.Context, r Reader, credential command.Credential, id string) error {
+	m, err := s.find(ctx, r, id)
+	if err != nil {
+		return err
+	}
+	extent, err := s.extentWith(ctx, r, m)
+	switch {
+	case err != nil:
+		return err
+	case m.LeafIndex < extent.without.erased:
+		return ErrRetracted
+	case m.Sealing != events.SealedByLeaf:
+		return ErrNotAlone
+	}
+	key, err := s.Keys.Find(ctx, r.Owner)
+	if err == nil {
+		err = key.Room(m.LeafIndex)
+	}
+	if err != nil {
+		return err
+	}
+	err = s.Commands.Execute(ctx, r.Owner, &command.ForgetMemory{MemoryID: m.ID, LeafIndex: m.LeafIndex, Credential: credential})
+	if err != nil {
+		return err
+	}
+	return s.DestroyLeaves(ctx, r.Owner, m.LeafIndex)
+}
+
+// FinishForgetting destroys the keys of memories that the log calls forgotten in messages
+// after a sequence: a service may have ended after such an event, and a keystore that was
+// restored from an old backup still has the keys. It returns the sequence to go on after. It
+// goes on after an error, and reports it.
+func (s *Service) FinishForgetting(ctx context.Context, after uint64) (uint64, error) {
+	all, err := retractions.ForgottenAfter(ctx, s.Pool, after)
+	if err != nil {
+		return after, err
+	}
+	var failed []error
+	for _, f := range all {
+		if err := s.DestroyLeaves(ctx, f.Owner, f.Leaves...); err != nil {
+			failed = append(failed, err)
+		}
+	}
+	if len(failed) > 0 {
+		return after, errors.Join(failed...)
+	}
+	for _, f := range all {
+		after = max(after, f.Seq)
+	}
+	return after, nil
 }
 
 // EnsureDataKey implements signin.DataKeys. It destroys a key from before the last erasure,

@@ -82,12 +82,12 @@ func (h *history) write(t testing.TB, w *writer, texts ...string) {
 		if v.LeafHash, err = leaf.Commit(secret, leaf.Memory{Content: text, Metadata: canonical.Trusted(v.Metadata), Owner: w.owner}); err != nil {
 			t.Fatal(err)
 		}
-		sealed, err := w.key.Seal(v.ID, text)
+		sealed, sealing, err := w.key.Seal(v.LeafIndex, v.ID, text)
 		must(t, err)
 		w.written = append(w.written, v)
 		records = append(records, projector.Record{Family: events.FamilyLedger, Owner: w.owner, Events: []events.Event{{
 			Owner: w.owner, OwnerVersion: w.version, Time: v.CreatedAt,
-			Data: &events.MemoryWritten{MemoryID: v.ID, LeafIndex: v.LeafIndex, LeafHash: v.LeafHash, Metadata: v.Metadata, Sealed: sealed, Salt: events.SaltOwner},
+			Data: &events.MemoryWritten{MemoryID: v.ID, LeafIndex: v.LeafIndex, LeafHash: v.LeafHash, Metadata: v.Metadata, Sealed: sealed, Salt: events.SaltOwner, Sealing: sealing},
 		}}})
 	}
 	h.apply(t, records...)

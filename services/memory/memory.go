@@ -37,8 +37,10 @@ const (
 
 // Errors of this package.
 var (
-	ErrNotFound         = errors.New("memory not found")
-	ErrRetracted        = errors.New("the memory was retracted or erased")
+	ErrNotFound  = errors.New("memory not found")
+	ErrRetracted = errors.New("the memory was retracted, forgotten or erased")
+	// ErrNotAlone: the memory has no key of its own.
+	ErrNotAlone         = errors.New("this memory was written before memories had keys of their own, so its text can't be destroyed alone; retract it, or erase everything")
 	ErrEmptyContent     = errors.New("content must not be empty")
 	ErrContentTooLarge  = fmt.Errorf("content is longer than %d bytes of UTF-8", MaxContentBytes)
 	ErrMetadataTooLarge = fmt.Errorf("metadata is longer than %d bytes in canonical form", MaxMetadataBytes)
@@ -60,8 +62,10 @@ type Config struct {
 	// DestroyKey destroys an owner's data key, on all replicas, if it was made before that
 	// many erasures. Nil if the service is not allowed to.
 	DestroyKey func(ctx context.Context, owner events.Owner, before int) error
-	NewID      func() string
-	Now        func() time.Time // nil: the clock
+	// DestroyLeaves destroys the keys of single memories, on all replicas. Nil as DestroyKey.
+	DestroyLeaves func(ctx context.Context, owner events.Owner, leaves ...uint64) error
+	NewID         func() string
+	Now           func() time.Time // nil: the clock
 	// AnchorMaxWait is how long a leaf waits for its batch to be cut.
 	AnchorMaxWait time.Duration
 
@@ -160,7 +164,7 @@ func (s *Service) prepareBatch(ctx context.Context, drafts []Draft) (*command.Wr
 			return nil, fmt.Errorf("memories[%d]: %w", i, err)
 		}
 		memory.IdempotencyKey = nil
-		size += 1<<10 + memory.Metadata.Len() + base64.StdEncoding.EncodedLen(len(memory.Sealed))
+		size += 1<<10 + memory.Metadata.Len() + base64.StdEncoding.EncodedLen(memory.SealedBytes)
 		write.Memories = append(write.Memories, memory)
 	}
 	if size > eventlog.MaxPayload {
@@ -182,7 +186,8 @@ func batchKey(key events.Hash) events.Hash {
 	return sha256.Sum256(append([]byte("memory-ledger/batch-key/v1\x00"), key[:]...))
 }
 
-// Prepare does the work that needs no turn: it completes the metadata, hashes and seals.
+// Prepare does the work that needs no turn: it completes the metadata and hashes. The
+// decision seals.
 func (s *Service) Prepare(ctx context.Context, d Draft) (*command.WriteMemory, error) {
 	switch {
 	case d.Content == "":
@@ -197,7 +202,7 @@ func (s *Service) Prepare(ctx context.Context, d Draft) (*command.WriteMemory, e
 	if d.Metadata.Len() > MaxMetadataBytes {
 		return nil, ErrMetadataTooLarge
 	}
-	key, err := s.Keys.Find(ctx, d.Owner)
+	key, err := s.Keys.FindToSeal(ctx, d.Owner)
 	if err != nil {
 		return nil, err
 	}
@@ -210,12 +215,10 @@ func (s *Service) Prepare(ctx context.Context, d Draft) (*command.WriteMemory, e
 		return nil, err
 	}
 	id := s.NewID()
-	sealed, err := key.Seal(id, d.Content)
-	if err != nil {
-		return nil, err
-	}
 	return &command.WriteMemory{
-		MemoryID: id, LeafHash: hash, Metadata: d.Metadata, Sealed: sealed,
+		MemoryID: id, LeafHash: hash, Metadata: d.Metadata,
+		Seal:           func(leaf uint64) ([]byte, int, error) { return key.Seal(leaf, id, d.Content) },
+		SealedBytes:    len(d.Content) + keystore.Overhead,
 		IdempotencyKey: d.Credential.Scoped(d.IdempotencyKey), Credential: d.Credential, KeyErasures: key.Erasures(),
 		BytesPerDay: s.BytesPerDay, Supersedes: superseded,
 	}, nil
@@ -276,7 +279,7 @@ func (s *Service) openFound(ctx context.Context, r Reader, m *memories.Memory) (
 		return nil, View{}, err
 	}
 	v, err := openRow(key, key.Opener(), m)
-	if err != nil {
+	if errors.Is(err, ErrDamaged) {
 		s.tellDamaged(r, 1)
 		return key, v, err
 	}

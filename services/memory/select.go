@@ -64,6 +64,7 @@ type Picked struct {
 	service    *Service
 	reader     Reader
 	key        *keystore.OwnerKey // nil if the log is empty
+	kept       *kept              // where the texts are kept that the key opens
 	selection  Selection
 	query      *search.Query // nil: all memories, or a ranking
 	log        uint64        // its size
@@ -107,6 +108,7 @@ func (s *Service) Select(ctx context.Context, r Reader, sel Selection, gone func
 	if p.size <= sel.From {
 		return p, nil
 	}
+	p.kept = s.Texts.kept(r.Owner) // before the key: what an old key opens is not kept
 	if p.key, err = s.Keys.Find(ctx, r.Owner); err != nil {
 		return nil, err
 	}
@@ -289,8 +291,8 @@ func (p *Picked) rank(ctx context.Context) error {
 	ranking, words := recall.ParseQuery(p.selection.Query).Rank(), new(recall.Dictionary)
 	for next := uint64(0); next < p.size; {
 		err := p.slot(ctx, func() (err error) {
-			next, err = p.texts(ctx, next, min(p.size, next+pieceLeaves), func(o *kept, c *chunk) {
-				c = p.indexed(o, c, words)
+			next, err = p.texts(ctx, next, min(p.size, next+pieceLeaves), func(c *chunk) {
+				c = p.indexed(c, words)
 				p.note(c, 0, p.size)
 				ranking.Add(c.words)
 			})
@@ -403,7 +405,7 @@ func (p *Picked) look(ctx context.Context) error {
 	next, first := from, len(p.hits)
 	for next < to {
 		err := p.slot(ctx, func() (err error) {
-			next, err = p.texts(ctx, next, to, func(_ *kept, c *chunk) {
+			next, err = p.texts(ctx, next, to, func(c *chunk) {
 				p.note(c, from, to)
 				c.texts.Find(p.query, func(text int) {
 					if leaf := c.first() + uint64(text); leaf >= from && leaf < to {

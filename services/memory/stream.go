@@ -142,10 +142,10 @@ func (p *Picked) yield(rows []*memories.Memory, yield func(*View) error) error {
 		hit := p.hits[0]
 		v, err := openRow(p.key, opener, m)
 		switch {
-		case m.Retracted && !p.selection.Every: // since it was selected
+		case v.retracted && !p.selection.Every: // since it was selected
 			p.hits = p.hits[1:]
 			continue
-		case err != nil:
+		case errors.Is(err, ErrDamaged):
 			if damaged++; !p.selection.Damaged {
 				p.leftOut++
 				p.hits = p.hits[1:]
@@ -168,7 +168,8 @@ func (p *Picked) yield(rows []*memories.Memory, yield func(*View) error) error {
 }
 
 // openRow opens a row, and compares what is in it with its leaf. The view of a damaged row
-// has neither text nor metadata; it comes with ErrDamaged.
+// has neither text nor metadata; it comes with ErrDamaged. ErrRetracted: the memory was
+// forgotten after the row was read.
 func openRow(key *keystore.OwnerKey, opener *keystore.Opener, m *memories.Memory) (View, error) {
 	v := View{
 		ID: m.ID, Metadata: jsontext.Value(m.Metadata.String()), LeafHash: m.LeafHash,
@@ -178,7 +179,12 @@ func openRow(key *keystore.OwnerKey, opener *keystore.Opener, m *memories.Memory
 	if m.Retracted {
 		return v, nil
 	}
-	if content, err := opener.Open([]byte(m.ID), m.Sealed); err == nil {
+	content, err := opener.Open(m.Sealing, m.LeafIndex, []byte(m.ID), m.Sealed)
+	if errors.Is(err, keystore.ErrLeafDestroyed) {
+		v.retracted = true
+		return v, ErrRetracted
+	}
+	if err == nil {
 		v.Content = string(content)
 		secret, err := key.LeafSecret(m.Salt, m.Via)
 		if err == nil {

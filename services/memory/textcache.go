@@ -63,7 +63,8 @@ func (t *TextCache) Bytes() int64 {
 }
 
 // Drop drops what is kept of an owner, as when the owner's key is forgotten. The empty
-// owner stands for all owners. A read that began before does not bring them back.
+// owner stands for all owners. A read that began before, with the earlier key, does not bring
+// them back.
 func (t *TextCache) Drop(owner events.Owner) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -109,9 +110,16 @@ func (t *TextCache) grow(o *kept, bytes int64) bool {
 	return true
 }
 
+// kept returns what is kept of an owner, to pass it to put.
+func (t *TextCache) kept(owner events.Owner) *kept {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.of(owner)
+}
+
 // chunks returns an owner's kept chunks with the numbers from first to end, nil where one
-// is missing, and what to pass to put.
-func (t *TextCache) chunks(owner events.Owner, first, end uint64) (*kept, []*chunk) {
+// is missing.
+func (t *TextCache) chunks(owner events.Owner, first, end uint64) []*chunk {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	o := t.of(owner)
@@ -119,10 +127,10 @@ func (t *TextCache) chunks(owner events.Owner, first, end uint64) (*kept, []*chu
 	for i := range found {
 		found[i] = o.chunks[first+uint64(i)]
 	}
-	return o, found
+	return found
 }
 
-// put keeps a chunk, unless the owner was dropped since o was returned.
+// put keeps a chunk, unless the owner was dropped since kept returned o.
 func (t *TextCache) put(owner events.Owner, o *kept, c *chunk) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

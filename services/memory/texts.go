@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/memory-ledger/ledger/projections/readmodel/memories"
+	"github.com/memory-ledger/ledger/services/keystore"
 	"github.com/memory-ledger/ledger/services/recall"
 	"github.com/memory-ledger/ledger/services/search"
 )
@@ -51,16 +52,16 @@ func (c *chunk) bytes() int64 {
 // texts calls yield with the chunks that have the leaves from (inclusive) to (exclusive),
 // in ascending order. If the texts are long, it ends early; reached is the first leaf that
 // it left out.
-func (p *Picked) texts(ctx context.Context, from, to uint64, yield func(*kept, *chunk)) (reached uint64, err error) {
+func (p *Picked) texts(ctx context.Context, from, to uint64, yield func(*chunk)) (reached uint64, err error) {
 	first, end := from/chunkLeaves, (to+chunkLeaves-1)/chunkLeaves
-	owner, found := p.service.Texts.chunks(p.reader.Owner, first, end)
+	found := p.service.Texts.chunks(p.reader.Owner, first, end)
 	whole := func(i uint64) bool { // from the cache
 		return found[i] != nil && found[i].end() >= min(to, (first+i+1)*chunkLeaves)
 	}
 	hit, read := true, 0
 	for i := uint64(0); i < end-first; {
 		if whole(i) {
-			yield(owner, found[i])
+			yield(found[i])
 			i++
 			// Let short requests run between chunks. The Go scheduler preempts a busy
 			// goroutine only after ten milliseconds.
@@ -74,9 +75,9 @@ func (p *Picked) texts(ctx context.Context, from, to uint64, yield func(*kept, *
 		hit = false
 		run, bytes, err := p.open(ctx, first+i, min(to, (first+run)*chunkLeaves), pieceBytes-read, func(c *chunk) {
 			if len(c.damaged) == 0 { // what is damaged may be mended
-				p.service.Texts.put(p.reader.Owner, owner, c)
+				p.service.Texts.put(p.reader.Owner, p.kept, c)
 			}
-			yield(owner, c)
+			yield(c)
 		})
 		if err != nil {
 			return 0, err
@@ -124,9 +125,9 @@ func (p *Picked) open(ctx context.Context, number, to uint64, most int, yield fu
 			bytes += len(b.Sealed)
 			id, err := uuid.UUID(b.ID).MarshalText()
 			if err == nil {
-				text, err = opener.Open(id, b.Sealed)
+				text, err = opener.Open(b.Sealing, b.Leaf, id, b.Sealed)
 			}
-			if err != nil {
+			if err != nil && !errors.Is(err, keystore.ErrLeafDestroyed) {
 				c.damaged = append(c.damaged, b.Leaf)
 			}
 		}
@@ -160,14 +161,14 @@ func momentOf(b memories.Body) uint32 {
 var errFull = errors.New("enough bytes for one time slot")
 
 // indexed returns a chunk with the index of its words.
-func (p *Picked) indexed(o *kept, c *chunk, d *recall.Dictionary) *chunk {
+func (p *Picked) indexed(c *chunk, d *recall.Dictionary) *chunk {
 	if c.words != nil {
 		return c
 	}
 	with := *c
 	with.words = d.Index(c.first(), c.texts.All(), c.created)
 	if len(c.damaged) == 0 {
-		p.service.Texts.put(p.reader.Owner, o, &with)
+		p.service.Texts.put(p.reader.Owner, p.kept, &with)
 	}
 	return &with
 }

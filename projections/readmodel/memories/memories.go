@@ -28,11 +28,12 @@ type Memory struct {
 	Seq       uint64
 	Via       *events.Via // how it was written; nil if its event does not say
 	Salt      events.Salt
+	Sealing   int // version of the sealing
 
 	Supersedes   []Other // in the order of its event
 	SupersededBy []Other // newest first, without those that were taken back
 
-	Retracted bool // the owner retracted it, or erased all memories at the time
+	Retracted bool // the owner retracted it, had it forgotten, or erased all memories at the time
 
 	// BatchID names the batch that covers the leaf, nil before one is cut. Anchored
 	// means that this batch is confirmed. See package batches.
@@ -40,7 +41,7 @@ type Memory struct {
 	Anchored bool
 }
 
-const columns = `m.id, m.owner, m.leaf_index, m.leaf_hash, m.metadata, m.sealed, m.created_at, m.seq, m.via, m.salt, ` + corrections + `,
+const columns = `m.id, m.owner, m.leaf_index, m.leaf_hash, m.metadata, m.sealed, m.created_at, m.seq, m.via, m.salt, m.sealing, ` + corrections + `,
 	EXISTS (SELECT FROM retractions r WHERE r.owner = m.owner AND r.leaf_index = m.leaf_index)
 	OR EXISTS (SELECT FROM erasures e WHERE e.owner = m.owner AND e.leaves > m.leaf_index)`
 
@@ -152,7 +153,7 @@ func scan(row pgx.Row, m *Memory, more ...any) error {
 		supersedes, supersededBy []string
 	)
 	targets := append([]any{&id, (*string)(&m.Owner), &m.LeafIndex, &hash,
-		&metadata, &m.Sealed, &created, &seq, &via, (*string)(&m.Salt), &supersedes, &supersededBy, &m.Retracted}, more...)
+		&metadata, &m.Sealed, &created, &seq, &via, (*string)(&m.Salt), &m.Sealing, &supersedes, &supersededBy, &m.Retracted}, more...)
 	if err := row.Scan(targets...); err != nil {
 		return err
 	}

@@ -57,7 +57,7 @@ func (Projection) Apply(_ context.Context, w *projector.Writer, s projector.Slic
 		insert(w, rows)
 	default:
 		order := byOwner(rows)
-		w.Copy("memories", []string{"owner", "leaf_index", "id", "leaf_hash", "metadata", "sealed", "created_at", "idempotency_key_hash", "seq", "via", "salt"},
+		w.Copy("memories", []string{"owner", "leaf_index", "id", "leaf_hash", "metadata", "sealed", "created_at", "idempotency_key_hash", "seq", "via", "salt", "sealing"},
 			pgx.CopyFromSlice(len(rows), func(i int) ([]any, error) { return rows[order[i].row].values(), nil }))
 	}
 	return nil
@@ -72,16 +72,17 @@ func insert(w *projector.Writer, rows []written) {
 		id, leafHash, sealed, ik = make([][]byte, n), make([][]byte, n), make([][]byte, n), make([][]byte, n)
 		created                  = make([]time.Time, n)
 		via, salt                = make([]*string, n), make([]string, n)
+		sealing                  = make([]int16, n)
 	)
 	for i := range rows {
 		m := &rows[i]
 		owner[i], leafIndex[i], id[i], leafHash[i], metadata[i] = m.owner, int64(m.LeafIndex), m.id[:], m.LeafHash[:], string(m.Metadata)
 		sealed[i], created[i], ik[i], seq[i] = column.Bytes(m.Sealed), m.created, column.HashArg(m.IdempotencyKeyHash), m.seq
-		via[i], salt[i] = column.ViaArg(m.Via), string(m.Salt)
+		via[i], salt[i], sealing[i] = column.ViaArg(m.Via), string(m.Salt), int16(m.Sealing)
 	}
-	w.Exec(`INSERT INTO memories (owner, leaf_index, id, leaf_hash, metadata, sealed, created_at, idempotency_key_hash, seq, via, salt)
-		SELECT * FROM unnest($1::text[], $2::bigint[], $3::uuid[], $4::bytea[], $5::text[], $6::bytea[], $7::timestamptz[], $8::bytea[], $9::bigint[], $10::text[], $11::text[])`,
-		owner, leafIndex, id, leafHash, metadata, sealed, created, ik, seq, via, salt)
+	w.Exec(`INSERT INTO memories (owner, leaf_index, id, leaf_hash, metadata, sealed, created_at, idempotency_key_hash, seq, via, salt, sealing)
+		SELECT * FROM unnest($1::text[], $2::bigint[], $3::uuid[], $4::bytea[], $5::text[], $6::bytea[], $7::timestamptz[], $8::bytea[], $9::bigint[], $10::text[], $11::text[], $12::smallint[])`,
+		owner, leafIndex, id, leafHash, metadata, sealed, created, ik, seq, via, salt, sealing)
 }
 
 // place is the sort key of a row.
@@ -115,5 +116,5 @@ func byOwner(rows []written) []place {
 // values returns the row's values in the order of Apply's columns.
 func (m *written) values() []any {
 	return []any{m.owner, int64(m.LeafIndex), m.id[:], m.LeafHash[:], []byte(m.Metadata), column.Bytes(m.Sealed), m.created,
-		column.HashArg(m.IdempotencyKeyHash), m.seq, column.ViaArg(m.Via), string(m.Salt)}
+		column.HashArg(m.IdempotencyKeyHash), m.seq, column.ViaArg(m.Via), string(m.Salt), int16(m.Sealing)}
 }

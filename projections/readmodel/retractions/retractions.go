@@ -1,4 +1,5 @@
-// Package retractions is the read model of memories that their owners retracted.
+// Package retractions is the read model of memories that their owners retracted, or had
+// forgotten.
 package retractions
 
 import (
@@ -12,17 +13,42 @@ import (
 	"github.com/memory-ledger/ledger/projections/schema"
 )
 
-// Leaves returns the indexes of the owner's retracted leaves below size, in ascending
-// order.
-func Leaves(ctx context.Context, q schema.Querier, owner events.Owner, size uint64) ([]uint64, error) {
-	return column.All(ctx, q, "retractions", column.Value[uint64], `SELECT leaf_index FROM retractions WHERE owner = $1 AND leaf_index < $2 ORDER BY leaf_index`,
+// Retraction is one retracted leaf. A leaf that was retracted and then forgotten has two.
+type Retraction struct {
+	Leaf      uint64
+	Forgotten bool
+}
+
+// Leaves returns the owner's retractions of leaves below size, in ascending order.
+func Leaves(ctx context.Context, q schema.Querier, owner events.Owner, size uint64) ([]Retraction, error) {
+	return column.All(ctx, q, "retractions", func(row pgx.Row) (r Retraction, err error) {
+		err = row.Scan(&r.Leaf, &r.Forgotten)
+		return r, err
+	}, `SELECT leaf_index, forgotten FROM retractions WHERE owner = $1 AND leaf_index < $2 ORDER BY leaf_index, forgotten`,
 		string(owner), min(size, math.MaxInt64))
 }
 
-// QueueLeaves adds the query of Leaves, for the whole log, to a batch. The leaves come as
-// one array, because each row would cost more than its leaf.
+// QueueLeaves adds the query of the retracted leaves of the whole log to a batch. The leaves
+// come as one array, because each row would cost more than its leaf.
 func QueueLeaves(batch *pgx.Batch, owner events.Owner, leaves *[]uint64) {
-	batch.Queue(`SELECT array_agg(leaf_index ORDER BY leaf_index) FROM retractions WHERE owner = $1`, string(owner)).QueryRow(func(row pgx.Row) error {
+	batch.Queue(`SELECT array_agg(DISTINCT leaf_index ORDER BY leaf_index) FROM retractions WHERE owner = $1`, string(owner)).QueryRow(func(row pgx.Row) error {
 		return row.Scan(leaves)
 	})
+}
+
+// Forgotten are the leaves of an owner that were forgotten.
+type Forgotten struct {
+	Owner  events.Owner
+	Leaves []uint64
+	Seq    uint64 // of the newest of their events
+}
+
+// ForgottenAfter returns the leaves that were forgotten in messages after a sequence and not
+// erased since.
+func ForgottenAfter(ctx context.Context, q schema.Querier, seq uint64) ([]Forgotten, error) {
+	return column.All(ctx, q, "forgotten memories", func(row pgx.Row) (f Forgotten, err error) {
+		err = row.Scan((*string)(&f.Owner), &f.Leaves, &f.Seq)
+		return f, err
+	}, `SELECT owner, array_agg(leaf_index ORDER BY leaf_index), max(seq) FROM retractions r WHERE forgotten AND seq > $1
+		AND NOT EXISTS (SELECT FROM erasures e WHERE e.owner = r.owner AND e.leaves > r.leaf_index) GROUP BY owner`, seq)
 }

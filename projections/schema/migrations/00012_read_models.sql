@@ -110,6 +110,7 @@ CREATE TABLE memories (
     idempotency_key_hash bytea,
     via                  text COLLATE "C", -- "session:<id>", "key:<id>" or "drop:<id>"
     salt                 text COLLATE "C" NOT NULL DEFAULT 'owner', -- which secret the leaf's salt derives from
+    sealing              smallint    NOT NULL DEFAULT 1, -- version of the sealing
     seq                  bigint      NOT NULL,
     PRIMARY KEY (owner, leaf_index),
     CONSTRAINT memories_id UNIQUE (id)
@@ -130,16 +131,18 @@ CREATE TABLE corrections (
 );
 CREATE INDEX corrections_by_leaf ON corrections (owner, by_leaf, position);
 
--- Memories that their owners took back: in no list, search or case. Their rows stay, for
--- leaves and proofs.
+-- Memories that their owners took back, or had forgotten: in no list, search or case. Their
+-- rows stay, for leaves and proofs.
 CREATE TABLE retractions (
     owner        text COLLATE "C" NOT NULL,
     leaf_index   bigint      NOT NULL,
+    forgotten    boolean     NOT NULL, -- the text is unreadable, too
     memory_id    uuid        NOT NULL,
     retracted_at timestamptz NOT NULL,
     seq          bigint      NOT NULL,
-    PRIMARY KEY (owner, leaf_index)
+    PRIMARY KEY (owner, leaf_index, forgotten)
 );
+CREATE INDEX retractions_forgotten ON retractions (seq) WHERE forgotten;
 
 -- Owners who had their texts made unreadable: the first leaves have none. Their rows
 -- stay, for leaves and proofs.

@@ -211,6 +211,14 @@ func (c *Client) Retract(ctx context.Context, id string) error {
 	return err
 }
 
+// Forget makes the text of a memory unreadable for good, at once and everywhere. Its leaf,
+// proof, times and metadata stay. Forget needs a session. ErrConflict: the memory was written
+// before memories had keys of their own.
+func (c *Client) Forget(ctx context.Context, id string) error {
+	_, err := c.call(ctx, c.core(http.MethodPost, memoryPath(id)+"/forget"), nil)
+	return err
+}
+
 // Order is the order of a list or a search.
 type Order string
 

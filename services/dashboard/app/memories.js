@@ -136,7 +136,7 @@ function All({ api, onOpen }) {
   };
   useEffect(() => api.hear((events) => {
     for (const { type, data } of events) {
-      if (type !== 'MemoryRetracted') continue;
+      if (type !== 'MemoryRetracted' && type !== 'MemoryForgotten') continue;
       pages.current.get(Math.floor(data.leafIndex / pageSize))?.rows?.delete(data.leafIndex);
       redraw();
     }
@@ -145,7 +145,7 @@ function All({ api, onOpen }) {
     const leaf = size - 1 - i, page = pages.current.get(Math.floor(leaf / pageSize));
     const found = page?.rows?.get(leaf);
     if (found) return html`<${Row} row=${found} anchored=${leaf < head.anchoredSize} onOpen=${() => onOpen(found)}/>`;
-    if (page?.rows && leaf < page.read) return html`<p class="gone">Leaf ${leaf.toLocaleString('en')} was retracted or erased. Its proof stays.</p>`;
+    if (page?.rows && leaf < page.read) return html`<p class="gone">Leaf ${leaf.toLocaleString('en')} was retracted, forgotten or erased. Its proof stays.</p>`;
     return html`<p class="skeleton" aria-hidden="true"><span></span><span></span></p>`;
   };
   if (!head) return html`<${Loading} what="Opening your log"/>`;

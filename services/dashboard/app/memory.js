@@ -8,10 +8,10 @@ const wayOf = ({ via, metadata }) => `${ways[via?.kind] ?? 'unknown'}${typeof me
 
 export function Memory({ api, memory: { id }, onClose }) {
   const [memory, error, again] = useLoad(() => api.ledger.core('GET', `/memories/${id}`).then(({ body }) => body).catch(api.guard), [id]);
-  const [sure, setSure] = useState(false);
+  const [sure, setSure] = useState(''); // 'retract' or 'forget'
   useEffect(() => { api.refresh(); }, []); // what waits becomes late without an event
-  const [retract, retracting, refused] = useTask(async () => {
-    await api.ledger.memories.retract(id).catch(api.guard);
+  const [end, ending, refused] = useTask(async () => {
+    await api.ledger.memories[sure](id).catch(api.guard);
     api.refresh();
     onClose();
   });
@@ -25,10 +25,12 @@ export function Memory({ api, memory: { id }, onClose }) {
       ${Object.keys(rest).length > 0 && html`<div><dt>Metadata</dt><dd><code>${JSON.stringify(rest)}</code></dd></div>`}</dl>
     <${Proof} api=${api} memory=${memory} anchored=${anchored}/>
     <footer class="row"><${Copy} text=${memory.content} what="Copy text"/><span class="grow"></span>
-      ${sure ? html`<span>Take it back for good?</span><button type="button" class="quiet" onClick=${() => setSure(false)}>Keep it</button>
-        <button type="button" class="danger" disabled=${retracting} onClick=${retract}>Retract</button>`
-        : html`<button type="button" class="quiet" onClick=${() => setSure(true)}>Retract…</button>`}</footer>
-    ${sure && html`<p class="soft">It leaves every list, search and link, and can't be read again. Its leaf and its proof stay, and its sealed bytes stay in the log until you erase everything.</p>`}
+      ${sure ? html`<span>${sure === 'forget' ? 'Make its text unreadable for good?' : 'Take it back for good?'}</span><button type="button" class="quiet" onClick=${() => setSure('')}>Keep it</button>
+        <button type="button" class="danger" disabled=${ending} onClick=${end}>${sure === 'forget' ? 'Forget' : 'Retract'}</button>`
+        : html`<button type="button" class="quiet" onClick=${() => setSure('forget')}>Forget…</button>
+        <button type="button" class="quiet" onClick=${() => setSure('retract')}>Retract…</button>`}</footer>
+    ${sure === 'retract' && html`<p class="soft">It leaves every list, search and link, and can't be read again. Its leaf and its proof stay, and its sealed bytes stay in the log until you forget it or erase everything.</p>`}
+    ${sure === 'forget' && html`<p class="soft">The key to this text is destroyed: nobody can read it again, you neither. Its leaf, its proofs, its times and its metadata stay, and metadata is not encrypted. Backups that the operator made before may still open it.</p>`}
     <${Problem} error=${refused}/><//>`;
 }
 

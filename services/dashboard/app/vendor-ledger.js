@@ -1546,6 +1546,13 @@ var Memories = class {
   async retract(id, options = {}) {
     await this.ledger.core("DELETE", pathOf(id), options);
   }
+  /**
+   * Makes the text of a memory unreadable for good, at once and everywhere. Its leaf, proof,
+   * times and metadata stay. The call needs a session.
+   */
+  async forget(id, options = {}) {
+    await this.ledger.core("POST", `${pathOf(id)}/forget`, options);
+  }
   /** Returns the hashes of retracted leaves by index. An export lists these leaves without an entry. */
   async #retracted(options) {
     const found = /* @__PURE__ */ new Map();

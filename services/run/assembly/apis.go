@@ -9,7 +9,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/services/access"
 	"github.com/memory-ledger/ledger/services/command"
@@ -27,9 +26,7 @@ import (
 // ServeCore runs the core API on a listener until ctx ends.
 func (d *APIServer) ServeCore(ctx context.Context, listener net.Listener) error {
 	commands := d.Commands.As("/core")
-	memories := d.memories(commands, func(ctx context.Context, owner events.Owner, before int) error {
-		return d.Keys.Destroy(ctx, d.js, owner, before)
-	})
+	memories := d.memories(commands, true)
 	tokens := signin.NewSignedTokens([]byte(d.Config.JWTSecret), time.Now)
 	stakes, err := d.staking(ctx)
 	if err != nil {
@@ -57,13 +54,13 @@ func (d *APIServer) ServeCore(ctx context.Context, listener net.Listener) error 
 		Tracer: d.Traces.Tracer("core"), MaxConnections: connections,
 	})
 	api.Mount(app)
-	return d.serve(ctx, app, listener, d.Chain.Run, api.Run, history.Run)
+	return d.serve(ctx, app, listener, d.Chain.Run, d.finishForgetting(memories), api.Run, history.Run)
 }
 
 // ServeExtension runs the extension API on a listener until ctx ends.
 func (d *APIServer) ServeExtension(ctx context.Context, listener net.Listener) error {
 	commands := d.Commands.As("/extension")
-	memories := d.memories(commands, nil)
+	memories := d.memories(commands, false)
 	grants := d.grants(memories, commands)
 	api := &extension.API{
 		Access:   access.NewExtension(d.Pool, d.Fence, time.Now),

@@ -372,6 +372,9 @@ func NewAPIServer(ctx context.Context, b *Base, neighbors Neighbors) (*APIServer
 	var stream jetstream.Stream
 	err = b.log.ask(ctx, func(ctx context.Context) (err error) {
 		stream, err = b.js.Stream(ctx, keystore.Stream)
+		if err == nil && b.embedded != nil && !stream.CachedInfo().Config.DenyDelete { // an earlier build may have made it
+			stream, err = b.js.UpdateStream(ctx, keystore.StreamConfig(1))
+		}
 		return err
 	})
 	if err != nil {
@@ -469,12 +472,37 @@ func (d *APIServer) connectChain() error {
 
 // memories returns the memory service of one API. Only the core API's service may destroy
 // keys.
-func (d *APIServer) memories(commands *command.Executor, destroy func(context.Context, events.Owner, int) error) *memory.Service {
-	return memory.New(memory.Config{
-		Commands: commands, Keys: d.Keys, Pool: d.Pool, NewID: NewID, Fence: d.Fence, Chain: d.Chain, Quotas: d.quotas, DestroyKey: destroy,
+func (d *APIServer) memories(commands *command.Executor, destroys bool) *memory.Service {
+	cfg := memory.Config{
+		Commands: commands, Keys: d.Keys, Pool: d.Pool, NewID: NewID, Fence: d.Fence, Chain: d.Chain, Quotas: d.quotas,
 		Now: time.Now, AnchorMaxWait: d.Config.AnchorMaxWait, BytesPerDay: d.Config.QuotaBytesPerDay,
 		Texts: d.texts, Slots: d.slots, Logger: d.Logger, DamagedMemories: &d.damaged,
-	})
+	}
+	if destroys {
+		cfg.DestroyKey = func(ctx context.Context, owner events.Owner, before int) error {
+			return d.Keys.Destroy(ctx, d.js, owner, before)
+		}
+		cfg.DestroyLeaves = func(ctx context.Context, owner events.Owner, leaves ...uint64) error {
+			return d.Keys.DestroyLeaves(ctx, d.js, owner, leaves...)
+		}
+	}
+	return memory.New(cfg)
+}
+
+// finishForgetting destroys the keys that the log says are destroyed, at the start and every
+// minute, until ctx ends.
+func (d *APIServer) finishForgetting(memories *memory.Service) func(context.Context) {
+	return func(ctx context.Context) {
+		for after := uint64(0); ; {
+			var err error
+			if after, err = memories.FinishForgetting(ctx, after); err != nil && ctx.Err() == nil {
+				d.Logger.Error("memories were forgotten whose keys are not destroyed yet; next attempt in a minute", "err", err)
+			}
+			if !eventlog.Pause(ctx, time.Minute) {
+				return
+			}
+		}
+	}
 }
 
 func (d *APIServer) probes() []httpapi.Probe {

@@ -63,8 +63,28 @@ func Rewrap(ctx context.Context, cfg config.Config, progress func(done keystore.
 		if err != nil {
 			return err
 		}
-		done, err = keys.Rewrap(ctx, func(done keystore.Rewrapped) { progress(done, max(total, done.Entries)) })
-		return err
+		js, err := jetstream.New(nc)
+		if err != nil {
+			return err
+		}
+		stream, err := js.Stream(ctx, keystore.Stream)
+		if err != nil {
+			return err
+		}
+		// What is newest must be on stable storage before the server overwrites what is older.
+		erase := func() error {
+			if err := syncLocal(cfg, keystore.Stream); err != nil {
+				return err
+			}
+			return keys.EraseOlder(ctx, stream)
+		}
+		if err := erase(); err != nil { // a third revision would drop the first without overwriting it
+			return err
+		}
+		if done, err = keys.Rewrap(ctx, func(done keystore.Rewrapped) { progress(done, max(total, done.Entries)) }); err != nil {
+			return err
+		}
+		return erase()
 	})
 	if err == nil { // the previous key may be destroyed now
 		err = syncLocal(cfg, keystore.Stream)

@@ -113,6 +113,7 @@ type leafFile struct {
 	MemoryID       string      `json:"memoryId"`
 	LeafIndex      int         `json:"leafIndex"`
 	DataKey        string      `json:"dataKey"`
+	RootKey        string      `json:"rootKey"`
 	LeafSecret     string      `json:"leafSecret"`
 	Salted         string      `json:"salted"`
 	Salt           string      `json:"salt"`
@@ -135,11 +136,17 @@ func (s *story) leafFile(l leaf.Leaf) (leafFile, error) {
 	w := s.written[leafIndex]
 	salted := bytes.Replace(entry, []byte(`,"salt":"`+l.Salt+`"`), nil, 1)
 	const nonceSize = 12
+	var rootKey [32]byte
+	_, _ = (&stream{label: "keystore", n: 1}).Read(rootKey[:]) // after the data key; never fails
+	sealed, err := s.log.sealed(leafIndex)
+	if err != nil {
+		return leafFile{}, err
+	}
 	return leafFile{
-		MemoryID: w.MemoryID, LeafIndex: leafIndex, DataKey: hex.EncodeToString(s.dataKey[:]), LeafSecret: hex.EncodeToString(secret[:]),
+		MemoryID: w.MemoryID, LeafIndex: leafIndex, DataKey: hex.EncodeToString(s.dataKey[:]), RootKey: hex.EncodeToString(rootKey[:]), LeafSecret: hex.EncodeToString(secret[:]),
 		Salted: string(salted), Salt: l.Salt, Entry: string(entry), LeafHash: w.LeafHash,
-		Nonce: hex.EncodeToString(w.Sealed[:nonceSize]), Ciphertext: hex.EncodeToString(w.Sealed[nonceSize:]),
-		AssociatedData: hex.EncodeToString([]byte("memory-ledger/body/v1\x00" + string(s.owner) + "\x00" + w.MemoryID)),
+		Nonce: hex.EncodeToString(sealed[:nonceSize]), Ciphertext: hex.EncodeToString(sealed[nonceSize:]),
+		AssociatedData: hex.EncodeToString([]byte("memory-ledger/body/v2\x00" + string(s.owner) + "\x00" + w.MemoryID)),
 	}, nil
 }
 

@@ -58,8 +58,8 @@ func TestWithoutGo(t *testing.T) {
 type (
 	requestFile struct{ Body, Owner, MemoryID, Subject string }
 	leafFile    struct {
-		MemoryID, DataKey, LeafSecret, Salted, Salt, Entry, LeafHash, Nonce, AssociatedData, Ciphertext string
-		LeafIndex                                                                                       int
+		MemoryID, DataKey, RootKey, LeafSecret, Salted, Salt, Entry, LeafHash, Nonce, AssociatedData, Ciphertext string
+		LeafIndex                                                                                                int
 	}
 	treeFile struct {
 		Leaves []string
@@ -150,7 +150,13 @@ func TestLeaf(t *testing.T) {
 	if !strings.Contains(l.Entry, `"metadata":`+string(message.Data.Metadata)+`,`) || message.Data.LeafIndex != l.LeafIndex {
 		t.Errorf("entry %s, event %+v", l.Entry, message)
 	}
-	block, err := aes.NewCipher(unhex(t, l.DataKey))
+	key := unhex(t, l.RootKey)
+	for bit := 31; bit >= 0; bit-- { // down the tree of keys
+		step := hmac.New(sha256.New, key)
+		step.Write([]byte{byte(l.LeafIndex >> bit & 1)})
+		key = step.Sum(nil)
+	}
+	block, err := aes.NewCipher(key)
 	must(t, err)
 	aead, err := cipher.NewGCM(block)
 	must(t, err)

@@ -63,6 +63,22 @@ type log struct {
 	heads   map[events.Family]uint64
 }
 
+// sealed returns the sealed text of a leaf.
+func (l *log) sealed(leaf uint64) (sealed []byte, err error) {
+	for _, r := range l.records {
+		batch, err := events.DecodeBatch(r.Payload)
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range batch {
+			if data, ok := e.Data.(*events.MemoryWritten); ok && data.LeafIndex == leaf {
+				sealed = data.Sealed
+			}
+		}
+	}
+	return sealed, nil
+}
+
 func (l *log) Append(_ context.Context, a eventlog.Append) (uint64, error) {
 	if l.heads[a.Family] != a.Expected {
 		return 0, eventlog.ErrConflict

@@ -362,6 +362,14 @@ export class Memories {
     await this.ledger.core("DELETE", pathOf(id), options);
   }
 
+  /**
+   * Makes the text of a memory unreadable for good, at once and everywhere. Its leaf, proof,
+   * times and metadata stay. The call needs a session.
+   */
+  async forget(id: string, options: CallOptions = {}): Promise<void> {
+    await this.ledger.core("POST", `${pathOf(id)}/forget`, options);
+  }
+
   /** Returns the hashes of retracted leaves by index. An export lists these leaves without an entry. */
   async #retracted(options: CallOptions): Promise<Map<number, string>> {
     const found = new Map<number, string>();

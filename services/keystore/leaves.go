@@ -1,0 +1,169 @@
+package keystore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/events/eventlog"
+)
+
+// FindToSeal is Find for a caller who seals. The key has a tree of keys, which an owner of an
+// earlier version gets now, and its entry is on stable storage: what was sealed with an
+// entry that got lost could never be opened.
+func (s *Store) FindToSeal(ctx context.Context, owner events.Owner) (*OwnerKey, error) {
+	key, err := s.Find(ctx, owner)
+	if err != nil || key.durable.Load() {
+		return key, err
+	}
+	if key.version == 1 {
+		if key, err = s.raise(ctx, owner); err != nil {
+			return nil, err
+		}
+	}
+	if s.sync != nil {
+		if err := s.sync(ctx); err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
+		}
+	}
+	key.durable.Store(true)
+	return key, nil
+}
+
+// raise gives an entry of version 1 a tree of keys. Of two processes that do so at the same
+// time, one wins, and the other uses that tree.
+func (s *Store) raise(ctx context.Context, owner events.Owner) (*OwnerKey, error) {
+	for range maxTries {
+		stored, err := s.stored(ctx, owner)
+		if err != nil {
+			return nil, err
+		}
+		x, err := s.unwrap(owner, stored.Value())
+		if err != nil {
+			return nil, err
+		}
+		if x.version == 2 {
+			s.cache.Remove(owner)
+			return s.find(ctx, owner)
+		}
+		if err := x.freshRoot(s.rand); err != nil {
+			return nil, err
+		}
+		value, err := s.wrap(owner, x)
+		if err != nil {
+			return nil, err
+		}
+		if _, err := s.bucket.Update(ctx, string(owner), value, stored.Revision()); err != nil && !eventlog.IsWrongSequence(err) {
+			return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
+		}
+	}
+	return nil, fmt.Errorf("%w: the entry of %s changed %d times", ErrUnavailable, owner, maxTries)
+}
+
+// DestroyLeaves destroys the keys of single leaves: nothing opens their bodies again, no
+// matter which other keys a reader has. The exceptions are those of Forget. It drops what
+// this process has in memory, and returns when the change is on stable storage. Destroying
+// a key again, or one of an owner whose key is gone, changes nothing. The log must name the
+// leaves already: a backup of the bucket still has their keys, and a service that starts
+// compares the two.
+//
+// ErrTooManyForgotten: the owner's entry would be too long, and was not changed.
+func (s *Store) DestroyLeaves(ctx context.Context, js jetstream.JetStream, owner events.Owner, leaves ...uint64) error {
+	err := s.destroyLeaves(ctx, js, owner, leaves)
+	s.forgets.Add(1)
+	s.cache.Remove(owner)
+	s.told(owner)
+	if err == nil && s.sync != nil {
+		if err = s.sync(ctx); err != nil {
+			err = fmt.Errorf("%w: %w", ErrUnavailable, err)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("forget memories of %s: %w", owner, err)
+	}
+	return nil
+}
+
+// destroyLeaves stores the new entry before it erases the old one: in between, a crash
+// leaves both, and not neither. The next call erases the old one.
+func (s *Store) destroyLeaves(ctx context.Context, js jetstream.JetStream, owner events.Owner, leaves []uint64) error {
+	stream, err := js.Stream(ctx, Stream)
+	if err != nil {
+		return fmt.Errorf("open the keystore: %w: %w", ErrUnavailable, err)
+	}
+	if cfg := stream.CachedInfo().Config; cfg.DenyDelete || cfg.MaxMsgsPerSubject < 2 {
+		return fmt.Errorf("%w: the bucket can't erase an older revision: run `ledger provision`", ErrUnavailable)
+	}
+	for range maxTries {
+		if s.sync != nil { // before the old entry is erased, the new one must be on stable storage
+			if err := s.sync(ctx); err != nil {
+				return fmt.Errorf("%w: %w", ErrUnavailable, err)
+			}
+		}
+		if err := eraseOlder(ctx, stream, owner); err != nil {
+			return err
+		}
+		stored, err := s.stored(ctx, owner)
+		if errors.Is(err, ErrNoKey) {
+			if err = s.absent(ctx, owner, err); errors.Is(err, ErrForgotten) {
+				return nil
+			}
+		}
+		if err != nil {
+			return err
+		}
+		x, err := s.unwrap(owner, stored.Value())
+		if err != nil {
+			return err
+		}
+		if !slices.ContainsFunc(leaves, func(leaf uint64) bool { return x.nodes.above(leaf) != nil }) {
+			return nil
+		}
+		for _, leaf := range leaves {
+			x.nodes = x.nodes.without(leaf)
+		}
+		value, err := s.wrap(owner, x)
+		if err != nil {
+			return err
+		}
+		if len(value) > maxEntry-1<<10 { // beside headers
+			return ErrTooManyForgotten
+		}
+		if _, err := s.bucket.Update(ctx, string(owner), value, stored.Revision()); err != nil && !eventlog.IsWrongSequence(err) {
+			return fmt.Errorf("%w: %w", ErrUnavailable, err)
+		}
+	}
+	return fmt.Errorf("%w: the entry of %s changed %d times", ErrUnavailable, owner, maxTries)
+}
+
+// eraseOlder makes the server overwrite all revisions of an owner's entry but the newest.
+func eraseOlder(ctx context.Context, stream jetstream.Stream, owner events.Owner) error {
+	subject := subjectPrefix + string(owner)
+	refused := uint64(0)
+	for {
+		newest, err := stream.GetLastMsgForSubject(ctx, subject)
+		if errors.Is(err, jetstream.ErrMsgNotFound) {
+			return nil
+		}
+		var oldest *jetstream.RawStreamMsg
+		if err == nil {
+			oldest, err = stream.GetMsg(ctx, 1, jetstream.WithGetMsgSubject(subject))
+		}
+		if err != nil {
+			return fmt.Errorf("look for older revisions: %w: %w", ErrUnavailable, err)
+		}
+		if oldest.Sequence >= newest.Sequence {
+			return nil
+		}
+		if err := stream.SecureDeleteMsg(ctx, oldest.Sequence); err != nil {
+			if refused == oldest.Sequence {
+				return fmt.Errorf("erase an older revision: %w: %w", ErrUnavailable, err)
+			}
+			refused = oldest.Sequence // another process may have erased it meanwhile
+		}
+	}
+}
