@@ -71,7 +71,7 @@ func Rewrap(ctx context.Context, cfg config.Config, progress func(done keystore.
 		if err != nil {
 			return err
 		}
-		// What is newest must be on stable storage before the server overwrites what is older.
+		// The newer revisions must be on stable storage before the server overwrites older ones.
 		erase := func() error {
 			if err := syncLocal(cfg, keystore.Stream); err != nil {
 				return err

@@ -18,7 +18,8 @@ import (
 )
 
 // TestForgetMemory: a forgotten memory's text is nowhere, on every replica, at once and after
-// a restart. What was proven before still is, all other texts open, and the audit agrees.
+// a restart. Proofs and receipts from before still verify, all other texts open, and the
+// audit agrees.
 func TestForgetMemory(t *testing.T) {
 	t.Parallel()
 	s := stacktest.Start(t, stacktest.Options{Core: 2})
