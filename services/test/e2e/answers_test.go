@@ -389,6 +389,10 @@ func answersToRequests(t *testing.T, every func(func(contracttest.API, contractt
 				c.Expect(200, method, path, nil, stacktest.With("Accept", "text/html")) // follows the redirect
 			case status == 404 && op.Method != "*":
 				c.Expect(404, method, path, body, session, headersOf(op))
+			case status == 409 && op.ID == "forgetMemory":
+				other := stacktest.NewWallet()
+				signedIn := c.SignIn(other)
+				c.Expect(409, method, "/memories/"+withoutOwnKey(t, s, other)+"/forget", nil, signedIn)
 			case status == 415 && op.ID == "fillDrop":
 				c.Expect(415, method, liveDrop(), `{}`, stacktest.With("Content-Type", "text/plain"))
 			case status == 415 && !strings.HasSuffix(op.ID, "stake"):
@@ -532,6 +536,7 @@ func goodCore(c *stacktest.Client, session stacktest.Header, wallet stacktest.Wa
 	c.Expect(200, "DELETE", "/keys/"+made.Text("id"), nil, session)
 	taken := c.Expect(201, "POST", "/memories", map[string]any{"content": "x"}, session).Text("id")
 	c.Expect(200, "DELETE", "/memories/"+taken, nil, session)
+	c.Expect(200, "POST", "/memories/"+taken+"/forget", nil, session)
 	c.Expect(200, "DELETE", "/auth/sessions", nil, session)
 	mine := decode[[]struct{ ID string }](c.TB(), c.Expect(200, "GET", "/auth/sessions", nil, session).Body)
 	c.Expect(200, "DELETE", "/auth/sessions/"+mine[0].ID, nil, session)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/verify"
+	"github.com/memory-ledger/ledger/events/verify/canonical"
 	"github.com/memory-ledger/ledger/infra/localnats/natstest"
 	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
 	"github.com/memory-ledger/ledger/services/command"
@@ -148,4 +149,23 @@ func changes(t *testing.T, bucket jetstream.KeyValue, owner events.Owner) <-chan
 		t.Fatal(err)
 	}
 	return watcher.Updates()
+}
+
+// withoutOwnKey writes a memory as an earlier build did, under its owner's data key, and
+// returns its id.
+func withoutOwnKey(t *testing.T, s *stacktest.Stack, wallet stacktest.Wallet) string {
+	t.Helper()
+	base, _ := s.Beside(t)
+	deciding, err := assembly.NewAPIServer(t.Context(), base, assembly.Neighbors{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	write := &command.WriteMemory{
+		MemoryID: assembly.NewID(), Metadata: canonical.Empty,
+		Seal: func(uint64) ([]byte, int, error) { return []byte("sealed"), events.SealedByOwner, nil },
+	}
+	if err := deciding.Commands.Execute(t.Context(), events.Owner(wallet.PublicKey), write); err != nil {
+		t.Fatal(err)
+	}
+	return write.MemoryID
 }

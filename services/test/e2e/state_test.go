@@ -50,6 +50,7 @@ func TestTheReadModelHoldsTheFoldedState(t *testing.T) {
 		}},
 		{"a write with a key", func() { write("two", key) }},
 		{"a second retraction", func() { core.Expect(200, "DELETE", "/memories/"+id, nil, session) }},
+		{"a memory is forgotten", func() { core.Expect(200, "POST", "/memories/"+id+"/forget", nil, session) }},
 		{"grants, used in part", func() {
 			drop := extension.Expect(201, "POST", "/memory-drops", `{"maxWrites":5}`, visitor)
 			extension.Expect(201, "POST", "/memory-drops/"+tokenOf(drop), `{"content":"dropped"}`)
