@@ -17,13 +17,11 @@ import (
 // entry that got lost could never be opened.
 func (s *Store) FindToSeal(ctx context.Context, owner events.Owner) (*OwnerKey, error) {
 	key, err := s.Find(ctx, owner)
+	if err == nil && key.version == 1 {
+		key, err = s.raise(ctx, owner)
+	}
 	if err != nil || key.durable.Load() {
 		return key, err
-	}
-	if key.version == 1 {
-		if key, err = s.raise(ctx, owner); err != nil {
-			return nil, err
-		}
 	}
 	if s.sync != nil {
 		if err := s.sync(ctx); err != nil {
@@ -39,6 +37,9 @@ func (s *Store) FindToSeal(ctx context.Context, owner events.Owner) (*OwnerKey, 
 func (s *Store) raise(ctx context.Context, owner events.Owner) (*OwnerKey, error) {
 	for range maxTries {
 		stored, err := s.stored(ctx, owner)
+		if errors.Is(err, ErrNoKey) {
+			return nil, s.absent(ctx, owner, err)
+		}
 		if err != nil {
 			return nil, err
 		}

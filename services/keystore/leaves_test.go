@@ -231,9 +231,11 @@ func TestAnEarlierEntryGetsATree(t *testing.T) {
 	bodies := make([][]byte, 4)
 	for i := range bodies {
 		group.Go(func() {
-			key, err := openStore(t, bucket, keystore.MasterKey{1}).FindToSeal(t.Context(), owner)
-			if err != nil {
-				t.Error(err)
+			s := openStore(t, bucket, keystore.MasterKey{1})
+			_, found := s.FindOrCreate(t.Context(), owner, 0) // at a sign-in
+			key, err := s.FindToSeal(t.Context(), owner)
+			if found != nil || err != nil {
+				t.Error(found, err)
 				return
 			}
 			bodies[i] = sealLeaf(t, key, uint64(i))

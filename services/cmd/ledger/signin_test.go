@@ -26,6 +26,10 @@ func challenger(t *testing.T, site string) (url string, signed *atomic.Int32) {
 			_, _ = w.Write([]byte(`{"token": "the token", "publicKey": "the owner"}`))
 			return
 		}
+		if r.URL.Path == "/memories/the-id/forget" && r.Method == http.MethodPost && r.Header.Get("Authorization") == "Bearer the token" {
+			_, _ = w.Write([]byte(`{"ok": true}`))
+			return
+		}
 		var asked struct{ PublicKey string }
 		if err := json.UnmarshalRead(r.Body, &asked, json.MatchCaseInsensitiveNames(true)); err != nil {
 			t.Error(err)
@@ -72,5 +76,19 @@ func TestSignInSignsItsOwnService(t *testing.T) {
 	}
 	if text, err := script(relay); err == nil || !strings.Contains(text, "not signed") || relayed.Load() != 1 {
 		t.Errorf("the script, a relay: %v, %s", err, text)
+	}
+}
+
+// TestForgetMemory: the command asks first, and then forgets with the wallet's session.
+func TestForgetMemory(t *testing.T) {
+	onlyEnviron(t, nil)
+	url, signed := challenger(t, "")
+	command := []string{"forget-memory", "the-id", "--url", url, "--keypair", filepath.Join(t.TempDir(), "wallet.json")}
+	var out strings.Builder
+	if code := run(command, &out); code != exitUsage || signed.Load() != 0 {
+		t.Errorf("without --yes: exit code %d, %q", code, out.String())
+	}
+	if code := run(append(command, "--yes"), &out); code != 0 || signed.Load() != 1 || out.String() != "the text of memory the-id can't be read again\n" {
+		t.Errorf("exit code %d, %q, signed %d times", code, out.String(), signed.Load())
 	}
 }

@@ -107,7 +107,7 @@ func TestADamagedStreamIsNoBackup(t *testing.T) {
 		"the log, somewhere":      {Log, "log message 000123", "sequence 123"},
 		"the log, its first":      {Log, "log message 000001", "sequence 1"},
 		"the log, its newest":     {Log, fmt.Sprintf("log message %06d", filled), fmt.Sprintf("sequence %d", filled)},
-		"the keystore, somewhere": {Keystore, "keystore message 000124", fmt.Sprintf("1 of %d messages", filled/2)},
+		"the keystore, somewhere": {Keystore, "keystore message 000124", fmt.Sprintf("1 of %d messages", filled)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -63,7 +63,11 @@ func TestForgetMemory(t *testing.T) {
 			{"POST", "/memories/search", map[string]any{"query": "thing"}},
 			{"POST", "/memories/search", map[string]any{"query": "thing", "mode": "ranked"}},
 		} {
-			found := decode[[]view](t, c.Expect(200, read.method, read.path, read.body, session).Body)
+			answer := c.Expect(200, read.method, read.path, read.body, session)
+			if damaged := answer.Header.Get("Damaged"); damaged != "" {
+				t.Errorf("%s %s %v: %s are damaged", read.method, read.path, read.body, damaged)
+			}
+			found := decode[[]view](t, answer.Body)
 			if len(found) != 3 || found[0].ID == ids[2] || found[1].ID == ids[2] || found[2].ID == ids[2] {
 				t.Errorf("%s %s %v: %v", read.method, read.path, read.body, found)
 			}

@@ -133,6 +133,11 @@ func TestGoClientMemories(t *testing.T) {
 	for _, n := range []int{0, 3, 6} { // a page of one leaf is then empty
 		noErr(t, c.Retract(ctx, ids[n]))
 	}
+	for range 2 {
+		if err := c.Forget(ctx, ids[6]); err != nil {
+			t.Fatal(err)
+		}
+	}
 	listed([]string{ids[1], ids[2], ids[4], ids[5]})
 	if _, err := c.Get(ctx, ids[3]); !errors.Is(err, memoryledger.ErrGone) {
 		t.Error(err)

@@ -59,6 +59,7 @@ function round(ledger, url) {
     {
       name: "export", run: async () => {
         await client.memories.retract(written[1].id);
+        await client.memories.forget(written[1].id);
         equal((await all(client.log.export())).map((leaf) => leaf.entry?.content ?? null), ["one ☂ \u{1f600}", null, "three bees"]);
         equal((await all(client.memories.list())).length, 2);
       },
