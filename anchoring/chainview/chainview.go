@@ -20,11 +20,9 @@ import (
 	"github.com/memory-ledger/ledger/events/verify"
 )
 
-const (
-	// queued bounds the accounts that wait to be read. If the queue is full, an account
-	// is dropped, and queued again by the next request for it.
-	queued = 4 * chain.MaxAccounts
-)
+// queued bounds the accounts that wait to be read. If the queue is full, an account is
+// dropped, and queued again by the next request for it.
+const queued = 4 * chain.MaxAccounts
 
 // Reader reads accounts. *chain.Client implements it.
 type Reader interface {
@@ -62,8 +60,6 @@ type View struct {
 	mu      sync.Mutex
 	reader  Reader // nil until Connect
 	entries map[Account]*entry
-
-	hits, misses uint64
 }
 
 // New returns a view. If a requested account was read longer ago than fresh, it is read
@@ -93,11 +89,6 @@ func (v *View) Last(a Account) *Seen {
 		v.entries[a] = e
 	}
 	fresh := !e.looked.IsZero() && v.now().Sub(e.looked) < v.fresh
-	if fresh {
-		v.hits++
-	} else {
-		v.misses++
-	}
 	if v.reader != nil && !e.asked && !fresh {
 		select {
 		case v.queue <- a:
@@ -106,14 +97,6 @@ func (v *View) Last(a Account) *Seen {
 		}
 	}
 	return e.seen
-}
-
-// Counts returns how many requests found a fresh account, and how many found an old one
-// or none.
-func (v *View) Counts() (hits, misses uint64) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	return v.hits, v.misses
 }
 
 // Run reads the requested accounts until ctx ends.

@@ -200,13 +200,9 @@ func (f *fold) memory(ctx context.Context, c *current, data *events.MemoryWritte
 		f.report.add(Finding{Check: CheckLeaf, Owner: o.name, Seq: c.seq, LeafIndex: at(data.LeafIndex),
 			Detail: fmt.Sprintf("leaf index %d where %d should be", data.LeafIndex, want)})
 	}
-	if err := f.ids.add(idMemory, c.seq, data.MemoryID); err != nil {
-		return err
-	}
+	f.ids.add(idMemory, c.seq, data.MemoryID)
 	if data.IdempotencyKeyHash != nil {
-		if err := f.ids.add(idIdempotency, c.seq, string(o.name), string(data.IdempotencyKeyHash[:])); err != nil {
-			return err
-		}
+		f.ids.add(idIdempotency, c.seq, string(o.name), string(data.IdempotencyKeyHash[:]))
 	}
 	f.corrected(c, data)
 	if data.Salt == events.SaltGuest {

@@ -25,7 +25,6 @@ type message struct {
 // it.
 func (a *auditor) replay(ctx context.Context, db *snapshot) (err error) {
 	a.fold = newFold(a)
-	defer func() { err = errors.Join(err, a.fold.ids.close()) }()
 	if db != nil {
 		where, args := a.onlyOwner()
 		if a.fold.memories, err = openMemories(ctx, db.conn, a.report, where, args); err != nil {
@@ -89,14 +88,11 @@ func (a *auditor) readDecoded(ctx context.Context, cfg eventlog.ReadConfig, yiel
 func (a *auditor) afterReplay(ctx context.Context) error {
 	f := a.fold
 	a.report.summary.Owners = uint64(len(f.owners))
-	err := f.ids.twice(func(kind idKind, first, again uint64) {
+	f.ids.twice(func(kind idKind, first, again uint64) {
 		a.report.add(Finding{Check: CheckUnique, Seq: again, Owner: a.ownerAt(ctx, again), Detail: fmt.Sprintf(
 			"%s was used at sequence %d already", idNames[kind], first)})
 	})
-	if err == nil {
-		err = a.unexplained(ctx)
-	}
-	if err != nil {
+	if err := a.unexplained(ctx); err != nil {
 		return err
 	}
 	return a.lookBack(ctx)
@@ -169,15 +165,11 @@ func (f *fold) message(ctx context.Context, m *message) error {
 	c := &current{owner: o, seq: m.record.Seq}
 	c.withMemory = slices.ContainsFunc(m.batch, func(e events.Event) bool { return e.Type() == events.TypeMemoryWritten })
 	f.version(c, m)
-	if err := f.ids.add(idCommand, m.record.Seq, m.batch[0].CommandID); err != nil {
-		return err
-	}
+	f.ids.add(idCommand, m.record.Seq, m.batch[0].CommandID)
 	for i := range m.batch {
 		s.Events++
 		c.position, c.event = i, &m.batch[i]
-		if err := f.ids.add(idEvent, m.record.Seq, m.batch[i].ID); err != nil {
-			return err
-		}
+		f.ids.add(idEvent, m.record.Seq, m.batch[i].ID)
 		if err := f.event(ctx, c); err != nil {
 			return err
 		}

@@ -1,14 +1,11 @@
 package audit
 
 import (
-	"bufio"
+	"bytes"
+	"cmp"
 	"crypto/sha256"
-	"encoding/binary"
-	"errors"
-	"fmt"
-	"io"
-	"os"
-	"path/filepath"
+	"slices"
+	"strings"
 )
 
 // idKind is a kind of id. Ids must be unique within their kind.
@@ -25,93 +22,35 @@ var idNames = map[idKind]string{
 	idCommand: "command id", idEvent: "event id", idMemory: "memory id", idIdempotency: "idempotency key",
 }
 
-// id is the kind of an id and the first half of its SHA-256.
-type id [1 + 16]byte
-
-const (
-	idBytes   = len(id{}) + 8 // the id and its sequence
-	idBuckets = 64
-)
-
-// uniques finds ids that were used twice. It writes ids to temporary files, one for each
-// bucket of digests, so that memory holds one bucket at a time. A crash leaves the files
-// behind; the system's cleanup of temporary files removes them.
-type uniques struct {
-	folder  string // empty until the first id is added
-	files   [idBuckets]*os.File
-	buckets [idBuckets]*bufio.Writer
-	text    []byte // scratch space for the id that is being added
+// use is one use of an id.
+type use struct {
+	digest [16]byte // the first half of the SHA-256 of the kind and the id
+	kind   idKind
+	seq    uint64
 }
 
-func (u *uniques) open() (err error) {
-	if u.folder, err = os.MkdirTemp("", "ledger-audit-"); err != nil {
-		return err
-	}
-	for i := range u.files {
-		if u.files[i], err = os.Create(filepath.Join(u.folder, fmt.Sprint(i))); err != nil {
-			return err
-		}
-		u.buckets[i] = bufio.NewWriter(u.files[i])
-	}
-	return nil
-}
+// uniques finds ids that were used twice. It keeps 32 bytes for each use.
+type uniques []use
 
-func (u *uniques) add(kind idKind, seq uint64, parts ...string) error {
-	if u.folder == "" {
-		if err := u.open(); err != nil {
-			return fmt.Errorf("keep ids: %w", err)
-		}
-	}
-	u.text = append(u.text[:0], byte(kind))
-	for _, part := range parts {
-		u.text = append(append(u.text, part...), 0)
-	}
-	sum := sha256.Sum256(u.text)
-	record := append(append(u.text[:0], byte(kind)), sum[:16]...)
-	record = binary.BigEndian.AppendUint64(record, seq)
-	if _, err := u.buckets[sum[0]%idBuckets].Write(record); err != nil {
-		return fmt.Errorf("keep ids: %w", err)
-	}
-	return nil
+func (u *uniques) add(kind idKind, seq uint64, parts ...string) {
+	text := string(byte(kind)) + strings.Join(parts, "\x00")
+	sum := sha256.Sum256([]byte(text))
+	*u = append(*u, use{[16]byte(sum[:16]), kind, seq})
 }
 
 // twice calls yield for every reuse of an id, with the sequences of the first use and of
 // the reuse.
-func (u *uniques) twice(yield func(kind idKind, first, again uint64)) error {
-	if u.folder == "" {
-		return nil
-	}
-	for i, file := range u.files {
-		if err := u.buckets[i].Flush(); err != nil {
-			return fmt.Errorf("keep ids: %w", err)
+func (u uniques) twice(yield func(kind idKind, first, again uint64)) {
+	slices.SortFunc(u, func(a, b use) int {
+		return cmp.Or(bytes.Compare(a.digest[:], b.digest[:]), cmp.Compare(a.seq, b.seq))
+	})
+	for i := 1; i < len(u); i++ {
+		if u[i].digest != u[i-1].digest {
+			continue
 		}
-		records, err := io.ReadAll(io.NewSectionReader(file, 0, 1<<62))
-		if err != nil {
-			return fmt.Errorf("read ids: %w", err)
-		}
-		firsts := make(map[id]uint64, len(records)/idBytes)
-		for ; len(records) >= idBytes; records = records[idBytes:] {
-			is, seq := id(records), binary.BigEndian.Uint64(records[len(id{}):])
-			if first, again := firsts[is]; again {
-				yield(idKind(is[0]), first, seq)
-			} else {
-				firsts[is] = seq
-			}
+		first := i - 1
+		for ; i < len(u) && u[i].digest == u[first].digest; i++ {
+			yield(u[i].kind, u[first].seq, u[i].seq)
 		}
 	}
-	return nil
-}
-
-// close removes the files.
-func (u *uniques) close() error {
-	if u.folder == "" {
-		return nil
-	}
-	var failed []error
-	for _, file := range u.files {
-		if file != nil {
-			failed = append(failed, file.Close())
-		}
-	}
-	return errors.Join(append(failed, os.RemoveAll(u.folder))...)
 }

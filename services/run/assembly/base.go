@@ -412,7 +412,6 @@ func NewAPIServer(ctx context.Context, b *Base, neighbors Neighbors) (*APIServer
 	registerHits(b.Registry, "texts", &d.texts.Hits)
 	registerBytes(b.Registry, "texts", d.texts.Bytes)
 	registerDamaged(b.Registry, &d.damaged)
-	registerHits(b.Registry, "chain", d.Chain)
 	if err := d.connectChain(); err != nil {
 		return nil, err
 	}

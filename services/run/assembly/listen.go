@@ -4,18 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
-	"path/filepath"
-	"slices"
 	"strconv"
-	"strings"
 	"syscall"
 
 	"github.com/memory-ledger/ledger/services/run/config"
 )
 
 // listen opens the address that a variable names. If the address is in use, the error
-// says how to choose another, and names the process that uses it if that can be known.
+// says how to choose another.
 func listen(variable, addr string) (net.Listener, error) {
 	listener, err := net.Listen("tcp", addr)
 	if !errors.Is(err, syscall.EADDRINUSE) {
@@ -24,11 +20,7 @@ func listen(variable, addr string) (net.Listener, error) {
 		}
 		return listener, nil
 	}
-	by := ""
-	if holder := holderOf(addr); holder != "" {
-		by = ", by " + holder
-	}
-	return nil, fmt.Errorf("%s: %s is in use%s; stop what has it, or choose another: %s=%s", variable, addr, by, variable, anotherPort(addr))
+	return nil, fmt.Errorf("%s: %s is in use; stop what has it, or choose another: %s=%s", variable, addr, variable, anotherPort(addr))
 }
 
 // mayListen returns an error if an address is in use. A local run calls it before it
@@ -63,48 +55,4 @@ func listenTo(variable, addr string, baseURL *string) (net.Listener, error) {
 		*baseURL = config.URLOf(listener.Addr().String())
 	}
 	return listener, nil
-}
-
-// holderOf names the process that listens on an address's port. It returns an empty
-// string if this process is not permitted to see that, or if the system is not Linux.
-func holderOf(addr string) string {
-	_, text, err := net.SplitHostPort(addr)
-	port, bad := strconv.ParseUint(text, 10, 16)
-	if err != nil || bad != nil {
-		return ""
-	}
-	sockets := listening(uint16(port))
-	open, _ := filepath.Glob("/proc/[0-9]*/fd/*") // the pattern is valid
-	for _, path := range open {
-		target, err := os.Readlink(path)
-		if err != nil || !slices.Contains(sockets, target) {
-			continue
-		}
-		pid := strings.Split(path, "/")[2]
-		name, err := os.ReadFile("/proc/" + pid + "/comm")
-		if err != nil {
-			continue
-		}
-		return fmt.Sprintf("process %s (%s)", pid, strings.TrimSpace(string(name)))
-	}
-	return ""
-}
-
-// listening returns the sockets that listen on a port, in the form of the links in
-// /proc/PID/fd.
-func listening(port uint16) (sockets []string) {
-	const local, state, inode, listens = 1, 3, 9, "0A"
-	for _, table := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
-		text, err := os.ReadFile(table)
-		if err != nil {
-			continue
-		}
-		for line := range strings.Lines(string(text)) {
-			fields := strings.Fields(line)
-			if len(fields) > inode && fields[state] == listens && strings.HasSuffix(fields[local], fmt.Sprintf(":%04X", port)) {
-				sockets = append(sockets, "socket:["+fields[inode]+"]")
-			}
-		}
-	}
-	return sockets
 }
