@@ -30,15 +30,29 @@ var (
 	ErrNoProgram = errors.New("no program at this address")
 )
 
-// Layout of the SPL Token accounts.
-const (
-	mintLength    = 82
-	accountLength = 165
-	decimalsAt    = 44
-	mintReadyAt   = 45
-	amountAt      = 64
-	stateAt       = 108
+// The SPL Token accounts, as far as they are read.
+type (
+	mintData struct {
+		_           [44]byte
+		Decimals    uint8
+		Initialized uint8
+		_           [36]byte
+	}
+	tokenData struct {
+		Mint   [32]byte
+		_      [32]byte
+		Amount uint64
+		_      [36]byte
+		State  uint8 // 0: not initialized
+		_      [56]byte
+	}
 )
+
+// read decodes an account's data. It reports whether they have exactly this layout's length.
+func read(data []byte, into any) bool {
+	n, err := binary.Decode(data, binary.LittleEndian, into)
+	return err == nil && n == len(data)
+}
 
 // Chain is the on-chain state of staking for one mint and one program. It is safe for
 // concurrent use.
@@ -132,15 +146,16 @@ func (c *Chain) Holdings(ctx context.Context, owner events.Owner) (Holdings, err
 
 // mintDecimals reads a mint account.
 func mintDecimals(a *chain.Account) (int, error) {
+	var m mintData
 	switch {
 	case a == nil:
 		return 0, ErrNotMint
 	case a.Owner == solana.Token2022ProgramID:
 		return 0, ErrToken2022
-	case a.Owner != solana.TokenProgramID || len(a.Data) != mintLength || a.Data[mintReadyAt] != 1:
+	case a.Owner != solana.TokenProgramID || !read(a.Data, &m) || m.Initialized != 1:
 		return 0, ErrNotMint
 	}
-	return int(a.Data[decimalsAt]), nil
+	return int(m.Decimals), nil
 }
 
 // amount reads a token account. The bool is false if there is none. An address that has
@@ -149,11 +164,11 @@ func (c *Chain) amount(a *chain.Account) (uint64, bool, error) {
 	if a == nil || a.Owner == solana.SystemProgramID && len(a.Data) == 0 {
 		return 0, false, nil
 	}
-	if a.Owner != solana.TokenProgramID || len(a.Data) != accountLength || a.Data[stateAt] == 0 ||
-		solana.PublicKeyFromBytes(a.Data[:32]) != c.mint {
+	var t tokenData
+	if a.Owner != solana.TokenProgramID || !read(a.Data, &t) || t.State == 0 || solana.PublicKey(t.Mint) != c.mint {
 		return 0, false, errors.New("not a token account of the mint")
 	}
-	return binary.LittleEndian.Uint64(a.Data[amountAt:]), true, nil
+	return t.Amount, true, nil
 }
 
 // Unsigned is a transaction that lacks only the wallet's signature.
