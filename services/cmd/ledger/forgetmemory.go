@@ -23,7 +23,7 @@ memory. Nobody can read its text again. Its leaf, its proofs, its times and its
 metadata, which is not encrypted, stay. This can't be undone.
 
 Backups of the keystore from before still open the text: destroy them, too.`,
-		Args: arguments("ID"),
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
 			case keypair == "":
