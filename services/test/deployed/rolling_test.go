@@ -1,0 +1,95 @@
+package deployed_test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/memory-ledger/ledger/events/eventlog"
+	"github.com/memory-ledger/ledger/services/test/stacktest"
+)
+
+// TestRestartsBehindTheGateway: services restart one after the other, as in an upgrade, and
+// no client notices. Not parallel, because it starts many processes.
+func TestRestartsBehindTheGateway(t *testing.T) {
+	nginxPath(t)
+	d := deploy(t)
+	d.projector()
+	var addrs []string
+	var replicas []*process
+	for range 2 {
+		p, client := d.api("core-api")
+		addrs, replicas = append(addrs, addrOf(client)), append(replicas, p)
+		if len(replicas) == 1 {
+			d.settled(client, client.SignIn(stacktest.NewWallet()))
+		}
+	}
+	g := startGateway(t, addrs, []string{freeAddr(t)})
+	core := g.client(t, coreHost)
+	done := make(chan struct{})
+	var answered atomic.Int64
+	var group sync.WaitGroup
+	for client := range 4 {
+		session := core.SignIn(stacktest.NewWallet())
+		group.Go(func() {
+			for n := 0; ; n++ {
+				select {
+				case <-done:
+					return
+				default:
+				}
+				wrote := core.Do("POST", "/memories", map[string]any{"content": fmt.Sprintf("client %d, %d", client, n)}, session)
+				if wrote.Status != 201 {
+					t.Errorf("write: %d %s", wrote.Status, wrote.Body)
+				} else if read := core.Do("GET", "/memories/"+wrote.Text("id"), nil, session); read.Status != 200 {
+					t.Errorf("read: %d %s", read.Status, read.Body)
+				}
+				answered.Add(1)
+				eventlog.Pause(t.Context(), 20*time.Millisecond) // the gateway limits each client
+			}
+		})
+	}
+	more := func() {
+		for want := answered.Load() + 100; answered.Load() < want && !t.Failed(); {
+			eventlog.Pause(t.Context(), 10*time.Millisecond)
+		}
+	}
+	for range 2 {
+		for i, replica := range replicas {
+			// A server that refused connections gets none for two seconds. Only then the other may
+			// stop.
+			used := func() bool {
+				answer, err := http.Get("http://" + addrs[i^1] + "/metrics")
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer answer.Body.Close()
+				text, _ := io.ReadAll(answer.Body)
+				return strings.Contains(string(text), `route="/memories"`)
+			}
+			for !used() && !t.Failed() {
+				eventlog.Pause(t.Context(), 50*time.Millisecond)
+			}
+			more()
+			if err := syscall.Kill(replica.PID(), syscall.SIGTERM); err != nil {
+				t.Fatal(err)
+			}
+			<-replica.Done()
+			more() // through the other one
+			replica.start()
+			waitFor(t, "http://"+addrs[i]+"/readyz", replica.Done(), replica.log)
+		}
+	}
+	more()
+	close(done)
+	group.Wait()
+	if t.Failed() {
+		t.Logf("the gateway says:\n%s", g.log)
+	}
+}
