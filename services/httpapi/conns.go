@@ -28,8 +28,8 @@ type listener struct {
 	open    map[*conn]bool // false once it only lingers
 	ending  bool
 	changed *sync.Cond // a connection was closed, or a timeout has passed
-	// full is set while a connection waits for a place. Other connections then close
-	// after their next answer.
+	// full is set while a connection waits for a place, and when the listener is to end.
+	// Other connections then close after their next answer.
 	full atomic.Bool
 }
 

@@ -15,9 +15,10 @@ import (
 // request was not run.
 var errStopping = Refuse(http.StatusServiceUnavailable, "the service is stopping; try again")
 
-// Serve answers requests on the listener until ctx ends. Then it runs no further request.
-// It returns when every begun answer is sent and its connection closed, or after grace. A
-// request that is unfinished by then may be stored without an answer.
+// Serve answers requests on the listener until ctx ends, and on its open connections for up
+// to a second more. Then it runs no further request. It returns when every begun answer is
+// sent and its connection closed, or after grace. A request that is unfinished by then may
+// be stored without an answer.
 //
 // Call it once. It does not use the HTTP server's own shutdown, which closes connections
 // that are being read and forgets answers that it has not flushed.
@@ -30,8 +31,12 @@ func (a *App) Serve(ctx context.Context, inner net.Listener, grace time.Duration
 		return fmt.Errorf("%s: serve: %w", a.cfg.Service, err)
 	case <-ctx.Done():
 	}
+	_ = inner.Close() // this only ends Accept: a gateway connects to another server
+	// A gateway sends more requests on the connections that it kept: each gets one more
+	// answer, and then the gateway leaves it.
+	connections.full.Store(true)
+	connections.wait(time.Second)
 	a.stop()
-	_ = inner.Close() // this only ends Accept
 	connections.end()
 	if err := <-served; err != nil {
 		return fmt.Errorf("%s: stop: %w", a.cfg.Service, err)

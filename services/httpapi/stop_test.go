@@ -65,6 +65,42 @@ func TestStopAnswersWhatItHasBegun(t *testing.T) {
 	must(t, <-ended)
 }
 
+// TestAGatewayLosesNoRequest: a service that stops accepts no further connection, so a
+// gateway connects to another. But a request may be on its way on a connection that the
+// gateway has kept. It is answered, and then the connection closes.
+func TestAGatewayLosesNoRequest(t *testing.T) {
+	t.Parallel()
+	app, listener := newApp(), listen(t)
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- app.Serve(ctx, listener, 5*time.Second) }()
+	kept := dial(t, listener)
+	answers := bufio.NewReader(kept)
+	ask := func() {
+		t.Helper()
+		send(t, kept, "GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
+		if status, _ := read(t, answers); status != http.StatusOK {
+			t.Fatalf("status %d", status)
+		}
+	}
+	ask()
+	stop()
+	for {
+		conn, err := net.Dial("tcp", listener.Addr().String())
+		if err != nil {
+			break
+		}
+		_ = conn.Close()
+	}
+	ask()
+	if _, err := answers.ReadByte(); err != io.EOF {
+		t.Errorf("after the answer: %v", err)
+	}
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+}
+
 func dial(t *testing.T, listener net.Listener) net.Conn {
 	t.Helper()
 	conn, err := net.Dial("tcp", listener.Addr().String())
