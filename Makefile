@@ -53,7 +53,7 @@ unit: ## all Go tests except the slow ones
 	$(GOTEST) -short -timeout 10m $$(go list $(PACKAGES) | grep -v -e '/services/test/deployed$$' -e '/services/test/browser$$')
 
 .PHONY: verify
-verify: deps staticcheck vulncheck generated lint-openapi client dashboard-current webextension slow race fuzz empty-root ## the rest: linters, slow tests, race detector, crashes, clusters, browser, fuzzing
+verify: deps staticcheck vulncheck generated lint-openapi client dashboard-current webextension slow race cuts fuzz empty-root ## the rest: linters, slow tests, race detector, crashes, clusters, cut networks, browser, fuzzing
 
 # RACE lists the packages that have tests, and whose code starts goroutines or shares
 # memory, and the end-to-end tests, which run all services. SLOW lists the other packages
@@ -83,7 +83,7 @@ race: ## the packages that share memory between goroutines, with the race detect
 	$(GOTEST) -race -timeout 15m $(RACE)
 
 .PHONY: cuts
-cuts: ## machines that lose each other, in network namespaces (needs root, ip and iptables)
+cuts: ## machines that lose each other, in network namespaces: four minutes (skips without root, ip or iptables)
 	go test -vet=off -count=1 -timeout 10m $(CUTS)
 
 .PHONY: empty-root
