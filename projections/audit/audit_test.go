@@ -38,10 +38,10 @@ func story(n int) []fixture.Message {
 	session, key, spent, ended := fixture.UUID(), fixture.UUID(), fixture.UUID(), fixture.UUID()
 	say(&events.OwnerRegistered{UserID: fixture.UUID()}, &events.SessionIssued{SessionID: fixture.UUID(), Audience: events.AudienceCore, ExpiresAt: now})
 	say(&events.SessionIssued{SessionID: session, Audience: events.AudienceExtension, TokenHash: hash(session), ExpiresAt: now})
-	say(&events.ApiKeyCreated{KeyID: key, KeyHash: fixture.Hash(key), Prefix: "svc_1234", Label: "a\x00label", Scopes: events.AllScopes, ExpiresAt: &now, CreatedBy: &events.Via{Kind: events.ViaSession, ID: session}})
+	say(&events.ApiKeyCreated{KeyID: key, KeyHash: fixture.Hash(key), Prefix: "svc_1234", Label: "a\x00label", Scopes: events.AllScopes, ExpiresAt: &now, CreatedBy: &events.Via{Kind: events.ViaSession, ID: session}, Namespaces: []string{"a\x00name"}})
 	say(&events.ApiKeyUsed{KeyID: key})
 	say(&events.ApiKeyRevoked{KeyID: key})
-	say(&events.GrantMinted{GrantID: spent, Kind: events.GrantDrop, TokenHash: fixture.Hash(spent), ExpiresAt: now, MaxUses: 1, By: &events.Via{Kind: events.ViaSession, ID: session}})
+	say(&events.GrantMinted{GrantID: spent, Kind: events.GrantDrop, TokenHash: fixture.Hash(spent), ExpiresAt: now, MaxUses: 1, By: &events.Via{Kind: events.ViaSession, ID: session}, Namespace: "a\x00name"})
 	say(&events.GrantConsumed{GrantID: spent, Kind: events.GrantDrop, Use: 1, Remaining: 0}, a.Memory(`{"dropped":true}`))
 	say(&events.GrantMinted{GrantID: ended, Kind: events.GrantCase, TokenHash: fixture.Hash(ended), ExpiresAt: now, MaxUses: 3})
 	say(&events.GrantConsumed{GrantID: ended, Kind: events.GrantCase, Use: 1, Remaining: 2})
@@ -55,11 +55,16 @@ func story(n int) []fixture.Message {
 	for i := 1; i < storyLeaves; i++ {
 		m := a.Memory(fmt.Sprintf(`{"n":%d}`, i))
 		m.IdempotencyKeyHash = hash(fmt.Sprint("key", i))
+		if i == 120 {
+			m.Supersedes = []uint64{7, 3}
+		}
 		leaves = append(leaves, m.LeafHash)
 		say(m)
 		if i == 100 {
-			say(&events.MemoryRetracted{MemoryID: m.MemoryID, LeafIndex: 100, Leaves: 101},
-				&events.MemoryForgotten{MemoryID: m.MemoryID, LeafIndex: 100, Leaves: 101})
+			say(&events.MemoryRetracted{MemoryID: m.MemoryID, LeafIndex: 100, Leaves: 101})
+		}
+		if i == 110 {
+			say(&events.MemoryForgotten{MemoryID: m.MemoryID, LeafIndex: 110, Leaves: 111})
 		}
 	}
 	commit := func(size uint64, confirm bool) {

@@ -23,6 +23,7 @@ var flips = map[string]string{
 	"bigint":                   `%[1]s # 1`,
 	"integer":                  `%[1]s # 1`,
 	"smallint":                 `%[1]s + 1`,
+	"boolean":                  `NOT %[1]s`,
 	"numeric":                  `%[1]s - 1`,
 	"timestamp with time zone": `%[1]s + interval '1 microsecond'`,
 }
@@ -132,15 +133,15 @@ func TestRowsTakenAndAddedAreFound(t *testing.T) {
 		{"memories", `DELETE FROM memories WHERE leaf_index = 280`, "missing"},
 		{"memories", `DELETE FROM memories`, "missing"},
 		{"memories", `DELETE FROM memories WHERE leaf_index = 299`, "missing"},
-		{"memories", `INSERT INTO memories SELECT owner, 300, gen_random_uuid(), leaf_hash, metadata, sealed, created_at, NULL, via, salt, seq FROM memories WHERE leaf_index = 1`, "no event"},
-		{"memories", fmt.Sprintf(`INSERT INTO memories SELECT '%s', 0, gen_random_uuid(), leaf_hash, metadata, sealed, created_at, NULL, via, salt, seq FROM memories WHERE leaf_index = 1`, stranger), "no event"},
+		{"memories", `INSERT INTO memories (owner, leaf_index, id, leaf_hash, metadata, sealed, created_at, salt, seq) SELECT owner, 300, gen_random_uuid(), leaf_hash, metadata, sealed, created_at, salt, seq FROM memories WHERE leaf_index = 1`, "no event"},
+		{"memories", fmt.Sprintf(`INSERT INTO memories (owner, leaf_index, id, leaf_hash, metadata, sealed, created_at, salt, seq) SELECT '%s', 0, gen_random_uuid(), leaf_hash, metadata, sealed, created_at, salt, seq FROM memories WHERE leaf_index = 1`, stranger), "no event"},
 		{"memories", `UPDATE memories SET leaf_index = -1 WHERE leaf_index = 5`, "missing"},
 		{"tiles", `DELETE FROM tiles WHERE tile_index = 0`, "missing"},
 		{"tiles", `INSERT INTO tiles SELECT owner, 1, 0, hashes, root FROM tiles WHERE tile_index = 0`, "no such"},
 		{"tiles", fmt.Sprintf(`INSERT INTO tiles SELECT '%s', level, tile_index, hashes, root FROM tiles WHERE tile_index = 0`, stranger), "no such"},
 		{"tiles", `INSERT INTO tiles SELECT 'not.*.>an owner', level, tile_index, hashes, root FROM tiles WHERE tile_index = 0`, "no such"},
 		{"owners", `DELETE FROM owners`, "missing"},
-		{"grants", `INSERT INTO grants SELECT gen_random_uuid(), owner, kind, token_hash, minted_at, expires_at, max_uses, used, revoked_at, minted_by, seq FROM grants LIMIT 1`, "no event"},
+		{"grants", `INSERT INTO grants SELECT gen_random_uuid(), owner, kind, token_hash, minted_at, expires_at, max_uses, used, revoked_at, minted_by, namespace, seq FROM grants LIMIT 1`, "no event"},
 	} {
 		damaged(t, pool, c.table, c.change, func() {
 			found, _ := verify(t, audit.Config{Log: log.Replayed(), Pool: pool})

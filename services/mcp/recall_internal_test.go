@@ -32,8 +32,8 @@ func TestWhatAnswersIsShown(t *testing.T) {
 	}
 }
 
-// TestShares: the budget is shared among what was found. What one text does not need,
-// longer ones get.
+// TestShares: the budget is shared among what was found. If a text needs less than its share,
+// longer ones get the rest.
 func TestShares(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ costs, want []int }{
