@@ -33,11 +33,11 @@ func ParsePublicKey(s string) (events.Owner, error) {
 	return owner, nil
 }
 
-// signed reports whether the holder of a key signed the message. It refuses keys
+// signed reports whether the holder of a key signed the message, or an envelope of it. It refuses keys
 // without a holder: bytes that are not the canonical form of a curve point, and points of
 // small order. Small-order keys, such as 01 00…00, verify signatures that were made without
 // a secret key. An address off the curve belongs to a program, not to a person.
-func signed(owner events.Owner, message, signature []byte) bool {
+func signed(owner events.Owner, message string, signature []byte) bool {
 	raw := owner.Bytes()
 	point, err := new(edwards25519.Point).SetBytes(raw[:])
 	if err != nil || [32]byte(point.Bytes()) != raw {
@@ -46,7 +46,12 @@ func signed(owner events.Owner, message, signature []byte) bool {
 	if new(edwards25519.Point).MultByCofactor(point).Equal(edwards25519.NewIdentityPoint()) == 1 {
 		return false
 	}
-	return ed25519.Verify(raw[:], message, signature)
+	for bytes := range signable(owner, message) {
+		if ed25519.Verify(raw[:], bytes, signature) {
+			return true
+		}
+	}
+	return false
 }
 
 // ParseSignature decodes the base58 form of 64 bytes.

@@ -192,7 +192,7 @@ func (d *SignIn) check(purpose Purpose, a Answer) (string, error) {
 	case left > NonceLifetime+clockSkew: // the bucket would forget the use too soon
 		return "", fmt.Errorf("%w: the clocks of this service's replicas differ too much", ErrUnavailable)
 	}
-	if !signed(a.PublicKey, []byte(a.Message), a.Signature) {
+	if !signed(a.PublicKey, a.Message, a.Signature) {
 		return "", fmt.Errorf("%w: bad signature", ErrRefused)
 	}
 	return p.nonce, nil

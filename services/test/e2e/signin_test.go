@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/mr-tron/base58"
+
 	"github.com/memory-ledger/ledger/infra/localnats/natstest"
 	"github.com/memory-ledger/ledger/services/test/stacktest"
 )
@@ -48,6 +50,24 @@ func TestSignatureAsBytes(t *testing.T) {
 	c.Expect(400, "POST", "/auth/verify", body(append(whole[:63:63], json.RawMessage("1.5"))))
 	c.Expect(400, "POST", "/auth/verify", body(append(whole[:63:63], json.RawMessage("256.0"))))
 	c.Expect(200, "POST", "/auth/verify", body(whole))
+}
+
+// TestHardwareWallets sign an envelope of the message, on either API and for an erasure.
+func TestHardwareWallets(t *testing.T) {
+	t.Parallel()
+	s, wallet := stacktest.Start(t, stacktest.Options{}), stacktest.NewWallet()
+	signer, err := base58.Decode(wallet.PublicKey)
+	noErr(t, err)
+	answer := func(c *stacktest.Client, purpose string, signers ...byte) map[string]any {
+		message := c.Expect(200, "POST", "/auth/challenge", map[string]any{"publicKey": wallet.PublicKey, "purpose": purpose}).Text("message")
+		envelope := "\xffsolana offchain\x01" + string(signers) + message
+		return map[string]any{"publicKey": wallet.PublicKey, "message": message, "signature": base58.Encode(wallet.Sign(envelope))}
+	}
+	alone := append([]byte{1}, signer...)
+	s.Core[0].Expect(200, "POST", "/auth/verify", answer(s.Core[0], "sign-in", alone...))
+	s.Extension[0].Expect(200, "POST", "/auth/verify", answer(s.Extension[0], "sign-in", alone...))
+	s.Core[0].Expect(401, "POST", "/auth/verify", answer(s.Core[0], "sign-in", append(append([]byte{2}, signer...), signer...)...))
+	s.Core[0].Expect(200, "POST", "/erasure", answer(s.Core[0], "erase", alone...))
 }
 
 // TestOneNonceOneSession verifies one nonce many times concurrently, through both APIs.
