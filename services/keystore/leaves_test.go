@@ -63,7 +63,7 @@ func TestForgettingLeaves(t *testing.T) {
 		for leaf := range uint64(41) {
 			sealed[leaf] = sealLeaf(t, key, leaf)
 		}
-		for range rapid.IntRange(1, 6).Draw(rt, "times") {
+		for range rapid.IntRange(1, 3).Draw(rt, "times") {
 			leaves := rapid.SliceOfN(anyLeaf, 1, 12).Draw(rt, "leaves")
 			for _, leaf := range leaves {
 				if !forgotten[leaf] {
@@ -122,13 +122,13 @@ func TestAThousandForgottenLeaves(t *testing.T) {
 	}
 	far := func(n uint64) uint64 { return 1<<20 + n<<12 } // each adds most of a path
 	var many []uint64
-	for n := range uint64(200) {
+	for n := range uint64(420) {
 		many = append(many, far(n))
 	}
 	if err := s.DestroyLeaves(t.Context(), js, owner, many...); err != nil {
 		t.Fatal(err)
 	}
-	for n := uint64(200); ; n++ {
+	for n := uint64(420); ; n++ {
 		leaf := far(n)
 		key, err := s.Find(t.Context(), owner)
 		if err != nil {
