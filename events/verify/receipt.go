@@ -10,6 +10,7 @@
 package verify
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -285,6 +286,33 @@ func (r *Receipt) verifyPrefix() error {
 	}
 	if second != a.CommittedRoot {
 		return Wrong(ErrChain, "anchor.committedRoot", "it is %s; the proof up to anchor.committedSize %d leads to %s", a.CommittedRoot, a.CommittedSize, second)
+	}
+	return nil
+}
+
+// ErrNoCorrection: a receipt does not name the other one's leaf. This is no lie.
+var ErrNoCorrection = errors.New("the memory does not supersede the other one")
+
+// Corrects checks both receipts, and that this memory's metadata names the older one's leaf
+// among those that it supersedes. Both must be of one owner.
+func (r *Receipt) Corrects(older *Receipt) error {
+	if err := r.Verify(); err != nil {
+		return err
+	}
+	if err := older.Verify(); err != nil {
+		return err
+	}
+	if r.Entry.Owner != older.Entry.Owner {
+		return Wrong(ErrWrongOwner, "entry.owner", "they are %s and %s", r.Entry.Owner, older.Entry.Owner)
+	}
+	if r.TreeSize == older.TreeSize && r.BatchRoot != older.BatchRoot {
+		return Wrong(ErrForked, "batchRoot", "the receipts have different roots for %d leaves", r.TreeSize)
+	}
+	var said struct {
+		Supersedes []Hash `json:"supersedes"`
+	}
+	if err := json.Unmarshal(r.Entry.Metadata, &said); err != nil || !slices.Contains(said.Supersedes, older.LeafHash) || older.LeafIndex >= r.LeafIndex {
+		return ErrNoCorrection
 	}
 	return nil
 }

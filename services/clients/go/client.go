@@ -26,6 +26,7 @@ type Client struct {
 	issuer                        Issuer
 	heads                         heads
 	written                       written
+	namespaces                    []string // nil: no limit is known
 
 	mu                           sync.Mutex
 	owner                        string // empty until it is known
@@ -66,6 +67,10 @@ func WithExtensionPublicURL(url string) Option {
 
 // WithAPIKey uses an API key of the core API.
 func WithAPIKey(key string) Option { return func(c *Client) { c.credential = key } }
+
+// WithNamespaces names the namespaces that the API key is limited to. See List. Without it, a
+// memory that an API key writes without a namespace may be stored in any.
+func WithNamespaces(names ...string) Option { return func(c *Client) { c.namespaces = names } }
 
 // WithSession uses a session of the core API. SignIn makes one.
 func WithSession(token string) Option { return func(c *Client) { c.credential = token } }

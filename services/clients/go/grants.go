@@ -21,6 +21,8 @@ type Drop struct {
 type DropOptions struct {
 	Minutes   int `json:"expiresInMinutes,omitzero"` // 1 to 1,440
 	MaxWrites int `json:"maxWrites,omitzero"`        // 1 to 5
+	// Namespace gets what is written.
+	Namespace string `json:"namespace,omitzero"`
 }
 
 // MintDrop makes a drop, and revokes the owner's previous one. Drops and cases belong to
@@ -53,6 +55,9 @@ type LeftMemory struct {
 	Content  string   `json:"content"`         // 1 to 10,000 characters
 	Source   string   `json:"source,omitzero"` // at most 80 characters; becomes metadata.source
 	Metadata Metadata `json:"metadata"`
+	// OccurredAt is a date, or a date and time of RFC 3339.
+	OccurredAt string   `json:"occurredAt,omitzero"`
+	Tags       []string `json:"tags,omitempty"` // at most 16
 }
 
 // Left is the answer to Leave.
@@ -85,6 +90,8 @@ type Case struct {
 type CaseOptions struct {
 	Minutes  int `json:"expiresInMinutes,omitzero"` // 1 to 1,440
 	MaxReads int `json:"maxReads,omitzero"`         // 1 to 10
+	// Namespace limits what is shown.
+	Namespace string `json:"namespace,omitzero"`
 }
 
 // MintCase makes a case, and revokes the owner's previous one.

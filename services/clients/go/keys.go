@@ -24,6 +24,7 @@ type Key struct {
 	Prefix     string     `json:"prefix"`
 	Label      string     `json:"label"`
 	Scopes     []Scope    `json:"scopes"`
+	Namespaces []string   `json:"namespaces"` // nil: all
 	CreatedAt  time.Time  `json:"createdAt"`
 	ExpiresAt  *time.Time `json:"expiresAt"`  // nil: valid until it is revoked
 	LastUsedAt *time.Time `json:"lastUsedAt"` // accurate to about a minute; nil before its first use
@@ -41,6 +42,8 @@ type NewKey struct {
 	Label     string    `json:"label"`              // 1 to 200 characters
 	Scopes    []Scope   `json:"scopes,omitempty"`   // nil: ScopeRead and ScopeWrite
 	ExpiresAt time.Time `json:"expiresAt,omitzero"` // zero: valid until it is revoked
+	// Namespaces limits what the key reads and writes, to at most 16. Nil: all.
+	Namespaces []string `json:"namespaces,omitempty"`
 }
 
 // CreateKey makes an API key. Only this answer shows the Secret. The request is not

@@ -3,6 +3,7 @@ package memoryledger
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/memory-ledger/ledger/events/verify"
 )
@@ -99,4 +100,28 @@ func (l *listCheck) findGaps() error {
 		}
 	}
 	return nil
+}
+
+// limitedList lists what a key sees that is limited to namespaces. Other leaves are missing
+// lawfully.
+func (c *Client) limitedList(ctx context.Context, o ListOptions, yield func(Memory) bool) error {
+	var last *uint64
+	_, err := c.pages(ctx, o, func(m Memory) (bool, error) {
+		if last != nil && (o.Order == Newest) != (m.LeafIndex < *last) || last != nil && m.LeafIndex == *last {
+			return false, serviceLies(ErrHidden, "leafIndex", "leaf %d is in the list twice, or out of place", m.LeafIndex)
+		}
+		last = &m.LeafIndex
+		if name, _ := m.Metadata["namespace"].(string); !m.Damaged && !slices.Contains(c.namespaces, name) {
+			return false, serviceLies(ErrWrongMemory, "metadata.namespace", "it is %q, which the key is not for", name)
+		}
+		known, err := c.written.compare(m.ID, m.LeafHash, m.LeafIndex)
+		if err == nil && known != nil && !m.Damaged {
+			err = known.entry.match(m.Content, m.Metadata)
+		}
+		if err != nil {
+			return false, err
+		}
+		return yield(m), nil
+	})
+	return err
 }

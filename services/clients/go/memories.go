@@ -34,18 +34,24 @@ type Memory struct {
 	// Damaged: the service's stored copy does not match the leaf, so Content and Metadata
 	// are empty.
 	Damaged bool `json:"damaged,omitzero"`
-	// Supersedes and SupersededBy are the ids of the memories that this one corrects, and of
-	// those that correct it, newest first.
+	// Supersedes and SupersededBy are the ids of what this memory corrects, and of what
+	// corrects it, the newest first. They are not proven: Receipt.Corrects proves one.
 	Supersedes   []string `json:"supersedes,omitzero"`
 	SupersededBy []string `json:"supersededBy,omitzero"`
 }
 
-// NewMemory is a memory to be written.
+// NewMemory is a memory to be written. All but Content may be empty. The members below
+// Metadata become metadata of the same name, so the receipt proves them.
 type NewMemory struct {
-	Content  string   `json:"content"` // 1 to 262,144 bytes of UTF-8
-	Metadata Metadata `json:"metadata"`
-	// Supersedes are the ids of memories that this one corrects.
-	Supersedes []string `json:"supersedes,omitzero"`
+	Content    string   `json:"content"` // 1 to 262,144 bytes of UTF-8
+	Metadata   Metadata `json:"metadata"`
+	Source     string   `json:"source,omitzero"`     // at most 80 characters; replaces metadata.source
+	OccurredAt string   `json:"occurredAt,omitzero"` // a date, or a date and time of RFC 3339
+	Tags       []string `json:"tags,omitempty"`      // at most 16
+	Namespace  string   `json:"namespace,omitzero"`  // at most 80 characters
+	// Supersedes has the ids of at most 16 memories that this one corrects. Their leaf
+	// hashes become metadata.supersedes.
+	Supersedes []string `json:"supersedes,omitempty"`
 }
 
 // Written is the answer to a write.
@@ -70,12 +76,16 @@ func (r request) named(options []WriteOption) request {
 	return r
 }
 
-// Write stores a memory exactly once, even if attempts fail and are repeated. Metadata
-// may be nil. After ErrUnavailable, ErrConnection or ErrTimeout the memory may be stored:
-// call Write again with the same IdempotencyKey.
+// Write stores a text with its metadata, which may be nil. Store has more members.
 func (c *Client) Write(ctx context.Context, content string, metadata Metadata, options ...WriteOption) (*Written, error) {
-	memory := NewMemory{Content: content, Metadata: metadata}
-	sum, err := fingerprint(memory.Content, memory.Metadata)
+	return c.Store(ctx, NewMemory{Content: content, Metadata: metadata}, options...)
+}
+
+// Store stores a memory exactly once, even if attempts fail and are repeated. After
+// ErrUnavailable, ErrConnection or ErrTimeout the memory may be stored: call Store again
+// with the same IdempotencyKey.
+func (c *Client) Store(ctx context.Context, memory NewMemory, options ...WriteOption) (*Written, error) {
+	e, err := c.expect(memory)
 	if err != nil {
 		return nil, err
 	}
@@ -85,17 +95,17 @@ func (c *Client) Write(ctx context.Context, content string, metadata Metadata, o
 	if _, err := c.call(ctx, r, w); err != nil {
 		return nil, err
 	}
-	c.written.add(*w, sum)
+	c.written.add(*w, e)
 	return w, nil
 }
 
 // WriteBatch stores 1 to 256 memories: all of them or none, at consecutive places in the
 // log. The answers are in the order of the memories.
 func (c *Client) WriteBatch(ctx context.Context, memories []NewMemory, options ...WriteOption) ([]Written, error) {
-	sums := make([][sha256.Size]byte, len(memories))
+	entries := make([]expected, len(memories))
 	for i := range memories {
 		var err error
-		if sums[i], err = fingerprint(memories[i].Content, memories[i].Metadata); err != nil {
+		if entries[i], err = c.expect(memories[i]); err != nil {
 			return nil, fmt.Errorf("memories[%d]: %w", i, err)
 		}
 	}
@@ -112,7 +122,7 @@ func (c *Client) WriteBatch(ctx context.Context, memories []NewMemory, options .
 		if c.verify && w.LeafIndex != all[0].LeafIndex+uint64(i) {
 			return nil, serviceLies(ErrHidden, "leafIndex", "memory %d of the batch is leaf %d, the first is leaf %d", i, w.LeafIndex, all[0].LeafIndex)
 		}
-		c.written.add(w, sums[i])
+		c.written.add(w, entries[i])
 	}
 	return all, nil
 }
@@ -131,7 +141,7 @@ const remembered = 1000
 
 type writtenMemory struct {
 	Written
-	sum [sha256.Size]byte
+	entry expected
 }
 
 // written remembers the newest writes.
@@ -146,12 +156,20 @@ func newWritten() written {
 	return written{byID: map[string]writtenMemory{}, ids: make([]string, remembered)}
 }
 
-func (w *written) add(m Written, sum [sha256.Size]byte) {
+func (w *written) add(m Written, e expected) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.byID, w.ids[w.next])
-	w.ids[w.next], w.byID[m.ID] = m.ID, writtenMemory{m, sum}
+	w.ids[w.next], w.byID[m.ID] = m.ID, writtenMemory{m, e}
 	w.next = (w.next + 1) % remembered
+}
+
+// hash returns the leaf hash of a memory that this client wrote.
+func (w *written) hash(id string) (Hash, bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	known, found := w.byID[id]
+	return known.LeafHash, found
 }
 
 // compare checks an answer about a memory against the answer to this client's write. It
@@ -223,10 +241,11 @@ func (c *Client) Forget(ctx context.Context, id string) error {
 type Order string
 
 // Orders. Relevance is for ranked searches only, and their default. Elsewhere the default
-// is Oldest.
+// is Oldest. Occurred is for searches: by the time when things happened, newest first.
 const (
 	Oldest    Order = "oldest"
 	Newest    Order = "newest"
+	Occurred  Order = "occurred"
 	Relevance Order = "relevance"
 )
 
@@ -242,6 +261,10 @@ const defaultPage = 100
 // missing, and, from the oldest, that all leaves give a root of the log. The memories are
 // proven when the list ends without an error. Get checks texts. An error is the last
 // pair.
+//
+// A key that is limited to namespaces sees no other leaves, so its list can't be proven. With
+// WithNamespaces, List checks the order, the namespaces, and what this client wrote. Without,
+// it fails with ErrForbidden.
 func (c *Client) List(ctx context.Context, o ListOptions) iter.Seq2[Memory, error] {
 	return func(yield func(Memory, error) bool) {
 		if err := c.list(ctx, o, func(m Memory) bool { return yield(m, nil) }); err != nil {
@@ -254,6 +277,9 @@ func (c *Client) list(ctx context.Context, o ListOptions, yield func(Memory) boo
 	if !c.verify {
 		_, err := c.pages(ctx, o, func(m Memory) (bool, error) { return yield(m), nil })
 		return err
+	}
+	if c.namespaces != nil {
+		return c.limitedList(ctx, o, yield)
 	}
 	head, err := c.Head(ctx)
 	if err != nil {
@@ -327,6 +353,16 @@ type Filter struct {
 	Via      *Via      `json:"via,omitzero"`
 	Anchored *bool     `json:"anchored,omitzero"`
 	Metadata Metadata  `json:"metadata,omitzero"`
+	// A memory has all of these tags.
+	Tags      []string `json:"tags,omitempty"`
+	Namespace string   `json:"namespace,omitzero"`
+	// Superseded says whether to find what was corrected. By default only substring search
+	// does.
+	Superseded *bool `json:"superseded,omitzero"`
+	// When things happened: a date, or a date and time of RFC 3339. A date is its whole day,
+	// UTC; a time in OccurredTo is exclusive.
+	OccurredFrom string `json:"occurredFrom,omitzero"`
+	OccurredTo   string `json:"occurredTo,omitzero"`
 }
 
 // FoundMemory is a result of a search.

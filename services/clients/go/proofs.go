@@ -121,9 +121,10 @@ func (c *Client) Receipt(ctx context.Context, id string) (*Receipt, error) {
 	if err != nil {
 		return nil, err
 	}
-	proven, err := fingerprint(r.Entry.Content, r.Entry.Metadata)
-	if err != nil || known != nil && known.sum != proven {
-		return nil, serviceLies(ErrWrongText, "entry", "text or metadata are not those that were written")
+	if known != nil {
+		if err := known.entry.match(r.Entry.Content, r.Entry.Metadata); err != nil {
+			return nil, err
+		}
 	}
 	if err := c.verifyAnchor(ctx, r.Anchor, r.Entry.Owner); err != nil {
 		return nil, byService(err)

@@ -38,6 +38,10 @@ func ReadExport(r io.Reader) (*Export, error) { return verify.ReadExport(r) }
 // links it to this receipt.
 var ErrCantComplete = verify.ErrCantComplete
 
+// ErrNoCorrection: the error of Receipt.Corrects for memories of which neither names the
+// other.
+var ErrNoCorrection = verify.ErrNoCorrection
+
 // ErrChainUnreachable: the Solana node gave no usable answer. This says nothing about the
 // receipt or the service.
 var ErrChainUnreachable = verify.ErrUnreachable
