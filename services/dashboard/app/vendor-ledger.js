@@ -128,6 +128,9 @@ var TransactionError = class extends VerificationError {
 var AnchorError = class extends VerificationError {
   name = "AnchorError";
 };
+var NoCorrectionError = class extends LedgerError {
+  name = "NoCorrectionError";
+};
 var NotAnchoredError = class extends LedgerError {
   name = "NotAnchoredError";
   constructor() {
@@ -560,6 +563,12 @@ async function completeOnchain(rpcUrl, receipt, by, options = {}) {
       if (sizes.some(({ size }) => size < r.treeSize)) throw new NotAnchoredError();
     }
   }
+}
+async function verifyCorrection(newer, older) {
+  const n = await verifyReceipt(newer), o = await verifyReceipt(older), named = n.entry.metadata["supersedes"];
+  if (n.entry.owner !== o.entry.owner) throw new OwnerMismatchError("entry.owner", `they are ${n.entry.owner} and ${o.entry.owner}`);
+  if (n.treeSize === o.treeSize && n.batchRoot !== o.batchRoot) throw new LogForkedError("batchRoot", `the receipts have different roots for ${n.treeSize} leaves`);
+  if (!Array.isArray(named) || !named.includes(o.leafHash) || o.leafIndex >= n.leafIndex) throw new NoCorrectionError("the memory does not supersede the other one");
 }
 
 // ../../clients/typescript/src/challenge.ts
@@ -1300,6 +1309,7 @@ var asSent = (value) => JSON.parse(JSON.stringify(value, (_, part) => {
   return part;
 }));
 var withoutSlash = (url) => url.replace(/\/+$/, "");
+var trimmed = (text) => text.replace(/^\p{White_Space}+|\p{White_Space}+$/gu, "");
 var MemoryLedger = class {
   keys = new Keys(this);
   memories = new Memories(this);
@@ -1315,6 +1325,7 @@ var MemoryLedger = class {
   verify;
   rpcUrl;
   issuer;
+  namespaces;
   stakingProgram;
   heads;
   /** The owner of the log, once known. */
@@ -1332,6 +1343,7 @@ var MemoryLedger = class {
     this.verify = options.verify ?? true;
     this.rpcUrl = options.rpcUrl;
     this.issuer = options.issuer;
+    this.namespaces = options.namespaces;
     this.stakingProgram = options.stakingProgram;
     this.owner = options.owner;
     this.heads = new Heads(options.heads);
@@ -1397,6 +1409,10 @@ var MemoryLedger = class {
   grant(method, url, request) {
     return this.#transport.send({ ...request, method, url });
   }
+  /** @internal Whether the credential may be limited to a namespace that this client does not know. */
+  get mayBeLimited() {
+    return this.namespaces === void 0 && this.#credential?.startsWith("svc_") === true;
+  }
   /** @internal */
   timeoutMs(options) {
     return options.timeoutMs ?? this.#timeoutMs;
@@ -1415,11 +1431,12 @@ var Keys = class {
   /**
    * Makes a key. Only this answer shows it. The call is not retried after a lost answer,
    * because a retry could make a second key. A key may read and write unless `scopes` says
-   * otherwise. It lives until it is revoked, or until `expiresAt`, an RFC 3339 time.
+   * otherwise. It lives until it is revoked, or until `expiresAt`, an RFC 3339 time. With
+   * `namespaces` it sees and writes no others.
    */
   async create(label, options = {}) {
-    const { scopes, expiresAt, ...call } = options;
-    return (await this.ledger.core("POST", "/keys", { ...call, body: { label, scopes, expiresAt }, repeatable: false })).body;
+    const { scopes, expiresAt, namespaces, ...call } = options;
+    return (await this.ledger.core("POST", "/keys", { ...call, body: { label, scopes, expiresAt, namespaces }, repeatable: false })).body;
   }
   async list(options = {}) {
     return (await this.ledger.core("GET", "/keys", options)).body;
@@ -1434,16 +1451,21 @@ var Memories = class {
   }
   ledger;
   #written = /* @__PURE__ */ new Map();
+  /** Stores a text with its metadata. `store` has more members. */
+  write(content, metadata = {}, options = {}) {
+    return this.store({ content, metadata }, options);
+  }
   /**
    * Stores a memory. Retries never store it twice, whatever happens to the connection. After
    * an UnavailableError, ConnectionError or TimeoutError, the memory may be stored or not:
-   * call again with the same idempotencyKey.
+   * call again with the same idempotencyKey. Members beside the text become metadata of the
+   * same name, `supersedes` as leaf hashes, so the receipt proves them.
    */
-  async write(content, metadata = {}, options = {}) {
+  async store(memory, options = {}) {
     const { idempotencyKey = crypto.randomUUID(), ...call } = options;
-    const fingerprint = await digest(content, metadata);
-    const { body } = await this.ledger.core("POST", "/memories", { ...call, idempotencyKey, body: { content, metadata } });
-    this.#remember(body, fingerprint);
+    const expected = await this.#expect(memory);
+    const { body } = await this.ledger.core("POST", "/memories", { ...call, idempotencyKey, body: memory });
+    this.#remember(body, expected);
     return body;
   }
   /**
@@ -1452,7 +1474,7 @@ var Memories = class {
    */
   async writeBatch(memories, options = {}) {
     const { idempotencyKey = crypto.randomUUID(), ...call } = options;
-    const fingerprints = await Promise.all(memories.map(({ content, metadata = {}, source }) => digest(content, source === void 0 ? metadata : { ...metadata, source: source.trim() })));
+    const fingerprints = await Promise.all(memories.map((memory) => this.#expect(memory)));
     const { body } = await this.ledger.core("POST", "/memories/batch", { ...call, idempotencyKey, body: { memories } });
     if (this.ledger.verify) {
       if (!Array.isArray(body) || body.length !== memories.length) throw new IncompleteListError("length", `${body.length} answers to ${memories.length} memories`, "service");
@@ -1462,10 +1484,35 @@ var Memories = class {
     body.forEach((written, n) => this.#remember(written, fingerprints[n]));
     return body;
   }
-  #remember(written, fingerprint) {
+  /** Returns what the entry of a memory must be. */
+  async #expect({ content, metadata = {}, source, occurredAt, tags, namespace, supersedes = [] }) {
+    const members2 = { ...metadata };
+    if (source !== void 0) members2["source"] = trimmed(source);
+    for (const [name, value] of Object.entries({ occurredAt, tags, namespace })) if (value !== void 0) members2[name] = value;
+    const { namespaces, mayBeLimited } = this.ledger, anyNamespace = mayBeLimited && !("namespace" in members2);
+    if (namespaces?.length === 1 && !("namespace" in members2)) members2["namespace"] = namespaces[0];
+    if (supersedes.length > 0) delete members2["supersedes"];
+    const ids = [...new Set(supersedes)], known = ids.map((id) => this.#written.get(id)?.leafHash).filter((hash) => hash !== void 0);
+    return { digest: await digest(content, members2), supersedes: [...new Set(known)], unknown: ids.length - known.length, anyNamespace };
+  }
+  /** Checks a text and its metadata against what this client wrote. */
+  async #checkEntry(known, content, metadata) {
+    const shown = { ...metadata }, most = known.supersedes.length + known.unknown;
+    if (most > 0) {
+      const hashes = shown["supersedes"];
+      const right = Array.isArray(hashes) && hashes.every(isHash) && hashes.length > 0 && hashes.length <= most && new Set(hashes).size === hashes.length && known.supersedes.every((hash) => hashes.includes(hash));
+      if (!right) throw new ContentMismatchError("metadata.supersedes", "it has not the leaves of the memories that were superseded", "service");
+      delete shown["supersedes"];
+    }
+    if (known.anyNamespace && typeof shown["namespace"] === "string") delete shown["namespace"];
+    if (known.digest !== await digest(content, shown)) {
+      throw new ContentMismatchError("entry", "text or metadata are not those that were written", "service");
+    }
+  }
+  #remember(written, expected) {
     if (!this.ledger.verify) return;
     if (!isHash(written.leafHash)) throw new MalformedError("leafHash", "it is no hash", "service");
-    this.#written.set(written.id, { leafHash: written.leafHash, leafIndex: written.leafIndex, digest: fingerprint });
+    this.#written.set(written.id, { leafHash: written.leafHash, leafIndex: written.leafIndex, ...expected });
     if (this.#written.size > remembered) this.#written.delete(this.#written.keys().next().value);
   }
   /**
@@ -1487,10 +1534,12 @@ var Memories = class {
   /**
    * Yields all memories. A list that is read to its end is checked: only retracted leaves are
    * missing, and, if the order is from the oldest, the leaves give a root of the log. Texts
-   * are not checked: `get` checks one.
+   * are not checked: `get` checks one. For a key that is limited to namespaces, see
+   * `namespaces` of the options; without it the call throws a ForbiddenError.
    */
   async *list(options = {}) {
     const { order = "oldest" } = options;
+    if (this.ledger.verify && this.ledger.namespaces) return yield* this.#limitedList(this.ledger.namespaces, order, options);
     const head = this.ledger.verify ? await this.ledger.log.head(callOptions(options)) : void 0;
     const log = new RootOfLeaves();
     let previous;
@@ -1530,6 +1579,22 @@ var Memories = class {
     } catch (err) {
       if (err instanceof VerificationError) throw new RootMismatchError("leafHash", `the leaves of the list give no root of the log: ${err.message}`, "service");
       throw err;
+    }
+  }
+  /** Lists what a key sees that is limited to namespaces. */
+  async *#limitedList(namespaces, order, options) {
+    let previous = order === "oldest" ? -1 : Infinity;
+    for await (const memory of this.#listed(order, options)) {
+      const { id, leafHash: leafHash2, leafIndex, content, metadata, damaged } = memory;
+      if (!isCount(leafIndex)) throw new MalformedError("leafIndex", "it is no index", "service");
+      if (order === "oldest" ? leafIndex <= previous : leafIndex >= previous) throw new IncompleteListError("leafIndex", `after ${previous} comes ${leafIndex}`, "service");
+      previous = leafIndex;
+      const known = this.#checkWritten(id, leafHash2, leafIndex);
+      if (!damaged) {
+        if (!namespaces.includes(metadata["namespace"])) throw new WrongMemoryError("metadata.namespace", "the key is not for it", "service");
+        if (known) await this.#checkEntry(known, content, metadata);
+      }
+      yield memory;
     }
   }
   /**
@@ -1689,9 +1754,7 @@ var Memories = class {
     if (typeof memory !== "string" && (memory.leafHash !== r.leafHash || memory.leafIndex !== r.leafIndex)) {
       throw new WrongMemoryError("leafIndex", `it is ${r.leafIndex}, the memory is leaf ${memory.leafIndex}`, "service");
     }
-    if (known && known.digest !== await digest(r.entry.content, r.entry.metadata)) {
-      throw new ContentMismatchError("entry", "text or metadata are not those that were written", "service");
-    }
+    if (known) await this.#checkEntry(known, r.entry.content, r.entry.metadata);
   }
   #checkWritten(id, leafHash2, leafIndex) {
     const known = this.#written.get(id);
@@ -1760,6 +1823,7 @@ export {
   LogShrankError,
   MalformedError,
   MemoryLedger,
+  NoCorrectionError,
   NotAnchoredError,
   NotFoundError,
   OwnerMismatchError,
@@ -1793,6 +1857,7 @@ export {
   parseReceipt,
   standardWallet,
   toBase58,
+  verifyCorrection,
   verifyExport,
   verifyReceipt
 };

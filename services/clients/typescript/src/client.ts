@@ -46,6 +46,12 @@ export interface Options {
   rpcUrl?: string | undefined;
   /** The issuer that must have anchored receipts. Get it from the operator by a channel other than the service. */
   issuer?: Issuer | undefined;
+  /**
+   * The namespaces that the API key is limited to. Other leaves are then missing from `list`
+   * lawfully, so it checks only order, namespaces and what this client wrote. Without this, a
+   * memory that an API key writes without a namespace may be stored in any.
+   */
+  namespaces?: readonly string[] | undefined;
   /** The program and the mint of staking. Get them from the operator by a channel other than the service. */
   stakingProgram?: StakingProgram | undefined;
   /** Where heads are kept. By default they are in memory and are lost when the process ends. */
@@ -92,7 +98,19 @@ const asSent = (value: unknown): unknown => JSON.parse(JSON.stringify(value, (_,
 
 const withoutSlash = (url: string): string => url.replace(/\/+$/, "");
 
-interface Fingerprint { leafHash: string; leafIndex: number; digest: string }
+interface Expected {
+  digest: string;
+  /** Leaf hashes of superseded memories that this client knows, and how many it does not know. */
+  supersedes: string[];
+  unknown: number;
+  /** A key that is limited to a namespace adds it, and the client can't know. */
+  anyNamespace: boolean;
+}
+
+interface Fingerprint extends Expected { leafHash: string; leafIndex: number }
+
+/** Trims as the service does: JavaScript's own trim removes U+FEFF, too, and keeps U+0085. */
+const trimmed = (text: string): string => text.replace(/^\p{White_Space}+|\p{White_Space}+$/gu, "");
 
 /** A client of Memory Ledger that checks the service's answers. */
 export class MemoryLedger {
@@ -111,6 +129,7 @@ export class MemoryLedger {
   readonly verify: boolean;
   readonly rpcUrl: string | undefined;
   readonly issuer: Issuer | undefined;
+  readonly namespaces: readonly string[] | undefined;
   readonly stakingProgram: StakingProgram | undefined;
   readonly heads: Heads;
   /** The owner of the log, once known. */
@@ -129,6 +148,7 @@ export class MemoryLedger {
     this.verify = options.verify ?? true;
     this.rpcUrl = options.rpcUrl;
     this.issuer = options.issuer;
+    this.namespaces = options.namespaces;
     this.stakingProgram = options.stakingProgram;
     this.owner = options.owner;
     this.heads = new Heads(options.heads);
@@ -199,6 +219,11 @@ export class MemoryLedger {
     return this.#transport.send<T>({ ...request, method, url });
   }
 
+  /** @internal Whether the credential may be limited to a namespace that this client does not know. */
+  get mayBeLimited(): boolean {
+    return this.namespaces === undefined && this.#credential?.startsWith("svc_") === true;
+  }
+
   /** @internal */
   timeoutMs(options: CallOptions): number {
     return options.timeoutMs ?? this.#timeoutMs;
@@ -218,11 +243,12 @@ export class Keys {
   /**
    * Makes a key. Only this answer shows it. The call is not retried after a lost answer,
    * because a retry could make a second key. A key may read and write unless `scopes` says
-   * otherwise. It lives until it is revoked, or until `expiresAt`, an RFC 3339 time.
+   * otherwise. It lives until it is revoked, or until `expiresAt`, an RFC 3339 time. With
+   * `namespaces` it sees and writes no others.
    */
-  async create(label: string, options: CallOptions & Pick<NewKey, "scopes" | "expiresAt"> = {}): Promise<CreatedKey> {
-    const { scopes, expiresAt, ...call } = options;
-    return (await this.ledger.core<CreatedKey>("POST", "/keys", { ...call, body: { label, scopes, expiresAt }, repeatable: false })).body;
+  async create(label: string, options: CallOptions & Pick<NewKey, "scopes" | "expiresAt" | "namespaces"> = {}): Promise<CreatedKey> {
+    const { scopes, expiresAt, namespaces, ...call } = options;
+    return (await this.ledger.core<CreatedKey>("POST", "/keys", { ...call, body: { label, scopes, expiresAt, namespaces }, repeatable: false })).body;
   }
 
   async list(options: CallOptions = {}): Promise<Key[]> {
@@ -239,16 +265,22 @@ export class Memories {
 
   constructor(private readonly ledger: MemoryLedger) {}
 
+  /** Stores a text with its metadata. `store` has more members. */
+  write(content: string, metadata: Record<string, unknown> = {}, options: WriteOptions = {}): Promise<Written> {
+    return this.store({ content, metadata }, options);
+  }
+
   /**
    * Stores a memory. Retries never store it twice, whatever happens to the connection. After
    * an UnavailableError, ConnectionError or TimeoutError, the memory may be stored or not:
-   * call again with the same idempotencyKey.
+   * call again with the same idempotencyKey. Members beside the text become metadata of the
+   * same name, `supersedes` as leaf hashes, so the receipt proves them.
    */
-  async write(content: string, metadata: Record<string, unknown> = {}, options: WriteOptions = {}): Promise<Written> {
+  async store(memory: NewMemory, options: WriteOptions = {}): Promise<Written> {
     const { idempotencyKey = crypto.randomUUID(), ...call } = options;
-    const fingerprint = await digest(content, metadata);
-    const { body } = await this.ledger.core<CreatedMemory>("POST", "/memories", { ...call, idempotencyKey, body: { content, metadata } });
-    this.#remember(body, fingerprint);
+    const expected = await this.#expect(memory);
+    const { body } = await this.ledger.core<CreatedMemory>("POST", "/memories", { ...call, idempotencyKey, body: memory });
+    this.#remember(body, expected);
     return body;
   }
 
@@ -258,8 +290,7 @@ export class Memories {
    */
   async writeBatch(memories: readonly NewMemory[], options: WriteOptions = {}): Promise<Written[]> {
     const { idempotencyKey = crypto.randomUUID(), ...call } = options;
-    const fingerprints = await Promise.all(memories.map(({ content, metadata = {}, source }) =>
-      digest(content, source === undefined ? metadata : { ...metadata, source: source.trim() })));
+    const fingerprints = await Promise.all(memories.map((memory) => this.#expect(memory)));
     const { body } = await this.ledger.core<CreatedMemory[]>("POST", "/memories/batch", { ...call, idempotencyKey, body: { memories } });
     if (this.ledger.verify) {
       if (!Array.isArray(body) || body.length !== memories.length) throw new IncompleteListError("length", `${body.length} answers to ${memories.length} memories`, "service");
@@ -270,10 +301,37 @@ export class Memories {
     return body;
   }
 
-  #remember(written: CreatedMemory, fingerprint: string): void {
+  /** Returns what the entry of a memory must be. */
+  async #expect({ content, metadata = {}, source, occurredAt, tags, namespace, supersedes = [] }: NewMemory): Promise<Expected> {
+    const members: Record<string, unknown> = { ...metadata };
+    if (source !== undefined) members["source"] = trimmed(source);
+    for (const [name, value] of Object.entries({ occurredAt, tags, namespace })) if (value !== undefined) members[name] = value;
+    const { namespaces, mayBeLimited } = this.ledger, anyNamespace = mayBeLimited && !("namespace" in members);
+    if (namespaces?.length === 1 && !("namespace" in members)) members["namespace"] = namespaces[0];
+    if (supersedes.length > 0) delete members["supersedes"];
+    const ids = [...new Set(supersedes)], known = ids.map((id) => this.#written.get(id)?.leafHash).filter((hash) => hash !== undefined);
+    return { digest: await digest(content, members), supersedes: [...new Set(known)], unknown: ids.length - known.length, anyNamespace };
+  }
+
+  /** Checks a text and its metadata against what this client wrote. */
+  async #checkEntry(known: Expected, content: string, metadata: Record<string, unknown>): Promise<void> {
+    const shown = { ...metadata }, most = known.supersedes.length + known.unknown;
+    if (most > 0) {
+      const hashes: unknown = shown["supersedes"];
+      const right = Array.isArray(hashes) && hashes.every(isHash) && hashes.length > 0 && hashes.length <= most && new Set(hashes).size === hashes.length && known.supersedes.every((hash) => hashes.includes(hash));
+      if (!right) throw new ContentMismatchError("metadata.supersedes", "it has not the leaves of the memories that were superseded", "service");
+      delete shown["supersedes"];
+    }
+    if (known.anyNamespace && typeof shown["namespace"] === "string") delete shown["namespace"];
+    if (known.digest !== (await digest(content, shown))) {
+      throw new ContentMismatchError("entry", "text or metadata are not those that were written", "service");
+    }
+  }
+
+  #remember(written: CreatedMemory, expected: Expected): void {
     if (!this.ledger.verify) return;
     if (!isHash(written.leafHash)) throw new MalformedError("leafHash", "it is no hash", "service");
-    this.#written.set(written.id, { leafHash: written.leafHash, leafIndex: written.leafIndex, digest: fingerprint });
+    this.#written.set(written.id, { leafHash: written.leafHash, leafIndex: written.leafIndex, ...expected });
     if (this.#written.size > remembered) this.#written.delete(this.#written.keys().next().value!);
   }
 
@@ -297,10 +355,12 @@ export class Memories {
   /**
    * Yields all memories. A list that is read to its end is checked: only retracted leaves are
    * missing, and, if the order is from the oldest, the leaves give a root of the log. Texts
-   * are not checked: `get` checks one.
+   * are not checked: `get` checks one. For a key that is limited to namespaces, see
+   * `namespaces` of the options; without it the call throws a ForbiddenError.
    */
   async *list(options: ListOptions = {}): AsyncGenerator<Memory, void> {
     const { order = "oldest" } = options;
+    if (this.ledger.verify && this.ledger.namespaces) return yield* this.#limitedList(this.ledger.namespaces, order, options);
     const head = this.ledger.verify ? await this.ledger.log.head(callOptions(options)) : undefined;
     const log = new RootOfLeaves();
     let previous: number | undefined;
@@ -343,6 +403,23 @@ export class Memories {
     } catch (err) {
       if (err instanceof VerificationError) throw new RootMismatchError("leafHash", `the leaves of the list give no root of the log: ${err.message}`, "service");
       throw err;
+    }
+  }
+
+  /** Lists what a key sees that is limited to namespaces. */
+  async *#limitedList(namespaces: readonly string[], order: string, options: ListOptions): AsyncGenerator<Memory, void> {
+    let previous = order === "oldest" ? -1 : Infinity;
+    for await (const memory of this.#listed(order, options)) {
+      const { id, leafHash, leafIndex, content, metadata, damaged } = memory;
+      if (!isCount(leafIndex)) throw new MalformedError("leafIndex", "it is no index", "service");
+      if (order === "oldest" ? leafIndex <= previous : leafIndex >= previous) throw new IncompleteListError("leafIndex", `after ${previous} comes ${leafIndex}`, "service");
+      previous = leafIndex;
+      const known = this.#checkWritten(id, leafHash, leafIndex);
+      if (!damaged) {
+        if (!namespaces.includes(metadata["namespace"] as string)) throw new WrongMemoryError("metadata.namespace", "the key is not for it", "service");
+        if (known) await this.#checkEntry(known, content, metadata);
+      }
+      yield memory;
     }
   }
 
@@ -519,9 +596,7 @@ export class Memories {
     if (typeof memory !== "string" && (memory.leafHash !== r.leafHash || memory.leafIndex !== r.leafIndex)) {
       throw new WrongMemoryError("leafIndex", `it is ${r.leafIndex}, the memory is leaf ${memory.leafIndex}`, "service");
     }
-    if (known && known.digest !== (await digest(r.entry.content, r.entry.metadata))) {
-      throw new ContentMismatchError("entry", "text or metadata are not those that were written", "service");
-    }
+    if (known) await this.#checkEntry(known, r.entry.content, r.entry.metadata);
   }
 
   #checkWritten(id: string, leafHash: string, leafIndex: number): Fingerprint | undefined {

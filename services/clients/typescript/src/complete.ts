@@ -1,6 +1,6 @@
 import { fromBase58 } from "./bytes.js";
 import { commitmentAddress, commitments, rpc, type ChainOptions, type Transaction } from "./chain.js";
-import { CantCompleteError, LeafMismatchError, NotAnchoredError, OwnerMismatchError, RootMismatchError } from "./errors.js";
+import { CantCompleteError, LeafMismatchError, LogForkedError, NoCorrectionError, NotAnchoredError, OwnerMismatchError, RootMismatchError } from "./errors.js";
 import { verifyReceipt } from "./receipt.js";
 import type { Anchor, Receipt } from "./schema/core.js";
 
@@ -53,4 +53,15 @@ export async function completeOnchain(rpcUrl: string, receipt: unknown, by: { pr
       if (sizes.some(({ size }) => size < r.treeSize)) throw new NotAnchoredError();
     }
   }
+}
+
+/**
+ * Checks both receipts, and that the newer one's metadata names the older one's leaf among those
+ * that it supersedes. Both must be of one owner. Throws a NoCorrectionError if it does not.
+ */
+export async function verifyCorrection(newer: unknown, older: unknown): Promise<void> {
+  const n = await verifyReceipt(newer), o = await verifyReceipt(older), named = n.entry.metadata["supersedes"];
+  if (n.entry.owner !== o.entry.owner) throw new OwnerMismatchError("entry.owner", `they are ${n.entry.owner} and ${o.entry.owner}`);
+  if (n.treeSize === o.treeSize && n.batchRoot !== o.batchRoot) throw new LogForkedError("batchRoot", `the receipts have different roots for ${n.treeSize} leaves`);
+  if (!Array.isArray(named) || !named.includes(o.leafHash) || o.leafIndex >= n.leafIndex) throw new NoCorrectionError("the memory does not supersede the other one");
 }

@@ -100,6 +100,8 @@ export class ChallengeError extends VerificationError { override name = "Challen
 export class TransactionError extends VerificationError { override name = "TransactionError"; }
 /** The anchor is malformed, or not what the chain holds. */
 export class AnchorError extends VerificationError { override name = "AnchorError"; }
+/** A receipt does not name the other one's leaf among those that it supersedes. This is no lie. */
+export class NoCorrectionError extends LedgerError { override name = "NoCorrectionError"; }
 /** The receipt or export was made before its anchor. This is no lie: get it again, or complete it. */
 export class NotAnchoredError extends LedgerError {
   override name = "NotAnchoredError";

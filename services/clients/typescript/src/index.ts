@@ -1,14 +1,14 @@
 export {
   AnchorError, ApiError, CantCompleteError, ChainUnreachableError, ChallengeError, ConflictError, ConnectionError, ConsistencyError, ContentMismatchError, CorsError, ForbiddenError, GoneError,
   IdempotencyError, IncompleteExportError, IncompleteListError, InclusionError, InvalidRequestError, LeafMismatchError, LedgerError, LogForkedError,
-  LogShrankError, MalformedError, NotAnchoredError, NotFoundError, OwnerMismatchError, RateLimitedError, RootMismatchError, StaleProofError, TimeoutError,
+  LogShrankError, MalformedError, NoCorrectionError, NotAnchoredError, NotFoundError, OwnerMismatchError, RateLimitedError, RootMismatchError, StaleProofError, TimeoutError,
   TransactionError, UnauthorizedError, UnavailableError, VerificationError, WrongMemoryError,
 } from "./errors.js";
 export { fromBase58, toBase58 } from "./bytes.js";
 export { canonicalize } from "./canonical.js";
 export { checkIssuer, checkOnchain, commitmentAddress } from "./chain.js";
 export type { Anchored, ChainOptions, Issuer, Onchain } from "./chain.js";
-export { completeOnchain, completeReceipt } from "./complete.js";
+export { completeOnchain, completeReceipt, verifyCorrection } from "./complete.js";
 export { consistencyRoots, directionsOf, emptyRoot, fold, isConsistent, leafHash, nodeHash, RootOfLeaves } from "./merkle.js";
 export { entryHash, parseReceipt, verifyReceipt } from "./receipt.js";
 export type { Anchor, ConsistencyProof, CreatedKey, CreatedMemory, Entry, Event, FoundMemory, InclusionProof, Key, LiveSession, LogHead, Memory, Metadata, NewKey, NewMemory, Receipt, Scope, SearchFilter, Session, StakingStatus, UnsignedTransaction, Via } from "./schema/core.js";

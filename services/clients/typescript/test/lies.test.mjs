@@ -21,7 +21,7 @@ const anchorOf = (committedSize, committedRoot) => ({
 const memory = (leafIndex, leafHash) => ({ id: `m${leafIndex}`, content: "x", metadata: {}, leafHash, leafIndex });
 
 // Makes a client of a service that gives each path's answers in turn, and then repeats the last.
-function client(answers) {
+function client(answers, options) {
   const given = {}; // how many answers, by path
   const fetch = async (url) => {
     const path = Object.keys(answers).find((path) => url.endsWith(path)) ?? assert.fail(`no answer to ${url}`);
@@ -30,7 +30,7 @@ function client(answers) {
     if (typeof answer === "function") answer = answer(given);
     return typeof answer === "string" ? new Response(answer) : Response.json(answer);
   };
-  return new ledger.MemoryLedger({ url: "http://service", owner, fetch, retries: 0 });
+  return new ledger.MemoryLedger({ url: "http://service", owner, fetch, retries: 0, ...options });
 }
 
 async function all(items) {
@@ -99,6 +99,52 @@ test("a source counts as metadata", async () => {
   const service = client({ "/memories/batch": [[{ id: "m", leafHash, leafIndex: 0 }]], "/log": [{ ...head(2), treeSize: 1, root: leafHash }], "/receipt": [receipt] });
   const [written] = await service.memories.writeBatch([{ content: "x", metadata: { n: 1, source: "another" }, source: " diary " }]);
   await service.memories.receipt(written);
+});
+
+// Writes a memory, and gets a receipt with some metadata for it, after memories a and b.
+async function receiptFor(memory, metadata, options) {
+  const leafHash = await leaf("x", metadata), one = (leafHash) => ({ leafHash, leafIndex: 0, treeSize: 1, siblings: [], directions: [], batchRoot: leafHash });
+  const service = client({
+    "/memories/batch": [[{ id: "a", leafHash: a, leafIndex: 5 }, { id: "b", leafHash: b, leafIndex: 6 }]], "/memories": [{ id: "m", leafHash, leafIndex: 0 }],
+    "/log": [{ ...head(2), treeSize: 1, root: leafHash }], "/receipt": [receiptOf("x", { entry: entry("x", metadata), ...one(leafHash) })],
+  }, options);
+  await service.memories.writeBatch([{ content: "a" }, { content: "b" }]);
+  return service.memories.receipt(await service.memories.store({ content: "x", ...memory }));
+}
+
+test("members count as metadata, and nothing else", async () => {
+  const members = { occurredAt: "1999-05-01", tags: ["t"], namespace: "home" }, key = { apiKey: "svc_x" };
+  const honest = [
+    [{ ...members, source: "\u{85}diary", metadata: { n: 1 } }, { ...members, source: "diary", n: 1 }], [{ supersedes: ["a"] }, { supersedes: [a] }],
+    [{ supersedes: ["a", "b"] }, { supersedes: [a, b] }], [{ supersedes: ["a", "?"] }, { supersedes: [a, c] }], [{}, { namespace: "work" }, key], [{}, {}, key],
+    [{}, { namespace: "work" }, { ...key, namespaces: ["work"] }],
+  ];
+  for (const [memory, metadata, options] of honest) await receiptFor(memory, metadata, options);
+  const lies = [
+    [members, { ...members, tags: ["u"] }], [members, { ...members, occurredAt: "1999-05-02" }], [members, { ...members, namespace: "work" }, key], [members, { ...members, supersedes: [a] }],
+    [{ supersedes: ["a"] }, { supersedes: [b] }], [{ supersedes: ["a", "b"] }, { supersedes: [a] }], [{ supersedes: ["a"] }, { supersedes: [a, c] }], [{ supersedes: ["?"] }, {}],
+    [{}, { namespace: "work" }], [{}, { namespace: "home" }, { ...key, namespaces: ["work"] }], [{}, {}, { ...key, namespaces: ["work"] }],
+  ];
+  for (const [memory, metadata, options] of lies) await assert.rejects(receiptFor(memory, metadata, options), ledger.ContentMismatchError, JSON.stringify([memory, metadata]));
+});
+
+test("a correction is proven by two receipts", async () => {
+  const corrected = await leaf("new", { supersedes: [a] }), batchRoot = await nodeHash(a, corrected);
+  const older = receiptOf("a", { leafHash: a, leafIndex: 0, treeSize: 2, siblings: [corrected], directions: [true], batchRoot });
+  const newer = receiptOf("new", { entry: entry("new", { supersedes: [a] }), leafHash: corrected, leafIndex: 1, treeSize: 2, siblings: [a], directions: [false], batchRoot });
+  await ledger.verifyCorrection(newer, older);
+  await assert.rejects(ledger.verifyCorrection(older, newer), ledger.NoCorrectionError);
+  const fork = await nodeHash(a, b);
+  await assert.rejects(ledger.verifyCorrection(newer, { ...older, siblings: [b], batchRoot: fork }), ledger.LogForkedError);
+  await assert.rejects(ledger.verifyCorrection(newer, { ...older, entry: entry("b") }), ledger.ContentMismatchError);
+  await assert.rejects(ledger.verifyCorrection({ ...newer, entry: entry("new", { supersedes: [b] }) }, older), ledger.ContentMismatchError);
+});
+
+test("a list of a limited key", async () => {
+  const one = (leafIndex, namespace = "work") => ({ ...memory(leafIndex, hash), metadata: { namespace } });
+  const list = (...memories) => all(client({ "order=oldest": [memories] }, { namespaces: ["work"] }).memories.list());
+  assert.equal((await list(one(2), one(7))).length, 2);
+  for (const memories of [[one(7), one(2)], [one(2), one(2)], [one(2, "home")], [memory(2, hash)]]) await assert.rejects(list(...memories), ledger.VerificationError, JSON.stringify(memories));
 });
 
 test("a consistency proof from the empty log", async () => {

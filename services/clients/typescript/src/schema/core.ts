@@ -75,6 +75,13 @@ export type NewMemory = {
      * Where the memory comes from. It is trimmed, must then have 1 to 80 characters, and replaces metadata.source.
      */
     source?: string;
+    occurredAt?: OccurredAt;
+    tags?: Tags;
+    namespace?: Namespace;
+    /**
+     * The ids of the caller's memories that this one corrects. Their leaf hashes are stored in metadata.supersedes, so a receipt proves the correction. The old memories stay in lists and in substring search. Ranked search, recall and agent cases leave them out, until this memory is retracted.
+     */
+    supersedes?: Array<string>;
     metadata?: Metadata;
 };
 
@@ -137,9 +144,9 @@ export type SearchRequest = {
      */
     cursor?: string;
     /**
-     * The order of the results. Substring search defaults to oldest, and ranked search to relevance. Only ranked search supports relevance.
+     * The order of the results. Substring search defaults to oldest, and ranked search to relevance. The order occurred is by the time at which memories happened, newest first. Only ranked search supports relevance.
      */
-    order?: 'oldest' | 'newest' | 'relevance';
+    order?: 'oldest' | 'newest' | 'occurred' | 'relevance';
     filter?: SearchFilter;
 };
 
@@ -151,6 +158,26 @@ export type SearchFilter = {
      * The string in metadata.source.
      */
     source?: string;
+    /**
+     * The string in metadata.namespace.
+     */
+    namespace?: string;
+    /**
+     * Tags that the memory must have, all of them.
+     */
+    tags?: Array<string>;
+    /**
+     * Whether to find memories that others supersede. By default, substring search does, and ranked search does not.
+     */
+    superseded?: boolean;
+    /**
+     * Selects memories that happened at this time or later. A date means the beginning of its day, UTC. A memory without occurredAt counts by createdAt.
+     */
+    occurredFrom?: string;
+    /**
+     * Selects memories that happened before this time. A date means the end of its day, UTC.
+     */
+    occurredTo?: string;
     /**
      * Selects memories that were written at this time or later. A date means the beginning of its day, UTC.
      */
@@ -168,7 +195,7 @@ export type SearchFilter = {
         id?: string;
     };
     /**
-     * Members that the memory's metadata must have, with these values.
+     * Members that the memory's metadata must have, with these values, or with lists that hold them.
      */
     metadata?: {
         [key: string]: unknown;
@@ -201,6 +228,8 @@ export type FoundMemory = {
      * How well the memory matches the query. Higher is better.
      */
     score?: number;
+    supersedes?: Supersedes;
+    supersededBy?: SupersededBy;
 };
 
 export type InclusionProof = {
@@ -345,6 +374,10 @@ export type NewKey = {
      */
     scopes?: Array<Scope>;
     /**
+     * Limits the key to memories of these namespaces. What it writes goes into the only one; a key of several must name one. It can't export or read events. It still sees leaf indexes, the log's size and the hashes of proofs. If left out, there is no limit.
+     */
+    namespaces?: Array<Namespace>;
+    /**
      * When the key expires, as a date and time of RFC 3339 in the future. If left out, the key is valid until it is revoked.
      */
     expiresAt?: string;
@@ -357,6 +390,7 @@ export type Key = {
     prefix: KeyPrefix;
     label: string;
     scopes: Scopes;
+    namespaces: Namespaces;
     createdAt: Timestamp;
     createdBy: CreatedBy;
     expiresAt: ExpiresAt;
@@ -373,6 +407,7 @@ export type CreatedKey = {
     prefix: KeyPrefix;
     label: string;
     scopes: Scopes;
+    namespaces: Namespaces;
     createdAt: Timestamp;
     createdBy: CreatedBy;
     expiresAt: ExpiresAt;
@@ -392,6 +427,10 @@ export type LiveGrant = {
     id: Id;
     kind: 'agent-case' | 'memory-drop';
     by: CreatedBy;
+    /**
+     * What the holder may read, or where the holder's memories go. Null for no limit.
+     */
+    namespace: string | null;
     createdAt: Timestamp;
     expiresAt: Timestamp;
     maxUses: number;
@@ -407,6 +446,11 @@ export type KeyPrefix = string;
  * The actions that the key allows.
  */
 export type Scopes = Array<Scope>;
+
+/**
+ * The namespaces that the key is limited to. Null for no limit.
+ */
+export type Namespaces = Array<Namespace> | null;
 
 /**
  * When the key expires. Null for a key that is valid until it is revoked.
@@ -605,7 +649,34 @@ export type Memory = {
      * The service's stored copy does not match the leaf, so content and metadata are empty. The log still has the memory: the operator can restore the copy.
      */
     damaged?: true;
+    supersedes?: Supersedes;
+    supersededBy?: SupersededBy;
 };
+
+/**
+ * When it happened, if not now: a date, which counts as its midnight in UTC, or a date and time of RFC 3339. Stored as metadata.occurredAt.
+ */
+export type OccurredAt = string;
+
+/**
+ * Stored as metadata.tags.
+ */
+export type Tags = Array<string>;
+
+/**
+ * Keeps memories apart. Stored as metadata.namespace.
+ */
+export type Namespace = string;
+
+/**
+ * The ids of the memories that this one corrects. Absent if there are none.
+ */
+export type Supersedes = Array<Id>;
+
+/**
+ * The ids of the memories that correct this one, the newest first. Absent if there are none.
+ */
+export type SupersededBy = Array<Id>;
 
 /**
  * How the memory was written: with a session or an API key of its owner, or through a memory drop, whose holder may be anyone. Null for memories that were written before this was recorded.

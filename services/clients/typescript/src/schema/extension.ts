@@ -134,6 +134,13 @@ export type NewMemory = {
      * Where the memory comes from. It is trimmed and then must have 1 to 80 characters.
      */
     source: string;
+    occurredAt?: OccurredAt;
+    tags?: Tags;
+    namespace?: Namespace;
+    /**
+     * The ids of the caller's memories that this one corrects. Their leaf hashes are stored in metadata.supersedes, so a receipt proves the correction. The old memories stay in lists and in substring search. Ranked search, recall and agent cases leave them out, until this memory is retracted.
+     */
+    supersedes?: Array<string>;
     metadata?: Metadata;
 };
 
@@ -167,6 +174,10 @@ export type NewCase = {
      * How often the case can be read. If left out, 1.
      */
     maxReads?: number;
+    /**
+     * Shows only the memories of this namespace. If left out, all.
+     */
+    namespace?: Namespace;
 };
 
 export type Case = {
@@ -194,6 +205,10 @@ export type NewDrop = {
      * How many memories can be written. If left out, 1.
      */
     maxWrites?: number;
+    /**
+     * Puts what is written into this namespace. If left out, into none.
+     */
+    namespace?: Namespace;
 };
 
 export type Drop = {
@@ -234,6 +249,8 @@ export type DroppedMemory = {
      * Where the memory comes from. It is merged into metadata, so it must not contain noncharacters.
      */
     source?: string;
+    occurredAt?: OccurredAt;
+    tags?: Tags;
     metadata?: Metadata;
 };
 
@@ -358,7 +375,34 @@ export type Memory = {
      * The service's stored copy does not match the leaf, so content and metadata are empty. The log still has the memory: the operator can restore the copy.
      */
     damaged?: true;
+    supersedes?: Supersedes;
+    supersededBy?: SupersededBy;
 };
+
+/**
+ * When it happened, if not now: a date, which counts as its midnight in UTC, or a date and time of RFC 3339. Stored as metadata.occurredAt.
+ */
+export type OccurredAt = string;
+
+/**
+ * Stored as metadata.tags.
+ */
+export type Tags = Array<string>;
+
+/**
+ * Keeps memories apart. Stored as metadata.namespace.
+ */
+export type Namespace = string;
+
+/**
+ * The ids of the memories that this one corrects. Absent if there are none.
+ */
+export type Supersedes = Array<Id>;
+
+/**
+ * The ids of the memories that correct this one, the newest first. Absent if there are none.
+ */
+export type SupersededBy = Array<Id>;
 
 /**
  * How the memory was written: with a session or an API key of its owner, or through a memory drop, whose holder may be anyone. Null for memories that were written before this was recorded.
