@@ -15,10 +15,6 @@ import (
 // dayLayout formats the key of spending: the UTC day.
 const dayLayout = time.DateOnly
 
-// mostRent is the rent of a commitment account that counts before it was read from the
-// chain, in lamports: two years of 3480 lamports for each byte, as on every cluster.
-const mostRent = (128 + accountLen) * 2 * 3480
-
 // relevant selects the leaves and the events of the chain family.
 func relevant(s events.Subject) bool {
 	return s.Family == events.FamilyChain || s.Kind == events.KindMemory
@@ -93,6 +89,9 @@ func (f *fold) record(o *owner, r *projector.Record, spent map[string]uint64, ge
 			}
 			continue
 		case *events.BatchSubmitted:
+			// Before the rent was read from the chain, two years of 3480 lamports for each byte
+			// count, as on every cluster.
+			const mostRent = (128 + accountLen) * 2 * 3480
 			spent[at.Format(dayLayout)] += shareOf(data.Transaction, o.confirmedSize == 0, cmp.Or(f.anchorer.rent.Load(), mostRent))
 		case *events.BatchConfirmed:
 			*genesis = data.Cluster

@@ -9,13 +9,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-const (
-	// replicaSilence is how long a replica may be silent before it counts as away; it
-	// answers the leader every second. replicaLag is how many messages a replica may lack:
-	// under load each replica lacks some for a moment.
-	replicaSilence = 5 * time.Second
-	replicaLag     = 10_000
-)
+const ()
 
 // Replica is a node that keeps the log.
 type Replica struct {
@@ -79,10 +73,12 @@ func replicationOf(server string, wanted int, cluster *jetstream.ClusterInfo) Re
 		node := Replica{Node: peer.Name}
 		never := peer.Active == 0 && !peer.Current
 		switch {
-		case peer.Offline || never || peer.Active > replicaSilence:
+		// A replica answers the leader every second.
+		case peer.Offline || never || peer.Active > 5*time.Second:
 			node.Missing, node.Lost = "it is away", true
 		case !peer.Current:
-			node.Missing, node.Lost = "it is behind", peer.Lag > replicaLag
+			// Under load each replica lacks some messages for a moment.
+			node.Missing, node.Lost = "it is behind", peer.Lag > 10_000
 		}
 		r.Replicas = append(r.Replicas, node)
 	}

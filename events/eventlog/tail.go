@@ -14,9 +14,6 @@ import (
 	"github.com/memory-ledger/ledger/events"
 )
 
-// tailBack is how many messages of a tail are read one by one, newest first.
-const tailBack = 32
-
 // OwnerTail implements Reader. Only the leader is trusted to say where the tail ends.
 //
 // An owner's messages form a linked list: each names the message that was the owner's
@@ -54,7 +51,7 @@ func (l *JetStream) OwnerTail(ctx context.Context, f events.Family, o events.Own
 var errForward = errors.New("the tail is to be read from its beginning")
 
 // back returns the owner's messages after a sequence, up to end, in order. If there are
-// more than tailBack, the error is errForward.
+// more than 32, the error is errForward: reading them one by one would take longer.
 func (l *JetStream) back(ctx context.Context, f events.Family, o events.Owner, after uint64, end Record) (tail []Record, err error) {
 	last, err := events.ParseSubject(end.Subject)
 	if err != nil {
@@ -76,7 +73,7 @@ func (l *JetStream) back(ctx context.Context, f events.Family, o events.Owner, a
 				tail = append(tail, record)
 			}
 			at, known := record.previous.in(family, o)
-			if !known || at >= record.Seq || at > after && len(tail) >= tailBack {
+			if !known || at >= record.Seq || at > after && len(tail) >= 32 {
 				return nil, errForward
 			}
 			if at <= after {

@@ -23,13 +23,6 @@ import (
 	"github.com/memory-ledger/ledger/services/signin"
 )
 
-const (
-	// displayPrefix is the length of the part of a key that is stored for display: "svc_"
-	// and 8 of its 43 random characters, 48 of 256 bits.
-	displayPrefix = len(access.APIKeyPrefix) + 8
-	maxLabel      = 200 // code points
-)
-
 // keyView is an API key. Only the answer to its creation holds the secret, Key.
 type keyView struct {
 	ID         string            `json:"id"`
@@ -60,7 +53,7 @@ func (a *API) createKey(c *fiber.Ctx, caller access.Caller) error {
 	if err := httpapi.Decode(c, &body); err != nil {
 		return err
 	}
-	if body.Label == nil || strings.TrimSpace(*body.Label) == "" || utf8.RuneCountInString(*body.Label) > maxLabel {
+	if body.Label == nil || strings.TrimSpace(*body.Label) == "" || utf8.RuneCountInString(*body.Label) > 200 {
 		return httpapi.BadRequest("label must be a string of 1 to 200 characters")
 	}
 	scopes, err := scopesOf(body.Scopes)
@@ -81,8 +74,9 @@ func (a *API) createKey(c *fiber.Ctx, caller access.Caller) error {
 		return err
 	}
 	key, hash := signin.NewToken(access.APIKeyPrefix)
+	// Stored for display are "svc_" and 8 of its 43 random characters, 48 of 256 bits.
 	create := &command.CreateKey{
-		KeyID: a.NewID(), KeyHash: hash, Prefix: key[:displayPrefix], Label: *body.Label, Scopes: scopes, ExpiresAt: expires, Namespaces: namespaces, Credential: caller.Credential,
+		KeyID: a.NewID(), KeyHash: hash, Prefix: key[:len(access.APIKeyPrefix)+8], Label: *body.Label, Scopes: scopes, ExpiresAt: expires, Namespaces: namespaces, Credential: caller.Credential,
 	}
 	if err := a.Commands.Execute(httpapi.Context(c), caller.Owner, create); err != nil {
 		return err

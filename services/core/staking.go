@@ -3,6 +3,7 @@ package core
 import (
 	"context"
 	"net/http"
+	"time"
 
 	"github.com/gofiber/fiber/v2"
 
@@ -58,16 +59,13 @@ type Staking interface {
 // Dormant is staking without a mint and a program.
 type Dormant struct{}
 
-// dormantMaturityMs is the value in the specification's not-live answer.
-const dormantMaturityMs = 86400000
-
 var errDormant = httpapi.Refuse(http.StatusServiceUnavailable, "staking is not live")
 
 // Status implements Staking.
 func (Dormant) Status(context.Context, events.Owner) (StakingStatus, error) {
 	return StakingStatus{
 		Staked: "0", Mature: "0", Cooling: "0", Lots: []Lot{}, WalletBalance: "0",
-		MinPartialUnstake: "0", MaturityMs: dormantMaturityMs, Reconciled: true,
+		MinPartialUnstake: "0", MaturityMs: (24 * time.Hour).Milliseconds(), Reconciled: true,
 	}, nil
 }
 

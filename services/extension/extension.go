@@ -104,8 +104,6 @@ func (a *API) listMemories(c *fiber.Ctx) error {
 	return httpapi.StreamArray(c, all, (*memory.View).AppendJSON, `{"memories":`, `}`)
 }
 
-const maxContent = 10000 // code points
-
 var errContent = httpapi.BadRequest("content must be a string of 1 to 10000 characters")
 
 // memoryBody is the body of a write. An absent member is nil.
@@ -170,7 +168,7 @@ func (a *API) writeMemory(c *fiber.Ctx, caller access.Caller) error {
 
 // checkText checks the length of a text, and its metadata.
 func checkText(content string, raw jsontext.Value) (canonical.Object, error) {
-	if n := memory.Length(content); n < 1 || n > maxContent {
+	if n := memory.Length(content); n < 1 || n > 10000 {
 		return canonical.Object{}, errContent
 	}
 	return httpapi.Metadata(raw)

@@ -202,8 +202,6 @@ func Metadata(raw jsontext.Value) (canonical.Object, error) {
 	return canonical.Admit(raw)
 }
 
-const maxIdempotencyKey = 255
-
 // IdempotencyKey returns the SHA-256 of the header, or nil without the header.
 func IdempotencyKey(c *fiber.Ctx) (*events.Hash, error) {
 	values := c.Request().Header.PeekAll("Idempotency-Key")
@@ -211,7 +209,7 @@ func IdempotencyKey(c *fiber.Ctx) (*events.Hash, error) {
 		return nil, nil
 	}
 	key := values[0]
-	if len(values) > 1 || len(key) < 1 || len(key) > maxIdempotencyKey {
+	if len(values) > 1 || len(key) < 1 || len(key) > 255 {
 		return nil, BadRequest("Idempotency-Key must be 1 to 255 visible ASCII characters")
 	}
 	for _, b := range key {

@@ -19,10 +19,6 @@ var ErrPublicKey = errors.New("publicKey is malformed")
 // ErrSignatureForm: the signature is not 64 bytes.
 var ErrSignatureForm = errors.New("signature is not 64 bytes in base58")
 
-// maxSignatureLength is the longest base58 form of 64 bytes. It is checked before decoding,
-// which takes time quadratic in the length.
-const maxSignatureLength = 88
-
 // ParsePublicKey accepts the base58 form of 32 bytes. Whether they are a key that can sign
 // is checked together with a signature.
 func ParsePublicKey(s string) (events.Owner, error) {
@@ -56,7 +52,8 @@ func signed(owner events.Owner, message string, signature []byte) bool {
 
 // ParseSignature decodes the base58 form of 64 bytes.
 func ParseSignature(s string) ([]byte, error) {
-	if len(s) < ed25519.SignatureSize || len(s) > maxSignatureLength {
+	// Decoding takes time quadratic in the length; 64 bytes have at most 88 characters.
+	if len(s) < ed25519.SignatureSize || len(s) > 88 {
 		return nil, ErrSignatureForm
 	}
 	raw, err := base58.Decode(s)

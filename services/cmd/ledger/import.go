@@ -109,9 +109,6 @@ type importing struct {
 // stored is a memory that an earlier run wrote, and that nothing supersedes.
 type stored struct{ id, content string }
 
-// requestBytes is about how long a request may be: with escapes it must not exceed a megabyte.
-const requestBytes = 900_000
-
 func (i *importing) run(ctx context.Context, from string, o foreign.Options, bar *progress) error {
 	if err := i.look(ctx); err != nil {
 		return fmt.Errorf("list what is stored already: %w", err)
@@ -191,7 +188,8 @@ func (i *importing) add(ctx context.Context, e foreign.Entry, source string) err
 	if err != nil {
 		return err
 	}
-	if size := len(text); len(i.batch) == memory.MaxBatch || i.bytes+size > requestBytes {
+	// A request has a megabyte at most.
+	if size := len(text); len(i.batch) == memory.MaxBatch || i.bytes+size > 900_000 {
 		if err := i.flush(ctx); err != nil {
 			return err
 		}

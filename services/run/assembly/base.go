@@ -49,10 +49,6 @@ const askTimeout = 5 * time.Second
 // the node may block. The client's defaults are minutes.
 const natsPing = 2 * time.Second
 
-// chainFreshness is the maximum age of a chain account in memory. A request for an older
-// account triggers a new read.
-const chainFreshness = 2 * time.Second
-
 // NewID returns a UUIDv7: unique, and ordered by time, which suits database indexes.
 func NewID() string {
 	id, err := uuid.NewV7()
@@ -351,7 +347,7 @@ type APIServer struct {
 func NewAPIServer(ctx context.Context, b *Base, neighbors Neighbors) (*APIServer, error) {
 	d := &APIServer{
 		Base: b, neighbors: neighbors, texts: memory.NewTextCache(b.Config.BodyCacheBytes), slots: memory.NewFairScheduler(),
-		Chain: chainview.New(chainFreshness, time.Now, b.Logger),
+		Chain: chainview.New(2*time.Second, time.Now, b.Logger),
 		quotas: quota.New(quota.Limits{
 			quota.Writes: b.Config.QuotaWrites, quota.Mints: b.Config.QuotaMints, quota.Keys: b.Config.QuotaKeys, quota.Searches: b.Config.QuotaSearches,
 		}, time.Now),

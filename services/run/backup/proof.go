@@ -24,8 +24,6 @@ const (
 	proofPrefix = ".proof-"
 	// named is how many missing messages an error names.
 	named = 8
-	// readAtOnce and readBytes bound the messages in flight from a proof's server.
-	readAtOnce, readBytes = 2000, 16 << 20
 )
 
 // prove restores a copy into a temporary server and reads every message there. The server
@@ -125,7 +123,7 @@ func readEach(ctx context.Context, nc *nats.Conn, stream string, is streamState,
 	if err != nil {
 		return err
 	}
-	messages, err := consumer.Messages(jetstream.PullMaxMessagesWithBytesLimit(readAtOnce, readBytes))
+	messages, err := consumer.Messages(jetstream.PullMaxMessagesWithBytesLimit(2000, 16<<20))
 	if err != nil {
 		return err
 	}
