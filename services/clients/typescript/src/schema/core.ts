@@ -51,7 +51,7 @@ export type Health = {
 export type VerifyRequest = {
     publicKey: PublicKey;
     /**
-     * The challenge's message, unchanged.
+     * The challenge's message, unchanged. Wallets may sign it, or one of its off-chain envelopes for one signer, which the service builds from message and key.
      */
     message: string;
     signature: Signature;
