@@ -55,27 +55,6 @@ func (d *disk) begun(path string) {
 	}
 }
 
-// write appends a message to the newest block, or to a new block, and returns where the
-// message ends.
-func (d *disk) write(length int, next bool) (block, end int) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if next {
-		d.block++
-	}
-	f, err := os.OpenFile(blockPath(d.g.dir, d.block), os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
-	if err != nil {
-		d.t.Error(err)
-		return 0, 0
-	}
-	defer f.Close()
-	if _, err := f.Write(make([]byte, length)); err != nil {
-		d.t.Error(err)
-	}
-	d.written[d.block] += length
-	return d.block, d.written[d.block]
-}
-
 // A failed fsync may have lost its bytes, even if the next fsync succeeds.
 func TestAfterAFailedFsyncNothingIsDurable(t *testing.T) {
 	t.Parallel()

@@ -144,19 +144,3 @@ func TestAnAlteredReadModelIsComparedLater(t *testing.T) {
 		t.Errorf("%d leaves were stored", len(written))
 	}
 }
-
-// asked counts a log's answers about one owner.
-type asked struct {
-	eventlog.Log
-	newest, tails int
-}
-
-func (a *asked) OwnerNewest(ctx context.Context, f events.Family, owner events.Owner, kind events.SubjectKind) (eventlog.Record, bool, error) {
-	a.newest++
-	return a.Log.OwnerNewest(ctx, f, owner, kind)
-}
-
-func (a *asked) OwnerTail(ctx context.Context, f events.Family, owner events.Owner, after uint64, yield func(eventlog.Record) error) error {
-	a.tails++
-	return a.Log.OwnerTail(ctx, f, owner, after, yield)
-}

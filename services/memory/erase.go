@@ -126,9 +126,3 @@ func (w without) text(leaf uint64) bool {
 	_, retracted := slices.BinarySearch(w.retracted, leaf)
 	return leaf < w.erased || retracted
 }
-
-// before counts the leaves without text below a log size.
-func (w without) before(size uint64) uint64 {
-	retracted, _ := slices.BinarySearch(w.retracted, size)
-	return min(w.erased, size) + uint64(retracted)
-}

@@ -14,7 +14,6 @@ import (
 // modelMemory is a memory of the model: what the rules say of it.
 type modelMemory struct {
 	id, text   string
-	namespace  string
 	hash       string
 	supersedes []int // places of the memories, all earlier
 	retracted  bool

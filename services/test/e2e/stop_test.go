@@ -9,7 +9,6 @@ import (
 	"regexp"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -112,22 +111,6 @@ func startAlone(t *testing.T, s *stacktest.Stack, path, name, addr string) *alon
 		t.Fatalf("%s does not listen", name)
 	}
 	return a
-}
-
-// stop asks the service to stop, and waits until it has.
-func (a *alone) stop(t *testing.T) {
-	t.Helper()
-	if err := a.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Error(err)
-	}
-	select {
-	case err := <-a.exited:
-		if err != nil {
-			t.Errorf("it ended with %v\n%s", err, a.said.String())
-		}
-	case <-time.After(stopTimeout):
-		t.Errorf("still there %v after SIGTERM", stopTimeout)
-	}
 }
 
 // kill ends the service as a power cut does.
