@@ -448,7 +448,7 @@ export const scenarios = {
     // The owner is signed out. The log continues, but earlier memories can't be read.
     await v.page.getByRole('button', { name: 'Continue with Test Wallet' }).click();
     await v.go('Memories');
-    await v.page.getByText('Leaf 4 was retracted or erased.').waitFor();
+    await v.page.getByText('Leaf 4 was retracted, forgotten or erased.').waitFor();
     assert.equal(await v.rows.count(), 0);
     v.expected.push(/401/); // for the stream of events, which ended with its session
   },
