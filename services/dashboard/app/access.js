@@ -1,6 +1,6 @@
 // The Access screen: API keys for programs, and the owner's own sessions.
 import { html, useState } from './vendor-preact.js';
-import { Copy, Dialog, Loading, Problem, Time, useFresh, useTask, when } from './parts.js';
+import { Copy, Dialog, Loading, Problem, Time, listOf, useFresh, useTask, when } from './parts.js';
 import { site } from './session.js';
 
 export function Access({ api }) {
@@ -21,16 +21,17 @@ function Keys({ api }) {
     <${Problem} error=${error ?? refused} again=${error && again}/>
     ${!list ? !error && html`<${Loading}/>` : live.length === 0 ? html`<p class="soft">No key opens your log.</p>`
       : html`<ul class="list" aria-label="API keys">${live.map((k) => html`<li key=${k.id}><div class="grow"><strong dir="auto">${k.label}</strong> <code>${k.prefix}…</code>
-        <p class="soft">${k.scopes.map((s) => html`<span class="tag" key=${s}>${s}</span>`)} used <${Time} at=${k.lastUsedAt}/>${k.expiresAt && html` · ends ${when(k.expiresAt)}`}</p></div>
+        <p class="soft">${k.scopes.map((s) => html`<span class="tag" key=${s}>${s}</span>`)} used <${Time} at=${k.lastUsedAt}/>${k.expiresAt && html` · ends ${when(k.expiresAt)}`}${k.namespaces && html` · only in <span dir="auto">${k.namespaces.join(', ')}</span>`}</p></div>
         <button type="button" class="quiet" disabled=${revoking} aria-label=${`Revoke ${k.label}`} onClick=${() => revoke(k.id)}>Revoke</button></li>`)}</ul>`}
     ${making && html`<${NewKey} api=${api} onClose=${() => { setMaking(false); again(); }}/>`}</section>`;
 }
 
 function NewKey({ api, onClose }) {
-  const [label, setLabel] = useState(''), [chosen, setChosen] = useState(['read', 'write']), [days, setDays] = useState(''), [made, setMade] = useState();
+  const [label, setLabel] = useState(''), [only, setOnly] = useState(''), [chosen, setChosen] = useState(['read', 'write']), [days, setDays] = useState(''), [made, setMade] = useState();
   const [make, making, error] = useTask(async () => {
     const expiresAt = days ? new Date(Date.now() + days * 86_400_000).toISOString() : undefined;
-    setMade(await api.ledger.keys.create(label, { scopes: chosen, expiresAt }).catch(api.guard));
+    const namespaces = listOf(only);
+    setMade(await api.ledger.keys.create(label, { scopes: chosen, expiresAt, namespaces: namespaces.length > 0 ? namespaces : undefined }).catch(api.guard));
   });
   if (made) return html`<${Dialog} title="Your new key" onClose=${onClose}><p>Copy it now. It is shown only this once.</p>
     <div class="row secret"><code class="grow break" tabIndex="0">${made.key}</code><${Copy} text=${made.key}/></div>
@@ -41,6 +42,8 @@ function NewKey({ api, onClose }) {
     <label>Label<input dir="auto" value=${label} required maxLength="100" placeholder="my laptop" onInput=${(e) => setLabel(e.target.value)}/></label>
     <fieldset><legend>It may</legend>${Object.entries(scopes).map(([scope, words]) => html`<label class="check" key=${scope}>
       <input type="checkbox" checked=${chosen.includes(scope)} onChange=${() => toggle(scope)}/>${words}</label>`)}</fieldset>
+    <label>Only in the namespaces (optional)<input dir="auto" value=${only} placeholder="home, work" aria-describedby="only" onInput=${(e) => setOnly(e.target.value)}/></label>
+    <p class="soft" id="only">It then reads and writes nothing else. With more than one, it must name one when it writes.</p>
     <label>It ends<select value=${days} onChange=${(e) => setDays(e.target.value)}>${Object.entries(ends).sort(([a], [b]) => a - b).map(([value, words]) => html`<option key=${value} value=${value}>${words}</option>`)}</select></label>
     <${Problem} error=${error}/>
     <footer class="row"><span class="grow"></span><button class="primary" disabled=${making || !label.trim() || chosen.length === 0}>Create key</button></footer></form><//>`;

@@ -9,9 +9,10 @@ import { WalletChoice } from './signin.js';
 
 const kinds = {
   drop: { grant: 'memory-drop', title: 'Let someone add', text: 'Anyone with the link can leave memories in your log.', most: 5 },
-  case: { grant: 'agent-case', title: 'Let someone read', text: 'Anyone with the link can read all of your memories, as text.', most: 10 },
+  case: { grant: 'agent-case', title: 'Let someone read', text: 'Anyone with the link can read your memories, as text.', most: 10 },
 };
 const times = { 5: '5 minutes', 15: '15 minutes', 60: '1 hour', 480: '8 hours', 1440: '1 day' };
+const fields = { drop: 'Into the namespace (optional)', case: 'Only of the namespace (optional)' };
 const makers = { key: 'made by an API key', session: 'made in another tab or session' };
 
 /** Loads the live links of both APIs, and loads them again when one is made, used or ended. */
@@ -40,7 +41,7 @@ export function HandOut({ api }) {
 /** A link of one kind: link is the one that is shown, live what the service knows of a live one. */
 function Link({ kind, api, grants, live, known, refused }) {
   const { title, text, most } = kinds[kind], name = kind === 'drop' ? 'Drop' : 'Case', owner = api.session.publicKey;
-  const [uses, setUses] = useState(1), [minutes, setMinutes] = useState(15), [link, setLink] = useState(linksOf(owner)[kind]);
+  const [uses, setUses] = useState(1), [minutes, setMinutes] = useState(15), [namespace, setNamespace] = useState(''), [link, setLink] = useState(linksOf(owner)[kind]);
   const current = useRef(); // effects and answers of earlier renders need the newest link
   current.current = link;
   const keep = (next) => {
@@ -50,12 +51,13 @@ function Link({ kind, api, grants, live, known, refused }) {
   };
   useEffect(() => {
     const now = current.current;
-    if (live) keep({ ...(now?.id === live.id ? now : { id: live.id, by: live.by?.kind }), expiresAt: live.expiresAt, uses: live.maxUses, used: live.maxUses - live.remainingUses, ended: undefined });
+    if (live) keep({ ...(now?.id === live.id ? now : { id: live.id, by: live.by?.kind }), expiresAt: live.expiresAt, namespace: live.namespace, uses: live.maxUses, used: live.maxUses - live.remainingUses, ended: undefined });
     else if (known && now && !now.ended) keep({ ...now, ended: 'no longer live' });
   }, [known]);
   const [mint, minting, error] = useTask(async () => {
-    const made = await grants[`create${name}`]({ [kind === 'drop' ? 'maxWrites' : 'maxReads']: uses, expiresInMinutes: minutes }).catch(refused);
-    if (made) keep({ ...made, uses, used: 0 });
+    const only = namespace.trim() || undefined;
+    const made = await grants[`create${name}`]({ [kind === 'drop' ? 'maxWrites' : 'maxReads']: uses, expiresInMinutes: minutes, namespace: only }).catch(refused);
+    if (made) keep({ ...made, uses, used: 0, namespace: only });
   });
   const [revoke, revoking, failed] = useTask(async () => {
     await api.ledger.core('DELETE', `/grants/${link.id}`).catch(api.guard);
@@ -78,11 +80,13 @@ function Link({ kind, api, grants, live, known, refused }) {
   if (!link) return html`<form class="card stack" aria-label=${title} onSubmit=${(e) => { e.preventDefault(); mint(); }}><h2>${title}</h2><p class="soft">${text}</p>
     <label>How often<select value=${uses} onChange=${(e) => setUses(Number(e.target.value))}>${Array.from({ length: most }, (_, i) => html`<option key=${i} value=${i + 1}>${i === 0 ? 'Once' : `${i + 1} times`}</option>`)}</select></label>
     <label>For how long<select value=${minutes} onChange=${(e) => setMinutes(Number(e.target.value))}>${Object.entries(times).map(([value, words]) => html`<option key=${value} value=${value}>${words}</option>`)}</select></label>
+    <label>${fields[kind]}<input dir="auto" maxLength="80" placeholder="home" value=${namespace} onInput=${(e) => setNamespace(e.target.value)}/></label>
     <${Problem} error=${error}/><button class="primary" disabled=${minting}>Make link</button></form>`;
   return html`<section class="card stack" aria-label=${title}><h2>${title}</h2>
     ${link.ended ? html`<p class="ended" role="status">This link is ${link.ended}.</p>`
       : !link.url ? html`<p class="ended">A link is live, ${makers[link.by] ?? 'made elsewhere'}. Its address is not kept.</p>` : html`<${QR} text=${link.url}/>
       <div class="row secret"><code class="grow break" tabIndex="0">${link.url}</code><${Copy} text=${link.url} what="Copy link"/></div>`}
+    ${link.namespace && html`<p>${kind === 'drop' ? 'It adds to' : 'It shows only'} the namespace <span class="tag" dir="auto">${link.namespace}</span></p>`}
     <p role="status"><strong>${link.used} of ${link.uses}</strong> ${link.uses === 1 ? 'use' : 'uses'} spent · until ${when(link.expiresAt)}</p>
     <progress max=${link.uses} value=${link.used} aria-label="Uses spent"></progress>
     <${Problem} error=${failed}/>

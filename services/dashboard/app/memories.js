@@ -1,56 +1,41 @@
-// Memories: write one, find some, scroll through all.
+// Memories: find some, scroll through all.
 import { html, useEffect, useLayoutEffect, useRef, useState } from './vendor-preact.js';
-import { Empty, Loading, Problem, Time, useTask } from './parts.js';
+import { Empty, Loading, Problem, Time, Unfold, listOf, tagsOf } from './parts.js';
 import { Memory } from './memory.js';
+import { Write } from './write.js';
 
 const rowHeight = 72, pageSize = 100, keptPages = 12, mostFound = 2000;
 // Browsers limit the height of scrolled content. Older memories beyond that height can
 // only be found by search.
 const mostRows = 150_000;
 
+const nothing = { query: '', tags: '', namespace: '' };
+
 export function Memories({ api }) {
-  const [query, setQuery] = useState(''), [mode, setMode] = useState('substring');
-  const [asked, setAsked] = useState(''), [open, setOpen] = useState();
+  const [typed, setTyped] = useState(nothing), [asked, setAsked] = useState(nothing), [mode, setMode] = useState('substring');
+  const [folded, setFolded] = useState(true), [open, setOpen] = useState();
+  const ask = () => setAsked({ query: typed.query.trim(), tags: typed.tags, namespace: typed.namespace.trim() });
   useEffect(() => {
-    const timer = setTimeout(() => setAsked(query.trim()), 250);
+    const timer = setTimeout(ask, 250);
     return () => clearTimeout(timer);
-  }, [query]);
+  }, [typed]);
+  const field = (name) => ({ value: typed[name], onInput: (e) => setTyped((now) => ({ ...now, [name]: e.target.value })) });
+  const tags = listOf(asked.tags), { query, namespace } = asked;
+  const filter = { ...(tags.length > 0 && { tags }), ...(namespace && { namespace }) }, some = query || tags.length > 0 || namespace;
+  const how = query ? mode : 'substring'; // without words there is no best match
   return html`<${Write} api=${api}/>
-    <form class="find" role="search" onSubmit=${(e) => { e.preventDefault(); setAsked(query.trim()); }}>
-      <input type="search" dir="auto" aria-label="Search memories" placeholder="Search memories" value=${query} onInput=${(e) => setQuery(e.target.value)} maxLength="1000"/>
+    <form class="find" role="search" onSubmit=${(e) => { e.preventDefault(); ask(); }}>
+      <input type="search" dir="auto" aria-label="Search memories" placeholder="Search memories" maxLength="1000" ...${field('query')}/>
       <fieldset><legend class="unseen">How to search</legend>
         ${[['substring', 'Exact text'], ['ranked', 'Best match']].map(([value, label]) => html`<label key=${value}>
           <input type="radio" name="mode" value=${value} checked=${mode === value} onChange=${() => setMode(value)}/><span>${label}</span></label>`)}
-      </fieldset></form>
-    ${asked ? html`<${Found} key=${`${mode} ${asked}`} api=${api} query=${asked} mode=${mode} onOpen=${setOpen}/>`
+      </fieldset>
+      <${Unfold} what="Filter" open=${!folded} values=${[typed.tags, typed.namespace]} onToggle=${() => setFolded(!folded)}/>
+      ${!folded && html`<div class="fields"><label>Has the tags<input dir="auto" placeholder="family, garden" ...${field('tags')}/></label>
+        <label>In the namespace<input dir="auto" placeholder="home" maxLength="80" ...${field('namespace')}/></label></div>`}</form>
+    ${some ? html`<${Found} key=${JSON.stringify([how, query, filter])} api=${api} query=${query} mode=${how} filter=${filter} onOpen=${setOpen}/>`
       : html`<${All} api=${api} onOpen=${setOpen}/>`}
-    ${open && html`<${Memory} api=${api} memory=${open} onClose=${() => setOpen(undefined)}/>`}`;
-}
-
-function Write({ api }) {
-  const [text, setText] = useState(''), [source, setSource] = useState(''), [saved, setSaved] = useState(false);
-  const attempt = useRef();
-  const change = (set) => (e) => {
-    attempt.current = undefined; // another body needs another key
-    setSaved(false);
-    set(e.target.value);
-  };
-  const [save, saving, error] = useTask(async () => {
-    // Use the same key for the next try: the memory may be stored although the answer was lost.
-    attempt.current ??= crypto.randomUUID();
-    await api.ledger.memories.write(text, source.trim() ? { source: source.trim() } : {}, { idempotencyKey: attempt.current }).catch(api.guard);
-    attempt.current = undefined;
-    setText('');
-    setSaved(true);
-    api.refresh();
-  });
-  const keys = (e) => e.key === 'Enter' && (e.ctrlKey || e.metaKey) && text && !saving && save();
-  return html`<form class="write" aria-label="Write a memory" onSubmit=${(e) => { e.preventDefault(); save(); }}>
-    <textarea dir="auto" aria-label="New memory" placeholder="Write something to remember…" rows="2" value=${text} onInput=${change(setText)} onKeyDown=${keys}></textarea>
-    <div class="row"><input dir="auto" aria-label="Source (optional)" placeholder="Source" maxLength="80" value=${source} onInput=${change(setSource)}/>
-    <span class="grow" role="status">${saved && 'Stored.'}</span>
-    <button class="primary" disabled=${!text || saving}>${saving ? 'Storing…' : 'Remember'}</button></div>
-    <${Problem} error=${error} again=${save}/></form>`;
+    ${open && html`<${Memory} key=${open.id} api=${api} memory=${open} onOpen=${setOpen} onClose=${() => setOpen(undefined)}/>`}`;
 }
 
 /** Rows of one height. Only the rows in or near sight are in the document. */
@@ -91,11 +76,13 @@ function Rows({ total, row, onSight, label }) {
 const viaWords = { session: 'in your session', key: 'by a key', drop: 'left by a link' };
 
 // rowOf keeps only the parts of a memory that its row shows: texts may be long, and rows are many.
-const rowOf = (m) => ({ id: m.id, leafIndex: m.leafIndex, text: m.damaged ? 'The stored copy of this memory is damaged.' : m.content.slice(0, 240), createdAt: m.createdAt, via: m.via?.kind, source: m.metadata?.source, score: m.score });
+const rowOf = (m) => ({ id: m.id, leafIndex: m.leafIndex, text: m.damaged ? 'The stored copy of this memory is damaged.' : m.content.slice(0, 240), createdAt: m.createdAt, via: m.via?.kind, source: m.metadata?.source, tags: tagsOf(m.metadata), supersededBy: m.supersededBy ?? [] });
 
 const Row = ({ row, anchored, onOpen }) => html`<button type="button" class="memory" onClick=${onOpen}>
-  <span class="text" dir="auto">${row.text}</span>
+  <span class=${row.supersededBy.length > 0 ? 'text old' : 'text'} dir="auto">${row.text}</span>
   <span class="meta"><${Time} at=${row.createdAt}/>${typeof row.source === 'string' && html`<span class="source" dir="auto">${row.source}</span>`}
+    ${row.tags.length > 0 && html`<span class="tags" dir="auto">${row.tags.map((tag) => `#${tag}`).join(' ')}</span>`}
+    ${row.supersededBy.length > 0 && html`<span>corrected</span>`}
     ${viaWords[row.via] && html`<span class=${row.via === 'drop' ? 'via foreign' : 'via'}>${viaWords[row.via]}</span>`}
     <span class=${anchored ? 'state anchored' : 'state'}>${anchored ? 'anchored' : 'waiting'}</span></span></button>`;
 
@@ -135,11 +122,21 @@ function All({ api, onOpen }) {
     }
   };
   useEffect(() => api.hear((events) => {
+    const rowsWith = (leaf) => pages.current.get(Math.floor(leaf / pageSize))?.rows;
     for (const { type, data } of events) {
-      if (type !== 'MemoryRetracted' && type !== 'MemoryForgotten') continue;
-      pages.current.get(Math.floor(data.leafIndex / pageSize))?.rows?.delete(data.leafIndex);
-      redraw();
+      if (type === 'MemoryWritten') {
+        for (const leaf of data.supersedes ?? []) {
+          const row = rowsWith(leaf)?.get(leaf);
+          if (row) row.supersededBy = [data.memoryId, ...row.supersededBy];
+        }
+      }
+      if (type === 'MemoryRetracted' || type === 'MemoryForgotten') {
+        rowsWith(data.leafIndex)?.delete(data.leafIndex);
+        // It no longer corrects others.
+        for (const { rows } of pages.current.values()) for (const row of rows?.values() ?? []) row.supersededBy = row.supersededBy.filter((id) => id !== data.memoryId);
+      }
     }
+    redraw();
   }), []);
   const row = (i) => {
     const leaf = size - 1 - i, page = pages.current.get(Math.floor(leaf / pageSize));
@@ -156,14 +153,14 @@ function All({ api, onOpen }) {
       : html`<${Rows} total=${total} row=${row} onSight=${sight} label="Memories, newest first"/>`}`;
 }
 
-function Found({ api, query, mode, onOpen }) {
+function Found({ api, query, mode, filter, onOpen }) {
   const [rows, setRows] = useState(), [more, setMore] = useState(true), [error, setError] = useState();
   const search = useRef(), loading = useRef(false);
   const load = async () => {
     if (loading.current) return;
     loading.current = true;
     setError(undefined);
-    search.current ??= api.ledger.memories.search(query, { mode, pageSize: 50, ...(mode === 'substring' && { order: 'newest' }) });
+    search.current ??= api.ledger.memories.search(query, { mode, filter, pageSize: 50, ...(mode === 'substring' && { order: 'newest' }) });
     const page = [];
     try {
       let done = false;
@@ -187,7 +184,7 @@ function Found({ api, query, mode, onOpen }) {
   const full = rows.length >= mostFound;
   return html`<div class="summary" role="status"><p>${rows.length}${more ? '+' : ''} found</p>
       <p class="soft">${mode === 'ranked' ? 'best first' : 'newest first'}${full && more ? '; ask for less to see the rest' : ''}</p></div>
-    ${rows.length === 0 ? html`<${Empty} title="Nothing found">${mode === 'substring' ? 'No memory has exactly this text. “Best match” looks for the words instead.' : 'No memory has these words.'}<//>`
+    ${rows.length === 0 ? html`<${Empty} title="Nothing found">${Object.keys(filter).length > 0 ? 'No memory matches all of this. Ask for less.' : mode === 'substring' ? 'No memory has exactly this text. “Best match” looks for the words instead.' : 'No memory has these words.'}<//>`
       : html`<${Rows} total=${rows.length} row=${(i) => html`<${Row} row=${rows[i]} anchored=${rows[i].leafIndex < (api.head?.anchoredSize ?? 0)} onOpen=${() => onOpen(rows[i])}/>`}
         onSight=${(_, last) => more && !full && last >= rows.length && load()} label="Memories that were found"/>`}`;
 }

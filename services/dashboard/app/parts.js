@@ -42,10 +42,27 @@ export function ago(text, now = Date.now()) {
 
 export const Time = ({ at }) => at ? html`<time dateTime=${at} title=${exact.format(new Date(at))}>${ago(at)}</time>` : html`<span>never</span>`;
 export const when = (at) => exact.format(new Date(at));
+const dayOnly = new Intl.DateTimeFormat('en', { dateStyle: 'medium', timeZone: 'UTC' });
+/** Says when a memory happened: on a day, or at a time. Returns undefined if its metadata does not say. */
+export function happened({ occurredAt } = {}) {
+  if (typeof occurredAt !== 'string' || Number.isNaN(Date.parse(occurredAt))) return undefined;
+  return occurredAt.length === 10 ? dayOnly.format(new Date(occurredAt)) : when(occurredAt);
+}
 /** Says what a memory waits for that is not on the chain. */
 export const waiting = (head) => head?.delayed ? `delayed since ${when(head.waitingSince)}; nothing is lost; the operator was told` : 'waiting for the next anchor';
 export const count = (n, unit) => `${n.toLocaleString('en')} ${unit}${n === 1 ? '' : 's'}`;
 export const short = (text, n = 4) => text.length > 2 * n + 1 ? `${text.slice(0, n)}…${text.slice(-n)}` : text;
+
+/** Splits a text at its commas. */
+export const listOf = (text) => [...new Set(text.split(',').map((part) => part.trim()).filter(Boolean))];
+/** Returns the tags of a memory. A name in metadata alone may have any value. */
+export const tagsOf = ({ tags } = {}) => Array.isArray(tags) && tags.every((tag) => typeof tag === 'string') ? tags : [];
+
+/** A button that shows further fields. While they are hidden, it says how many of them have a value. */
+export function Unfold({ what, open, values, onToggle }) {
+  const filled = values.filter(Boolean).length;
+  return html`<button type="button" class="quiet" aria-expanded=${open} onClick=${onToggle}>${open ? 'Less' : filled > 0 ? `${what} (${filled})` : what}</button>`;
+}
 
 export function Copy({ text, what = 'Copy' }) {
   const [done, setDone] = useState(false);

@@ -3,7 +3,8 @@
 import { html, useState } from './vendor-preact.js';
 import { Dialog, Problem, count, useTask, when } from './parts.js';
 
-const kinds = { 'agent-case': 'a link that reads all memories', 'memory-drop': 'a link that adds memories' };
+const kinds = { 'agent-case': 'a link that reads', 'memory-drop': 'a link that adds' };
+const memoriesOf = ({ kind, namespace }) => namespace ? `memories of the namespace “${namespace}”` : kind === 'agent-case' ? 'all memories' : 'memories';
 
 /** Returns the button, and the dialog that it may open. */
 export function useSignOut(api) {
@@ -33,7 +34,7 @@ export function useSignOut(api) {
   const button = html`<button type="button" class="quiet" disabled=${asking} onClick=${ask}>Sign out</button>`;
   const dialog = alive && html`<${Dialog} title="Sign out" onClose=${() => setAlive(undefined)}>
       <p>These stay alive when you sign out here:</p>
-      <ul class="list">${alive.links.map((g) => html`<li key=${g.id}>${kinds[g.kind]}, until ${when(g.expiresAt)}</li>`)}
+      <ul class="list">${alive.links.map((g) => html`<li key=${g.id}>${kinds[g.kind]} ${memoriesOf(g)}, until ${when(g.expiresAt)}</li>`)}
         ${alive.sessions > 0 && html`<li>${count(alive.sessions, 'other session')} of your wallet</li>`}
         ${alive.keys > 0 && html`<li>${count(alive.keys, 'API key')}: revoke keys under Access</li>`}</ul>
       <${Problem} error=${error}/>

@@ -119,6 +119,111 @@ export const scenarios = {
     await v.page.getByText('Leaf 0 was retracted').waitFor();
   },
 
+  async 'the life of a memory'(v) {
+    await v.signIn();
+    const box = (name) => v.page.getByRole('textbox', { name }), write = v.page.getByRole('form', { name: 'Write a memory' });
+    await write.getByRole('button', { name: 'More' }).click();
+    await box('New memory').fill('Ada lives in Oslo');
+    await write.getByLabel('When it happened').fill('2024-03-01');
+    await write.getByRole('textbox', { name: 'Tags' }).fill('family, people , family');
+    await write.getByRole('textbox', { name: 'Namespace' }).fill('home');
+    await v.everyLook('more');
+    await box('New memory').press('Control+Enter');
+    await v.page.getByText('Stored.').waitFor();
+    await v.rows.filter({ hasText: '#family #people' }).waitFor();
+    assert.equal(await write.getByRole('textbox', { name: 'Tags' }).inputValue(), '', 'the next memory begins without tags');
+    await v.call('POST', '/memories', { content: 'Lunch with Ada', tags: ['family'], namespace: 'work' });
+
+    // Correct it, by keyboard.
+    await v.rows.filter({ hasText: 'Oslo' }).focus();
+    await v.page.keyboard.press('Enter');
+    for (const words of ['Mar 1, 2024', 'home', 'family', 'people']) await v.dialog.getByText(words, { exact: true }).waitFor();
+    await v.dialog.getByRole('button', { name: 'Correct…' }).press('Enter');
+    const text = v.dialog.getByRole('textbox', { name: 'What is right' }), store = v.dialog.getByRole('button', { name: 'Store the correction' });
+    assert.equal(await text.inputValue(), 'Ada lives in Oslo');
+    assert.ok(await text.evaluate((el) => el === document.activeElement));
+    assert.ok(await store.isDisabled(), 'nothing is corrected yet');
+    await text.fill('Ada lives in Porto');
+    await v.everyLook('correct');
+    await v.page.keyboard.press('Escape'); // back to the memory, with the draft kept
+    await v.dialog.getByLabel('Text', { exact: true }).getByText('Oslo').waitFor();
+    await v.dialog.getByRole('button', { name: 'Correct…' }).click();
+    assert.equal(await text.inputValue(), 'Ada lives in Porto');
+    await store.click();
+    await v.dialog.getByText('Corrects', { exact: true }).waitFor();
+    await v.dialog.getByLabel('Text', { exact: true }).getByText('Ada lives in Porto').waitFor();
+    await v.dialog.getByRole('button', { name: 'Ada lives in Oslo' }).waitFor();
+    await v.everyLook('corrects');
+    await v.dialog.getByRole('button', { name: 'Verify in this browser' }).click();
+    await v.dialog.getByText(/The text is in your log/).waitFor();
+    await v.dialog.getByRole('button', { name: 'Ada lives in Oslo' }).click();
+    await v.dialog.getByText('Corrected by', { exact: true }).waitFor();
+    await v.everyLook('corrected-by');
+    await v.dialog.getByRole('button', { name: 'Ada lives in Porto' }).click();
+    await v.dialog.getByText('Corrects', { exact: true }).waitFor();
+    await v.page.keyboard.press('Escape');
+    await v.dialog.waitFor({ state: 'detached' });
+    const [porto, , oslo] = await v.call('GET', '/memories?order=newest');
+    assert.deepEqual([porto.metadata.tags, porto.metadata.namespace, porto.supersedes], [['family', 'people'], 'home', [oslo.id]]);
+
+    // The list marks the old one, live, and forgets the mark with the correction.
+    const marked = v.rows.filter({ hasText: 'Oslo' }).getByText('corrected', { exact: true });
+    await marked.waitFor();
+    await v.everyLook('marked');
+
+    // Filters find without a query, and say that they are set while they are folded.
+    await v.page.getByRole('button', { name: 'Filter' }).click();
+    await box('Has the tags').fill('family');
+    await v.page.getByText('3 found').waitFor();
+    await box('In the namespace').fill('home');
+    await v.page.getByText('2 found').waitFor();
+    await v.everyLook('filtered');
+    await v.page.getByRole('search').getByRole('button', { name: 'Less' }).click();
+    await v.page.getByRole('button', { name: 'Filter (2)' }).click();
+    await v.page.getByRole('radio', { name: 'Best match' }).check();
+    await v.page.getByRole('searchbox').fill('Where does Ada live?');
+    await v.page.getByText('1 found').waitFor(); // best match leaves out what was corrected
+    await v.rows.filter({ hasText: 'Porto' }).waitFor();
+    for (const field of [v.page.getByRole('searchbox'), box('Has the tags'), box('In the namespace')]) await field.fill('');
+    await marked.waitFor();
+    await v.call('DELETE', `/memories/${porto.id}`);
+    await marked.waitFor({ state: 'detached' });
+  },
+
+  async 'a key and links of some namespaces'(v) {
+    await v.signIn({ hash: '#access' });
+    await v.page.getByRole('button', { name: 'New key' }).click();
+    await v.dialog.getByRole('textbox', { name: 'Label' }).fill('kitchen');
+    await v.dialog.getByRole('textbox', { name: 'Only in the namespaces' }).fill('home, garden');
+    await v.everyLook('new-key');
+    await v.dialog.getByRole('button', { name: 'Create key' }).click();
+    const key = await v.dialog.locator('.secret code').textContent();
+    await v.dialog.getByRole('button', { name: 'Done' }).click();
+    await v.page.getByRole('listitem').filter({ hasText: 'kitchen' }).getByText('home, garden').waitFor();
+    await v.everyLook('keys');
+    const leave = (namespace) => fetch(`${v.config.core}/memories`, { method: 'POST', headers: { Authorization: `Bearer ${key}`, 'Content-Type': 'application/json' }, body: JSON.stringify({ content: 'x', namespace }) });
+    assert.ok((await leave('garden')).ok);
+    assert.equal((await leave('work')).status, 403);
+
+    await v.go('Hand out');
+    await v.page.getByRole('button', { name: 'Sign with Test Wallet' }).click();
+    const drop = v.page.getByLabel('Let someone add'), reading = v.page.getByLabel('Let someone read');
+    await drop.getByRole('textbox', { name: 'Into the namespace' }).fill('garden');
+    await v.everyLook('links');
+    for (const [form, field] of [[drop, 'Into the namespace'], [reading, 'Only of the namespace']]) {
+      await form.getByRole('textbox', { name: field }).fill('garden');
+      await form.getByRole('button', { name: 'Make link' }).click();
+      await form.locator('.tag', { hasText: 'garden' }).waitFor();
+    }
+    assert.deepEqual((await v.call('GET', '/grants')).map((g) => g.namespace), ['garden', 'garden']);
+    await v.everyLook('made-links');
+    await v.page.getByRole('button', { name: 'Sign out' }).click();
+    await v.dialog.getByText('a link that reads memories of the namespace “garden”').waitFor();
+    v.expected.push(/401/); // for the stream of events, which ends with its session
+    await v.dialog.getByRole('button', { name: 'End links and sessions' }).click();
+    await v.page.getByRole('heading', { name: /can't be rewritten/ }).waitFor();
+  },
+
   async 'a memory that was written, and is not yet read'(v) {
     await v.fill(1);
     await v.signIn();
