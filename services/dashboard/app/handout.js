@@ -8,8 +8,8 @@ import { grantsOf, keepExtensionSession, keepLinks, linksOf, signInTo, site } fr
 import { WalletChoice } from './signin.js';
 
 const kinds = {
-  drop: { grant: 'memory-drop', title: 'Let someone add', text: 'Anyone with the link can leave memories in your log.', most: 5 },
-  case: { grant: 'agent-case', title: 'Let someone read', text: 'Anyone with the link can read your memories, as text.', most: 10 },
+  drop: { grant: 'memory-drop', title: 'Let someone add', text: 'Anyone with the link can leave memories in your log.', some: 'Anyone with the link can leave memories in this namespace.', most: 5 },
+  case: { grant: 'agent-case', title: 'Let someone read', text: 'Anyone with the link can read all of your memories, as text.', some: 'Anyone with the link can read the memories of this namespace, as text.', most: 10 },
 };
 const times = { 5: '5 minutes', 15: '15 minutes', 60: '1 hour', 480: '8 hours', 1440: '1 day' };
 const fields = { drop: 'Into the namespace (optional)', case: 'Only of the namespace (optional)' };
@@ -40,7 +40,7 @@ export function HandOut({ api }) {
 
 /** A link of one kind: link is the one that is shown, live what the service knows of a live one. */
 function Link({ kind, api, grants, live, known, refused }) {
-  const { title, text, most } = kinds[kind], name = kind === 'drop' ? 'Drop' : 'Case', owner = api.session.publicKey;
+  const { title, text, some, most } = kinds[kind], name = kind === 'drop' ? 'Drop' : 'Case', owner = api.session.publicKey;
   const [uses, setUses] = useState(1), [minutes, setMinutes] = useState(15), [namespace, setNamespace] = useState(''), [link, setLink] = useState(linksOf(owner)[kind]);
   const current = useRef(); // effects and answers of earlier renders need the newest link
   current.current = link;
@@ -77,7 +77,7 @@ function Link({ kind, api, grants, live, known, refused }) {
     return () => clearTimeout(timer);
   }, [link]);
   if (!link && !grants) return null;
-  if (!link) return html`<form class="card stack" aria-label=${title} onSubmit=${(e) => { e.preventDefault(); mint(); }}><h2>${title}</h2><p class="soft">${text}</p>
+  if (!link) return html`<form class="card stack" aria-label=${title} onSubmit=${(e) => { e.preventDefault(); mint(); }}><h2>${title}</h2><p class="soft">${namespace.trim() ? some : text}</p>
     <label>How often<select value=${uses} onChange=${(e) => setUses(Number(e.target.value))}>${Array.from({ length: most }, (_, i) => html`<option key=${i} value=${i + 1}>${i === 0 ? 'Once' : `${i + 1} times`}</option>`)}</select></label>
     <label>For how long<select value=${minutes} onChange=${(e) => setMinutes(Number(e.target.value))}>${Object.entries(times).map(([value, words]) => html`<option key=${value} value=${value}>${words}</option>`)}</select></label>
     <label>${fields[kind]}<input dir="auto" maxLength="80" placeholder="home" value=${namespace} onInput=${(e) => setNamespace(e.target.value)}/></label>

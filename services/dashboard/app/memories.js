@@ -78,6 +78,18 @@ const viaWords = { session: 'in your session', key: 'by a key', drop: 'left by a
 // rowOf keeps only the parts of a memory that its row shows: texts may be long, and rows are many.
 const rowOf = (m) => ({ id: m.id, leafIndex: m.leafIndex, text: m.damaged ? 'The stored copy of this memory is damaged.' : m.content.slice(0, 240), createdAt: m.createdAt, via: m.via?.kind, source: m.metadata?.source, tags: tagsOf(m.metadata), supersededBy: m.supersededBy ?? [] });
 
+const isEnd = ({ type }) => type === 'MemoryRetracted' || type === 'MemoryForgotten';
+
+/** Marks the rows that events correct, and those whose correction has ended. */
+function mark(rows, events) {
+  const corrections = events.filter(({ data }) => data.supersedes), ended = new Set(events.filter(isEnd).map(({ data }) => data.memoryId));
+  if (corrections.length + ended.size === 0) return;
+  for (const row of rows) {
+    const by = corrections.filter(({ data }) => data.supersedes.includes(row.leafIndex)).map(({ data }) => data.memoryId);
+    row.supersededBy = [...by, ...row.supersededBy].filter((id) => !ended.has(id));
+  }
+}
+
 const Row = ({ row, anchored, onOpen }) => html`<button type="button" class="memory" onClick=${onOpen}>
   <span class=${row.supersededBy.length > 0 ? 'text old' : 'text'} dir="auto">${row.text}</span>
   <span class="meta"><${Time} at=${row.createdAt}/>${typeof row.source === 'string' && html`<span class="source" dir="auto">${row.source}</span>`}
@@ -122,20 +134,8 @@ function All({ api, onOpen }) {
     }
   };
   useEffect(() => api.hear((events) => {
-    const rowsWith = (leaf) => pages.current.get(Math.floor(leaf / pageSize))?.rows;
-    for (const { type, data } of events) {
-      if (type === 'MemoryWritten') {
-        for (const leaf of data.supersedes ?? []) {
-          const row = rowsWith(leaf)?.get(leaf);
-          if (row) row.supersededBy = [data.memoryId, ...row.supersededBy];
-        }
-      }
-      if (type === 'MemoryRetracted' || type === 'MemoryForgotten') {
-        rowsWith(data.leafIndex)?.delete(data.leafIndex);
-        // It no longer corrects others.
-        for (const { rows } of pages.current.values()) for (const row of rows?.values() ?? []) row.supersededBy = row.supersededBy.filter((id) => id !== data.memoryId);
-      }
-    }
+    for (const { data } of events.filter(isEnd)) pages.current.get(Math.floor(data.leafIndex / pageSize))?.rows?.delete(data.leafIndex);
+    for (const { rows } of pages.current.values()) if (rows) mark(rows.values(), events);
     redraw();
   }), []);
   const row = (i) => {
@@ -179,6 +179,14 @@ function Found({ api, query, mode, filter, onOpen }) {
     loading.current = false;
   };
   useEffect(() => { load(); }, []);
+  useEffect(() => api.hear((events) => {
+    const ended = new Set(events.filter(isEnd).map(({ data }) => data.memoryId));
+    setRows((now) => {
+      const rest = now?.filter((row) => !ended.has(row.id));
+      if (rest) mark(rest, events);
+      return rest;
+    });
+  }), []);
   if (error) return html`<${Problem} error=${error} again=${load}/>`;
   if (!rows) return html`<${Loading} what="Searching"/>`;
   const full = rows.length >= mostFound;

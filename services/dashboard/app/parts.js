@@ -45,7 +45,7 @@ export const when = (at) => exact.format(new Date(at));
 const dayOnly = new Intl.DateTimeFormat('en', { dateStyle: 'medium', timeZone: 'UTC' });
 /** Says when a memory happened: on a day, or at a time. Returns undefined if its metadata does not say. */
 export function happened({ occurredAt } = {}) {
-  if (typeof occurredAt !== 'string' || Number.isNaN(Date.parse(occurredAt))) return undefined;
+  if (typeof occurredAt !== 'string' || !/^\d{4}-\d\d-\d\d/.test(occurredAt) || Number.isNaN(Date.parse(occurredAt))) return undefined;
   return occurredAt.length === 10 ? dayOnly.format(new Date(occurredAt)) : when(occurredAt);
 }
 /** Says what a memory waits for that is not on the chain. */

@@ -55,8 +55,8 @@ export function Correct({ api, memory, draft, onDraft, onBack, onDone }) {
   const save = () => store({ content: draft, tags: tags.length > 0 ? tags : undefined, namespace: typeof namespace === 'string' ? namespace : undefined, supersedes: [memory.id] }, onDone);
   return html`<form class="stack" onSubmit=${(e) => { e.preventDefault(); save(); }}>
     <label>What is right<textarea ref=${box} dir="auto" rows="6" value=${draft} onInput=${(e) => { anew(); onDraft(e.target.value); }}></textarea></label>
-    <p class="soft">Best match, agents and links to read then find only the new text. The memory of now stays in your log, marked as corrected. Its tags and its namespace are kept.</p>
+    <p class="soft">Best match, agents and links to read then find only the new text. The old text stays in your log, marked as corrected. Tags and namespace are kept.</p>
     <${Problem} error=${error}/>
     <footer class="row"><span class="grow"></span><button type="button" class="quiet" onClick=${onBack}>Back</button>
-      <button class="primary" disabled=${storing || !draft || draft === memory.content}>${storing ? 'Storing…' : 'Store the correction'}</button></footer></form>`;
+      <button class="primary" disabled=${storing || !draft || draft === memory.content}>${storing ? 'Storing…' : 'Correct it'}</button></footer></form>`;
 }

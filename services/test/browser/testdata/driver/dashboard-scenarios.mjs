@@ -139,7 +139,7 @@ export const scenarios = {
     await v.page.keyboard.press('Enter');
     for (const words of ['Mar 1, 2024', 'home', 'family', 'people']) await v.dialog.getByText(words, { exact: true }).waitFor();
     await v.dialog.getByRole('button', { name: 'Correct…' }).press('Enter');
-    const text = v.dialog.getByRole('textbox', { name: 'What is right' }), store = v.dialog.getByRole('button', { name: 'Store the correction' });
+    const text = v.dialog.getByRole('textbox', { name: 'What is right' }), store = v.dialog.getByRole('button', { name: 'Correct it' });
     assert.equal(await text.inputValue(), 'Ada lives in Oslo');
     assert.ok(await text.evaluate((el) => el === document.activeElement));
     assert.ok(await store.isDisabled(), 'nothing is corrected yet');
@@ -159,6 +159,10 @@ export const scenarios = {
     await v.dialog.getByRole('button', { name: 'Ada lives in Oslo' }).click();
     await v.dialog.getByText('Corrected by', { exact: true }).waitFor();
     await v.everyLook('corrected-by');
+    await v.page.setViewportSize({ width: 360, height: 740 });
+    await v.dialog.getByRole('button', { name: 'Retract…' }).scrollIntoViewIfNeeded();
+    await v.shot('footer');
+    await v.page.setViewportSize({ width: 1200, height: 900 });
     await v.dialog.getByRole('button', { name: 'Ada lives in Porto' }).click();
     await v.dialog.getByText('Corrects', { exact: true }).waitFor();
     await v.page.keyboard.press('Escape');
@@ -169,6 +173,7 @@ export const scenarios = {
     // The list marks the old one, live, and forgets the mark with the correction.
     const marked = v.rows.filter({ hasText: 'Oslo' }).getByText('corrected', { exact: true });
     await marked.waitFor();
+    await write.getByRole('button', { name: 'Less' }).click();
     await v.everyLook('marked');
 
     // Filters find without a query, and say that they are set while they are folded.
@@ -177,6 +182,7 @@ export const scenarios = {
     await v.page.getByText('3 found').waitFor();
     await box('In the namespace').fill('home');
     await v.page.getByText('2 found').waitFor();
+    await v.rows.filter({ hasText: 'Oslo' }).getByText('corrected', { exact: true }).waitFor();
     await v.everyLook('filtered');
     await v.page.getByRole('search').getByRole('button', { name: 'Less' }).click();
     await v.page.getByRole('button', { name: 'Filter (2)' }).click();
@@ -184,9 +190,20 @@ export const scenarios = {
     await v.page.getByRole('searchbox').fill('Where does Ada live?');
     await v.page.getByText('1 found').waitFor(); // best match leaves out what was corrected
     await v.rows.filter({ hasText: 'Porto' }).waitFor();
-    for (const field of [v.page.getByRole('searchbox'), box('Has the tags'), box('In the namespace')]) await field.fill('');
+    // What was found follows the log, too.
+    await v.page.getByRole('radio', { name: 'Exact text' }).check();
+    await v.page.getByRole('searchbox').fill('Ada lives');
+    await v.page.getByText('2 found').waitFor();
     await marked.waitFor();
     await v.call('DELETE', `/memories/${porto.id}`);
+    await v.page.getByText('1 found').waitFor();
+    await marked.waitFor({ state: 'detached' });
+    const again = await v.call('POST', '/memories', { content: 'Ada lives in Lisbon', namespace: 'home', supersedes: [oslo.id] });
+    await marked.waitFor();
+    for (const field of [v.page.getByRole('searchbox'), box('Has the tags'), box('In the namespace')]) await field.fill('');
+    await v.page.getByText('4 written').waitFor();
+    await marked.waitFor();
+    await v.call('DELETE', `/memories/${again.id}`);
     await marked.waitFor({ state: 'detached' });
   },
 
