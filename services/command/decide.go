@@ -213,7 +213,7 @@ type WriteMemory struct {
 	// BytesPerDay bounds the bytes that the owner writes on a UTC day; 0: no limit.
 	BytesPerDay int64
 	Supersedes  []Superseded // the memories that this one corrects, each once
-	alike       []uint64     // all leaves with their hashes
+	alike       []Superseded // all leaves with the hashes of what the command corrects
 
 	// Written is the answer.
 	Written Written

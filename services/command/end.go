@@ -133,7 +133,7 @@ func (NoReadModel) UsedKeys(context.Context, events.Owner, int) ([]events.Hash, 
 }
 
 // WithHash implements Loader.
-func (NoReadModel) WithHash(context.Context, events.Owner, []events.Hash) ([]uint64, uint64, error) {
+func (NoReadModel) WithHash(context.Context, events.Owner, []events.Hash) ([]Superseded, uint64, error) {
 	return nil, 0, nil
 }
 

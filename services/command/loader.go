@@ -34,7 +34,7 @@ type Loader interface {
 	Leaves(ctx context.Context, owner events.Owner) (uint64, error)
 	// WithHash returns the owner's leaves with one of the hashes, as far as the read model
 	// has them: up to the sequence seq.
-	WithHash(ctx context.Context, owner events.Owner, hashes []events.Hash) (leaves []uint64, seq uint64, err error)
+	WithHash(ctx context.Context, owner events.Owner, hashes []events.Hash) (leaves []Superseded, seq uint64, err error)
 }
 
 // ReadModel is the Loader on the projections.
@@ -135,7 +135,7 @@ func (r ReadModel) FindWritten(ctx context.Context, owner events.Owner, key even
 }
 
 // WithHash implements Loader.
-func (r ReadModel) WithHash(ctx context.Context, owner events.Owner, hashes []events.Hash) (leaves []uint64, seq uint64, err error) {
+func (r ReadModel) WithHash(ctx context.Context, owner events.Owner, hashes []events.Hash) (leaves []Superseded, seq uint64, err error) {
 	err = schema.Snapshot(ctx, r.Pool, func(tx pgx.Tx) error {
 		o, _, err := owners.Find(ctx, tx, owner)
 		if err == nil {

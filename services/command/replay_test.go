@@ -96,13 +96,13 @@ func (m *model) FindWritten(ctx context.Context, owner events.Owner, key events.
 	return written, found, state.Leaves, err
 }
 
-func (m *model) WithHash(_ context.Context, owner events.Owner, hashes []events.Hash) (leaves []uint64, seq uint64, err error) {
+func (m *model) WithHash(_ context.Context, owner events.Owner, hashes []events.Hash) (leaves []command.Superseded, seq uint64, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, b := range m.batches[owner] {
 		for _, e := range b.events {
 			if data, ok := e.Data.(*events.MemoryWritten); ok && slices.Contains(hashes, data.LeafHash) {
-				leaves = append(leaves, data.LeafIndex)
+				leaves = append(leaves, command.Superseded{Leaf: data.LeafIndex, Hash: data.LeafHash})
 			}
 		}
 		seq = b.seq

@@ -8,16 +8,14 @@ import (
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/eventlog"
+	"github.com/memory-ledger/ledger/projections/readmodel/memories"
 )
 
 // ErrSupersededGone: a memory can't be corrected, because it was taken back.
 var ErrSupersededGone = errors.New("a memory to supersede was retracted, forgotten or erased")
 
 // Superseded is a memory that another one corrects.
-type Superseded struct {
-	Leaf uint64
-	Hash events.Hash
-}
+type Superseded = memories.Hashed
 
 // checkSuperseded refuses to correct a memory that was taken back.
 func (c *WriteMemory) checkSuperseded(s *State) error {
@@ -36,13 +34,16 @@ func (c *WriteMemory) supersedes(first uint64, before []*WriteMemory) (leaves []
 	for _, m := range c.Supersedes {
 		leaves = append(leaves, m.Leaf)
 	}
-	for _, leaf := range c.alike {
-		if !slices.Contains(leaves, leaf) {
-			leaves = append(leaves, leaf)
+	corrects := func(hash events.Hash) bool {
+		return slices.ContainsFunc(c.Supersedes, func(m Superseded) bool { return m.Hash == hash })
+	}
+	for _, m := range c.alike {
+		if corrects(m.Hash) && !slices.Contains(leaves, m.Leaf) {
+			leaves = append(leaves, m.Leaf)
 		}
 	}
 	for i, b := range before {
-		if slices.ContainsFunc(c.Supersedes, func(m Superseded) bool { return m.Hash == b.LeafHash }) {
+		if corrects(b.LeafHash) {
 			leaves = append(leaves, first+uint64(i))
 		}
 	}
@@ -66,31 +67,34 @@ func writesOf(c Command) []*WriteMemory {
 // The state has no hashes: those that the read model has are looked up, and the newer ones
 // are read from the log. It must run for each state that is decided on.
 func (x *Executor) findAlike(ctx context.Context, e *entry, c Command) error {
+	var hashes []events.Hash
 	for _, m := range writesOf(c) {
-		if len(m.Supersedes) == 0 {
-			continue
-		}
-		var hashes []events.Hash
 		for _, one := range m.Supersedes {
 			hashes = append(hashes, one.Hash)
 		}
-		leaves, seq, err := x.cfg.Loader.WithHash(ctx, e.state.Owner, hashes)
-		if err != nil {
-			return fmt.Errorf("find what is superseded: %w", err)
-		}
-		err = x.cfg.Log.OwnerTail(ctx, events.FamilyLedger, e.state.Owner, seq, func(r eventlog.Record) error {
-			batch, err := events.DecodeBatch(r.Payload)
-			for i := range batch {
-				if data, ok := batch[i].Data.(*events.MemoryWritten); ok && slices.Contains(hashes, data.LeafHash) {
-					leaves = append(leaves, data.LeafIndex)
-				}
+	}
+	if hashes == nil {
+		return nil
+	}
+	alike, seq, err := x.cfg.Loader.WithHash(ctx, e.state.Owner, hashes)
+	if err != nil {
+		return fmt.Errorf("find what is superseded: %w", err)
+	}
+	err = x.cfg.Log.OwnerTail(ctx, events.FamilyLedger, e.state.Owner, seq, func(r eventlog.Record) error {
+		batch, err := events.DecodeBatch(r.Payload)
+		for i := range batch {
+			if data, ok := batch[i].Data.(*events.MemoryWritten); ok && slices.Contains(hashes, data.LeafHash) {
+				alike = append(alike, Superseded{Leaf: data.LeafIndex, Hash: data.LeafHash})
 			}
-			return err
-		})
-		if err != nil {
-			return fmt.Errorf("read owner's tail: %w", err)
 		}
-		m.alike = slices.DeleteFunc(leaves, func(leaf uint64) bool { return leaf >= e.state.Leaves })
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("read owner's tail: %w", err)
+	}
+	alike = slices.DeleteFunc(alike, func(m Superseded) bool { return m.Leaf >= e.state.Leaves })
+	for _, m := range writesOf(c) {
+		m.alike = alike
 	}
 	return nil
 }

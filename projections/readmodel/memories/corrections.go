@@ -1,6 +1,7 @@
 package memories
 
 import (
+	"cmp"
 	"context"
 	"math"
 	"slices"
@@ -54,17 +55,25 @@ func Corrections(ctx context.Context, q schema.Querier, owner events.Owner, size
 	}, `SELECT c.leaf_index, c.by_leaf FROM corrections c WHERE c.owner = $1 AND c.by_leaf < $2 AND `+standing, string(owner), min(size, math.MaxInt64))
 }
 
-// WithHash returns the indexes of the owner's leaves that have one of the hashes, in
-// ascending order. It reads all of the owner's rows: an index would cost each write
-// something, and corrections are rare.
-func WithHash(ctx context.Context, q schema.Querier, owner events.Owner, hashes []events.Hash) ([]uint64, error) {
+// Hashed is a leaf and its hash.
+type Hashed struct {
+	Leaf uint64
+	Hash events.Hash
+}
+
+// WithHash returns the owner's leaves that have one of the hashes, in ascending order. It
+// reads all of the owner's rows: an index would cost each write something, and corrections
+// are rare.
+func WithHash(ctx context.Context, q schema.Querier, owner events.Owner, hashes []events.Hash) ([]Hashed, error) {
 	texts := make([][]byte, len(hashes))
 	for i, h := range hashes {
 		texts[i] = h[:]
 	}
-	leaves, err := column.All(ctx, q, "leaves by hash", column.Value[uint64],
-		`SELECT leaf_index FROM memories WHERE owner = $1 AND leaf_hash = ANY($2)`, string(owner), texts)
-	slices.Sort(leaves)
+	leaves, err := column.All(ctx, q, "leaves by hash", func(row pgx.Row) (h Hashed, err error) {
+		err = row.Scan(&h.Leaf, column.Hash(&h.Hash))
+		return h, err
+	}, `SELECT leaf_index, leaf_hash FROM memories WHERE owner = $1 AND leaf_hash = ANY($2)`, string(owner), texts)
+	slices.SortFunc(leaves, func(a, b Hashed) int { return cmp.Compare(a.Leaf, b.Leaf) })
 	return leaves, err
 }
 
