@@ -27,6 +27,12 @@ type node struct {
 // end is the first leaf after those below the node.
 func (n *node) end() uint64 { return uint64(n.first) + 1<<(depth-n.depth) }
 
+// towards returns the child that is above a leaf.
+func (n *node) towards(leaf uint64) node {
+	side := byte(leaf >> (depth - 1 - n.depth) & 1)
+	return node{n.first + uint32(side)<<(depth-1-n.depth), n.depth + 1, child(&n.key, side)}
+}
+
 // nodes are the nodes that are left, in the order of their leaves. They don't overlap.
 type nodes []node
 
