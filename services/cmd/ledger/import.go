@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -17,7 +16,6 @@ import (
 	memoryledger "github.com/memory-ledger/ledger/services/clients/go"
 	"github.com/memory-ledger/ledger/services/foreign"
 	"github.com/memory-ledger/ledger/services/memory"
-	"github.com/memory-ledger/ledger/services/run/config"
 )
 
 func newImport() *cobra.Command {
@@ -47,20 +45,13 @@ import runs. If its text has changed, the new memory supersedes the old one.`,
 			if err := checkImport(from, options.Format, by); err != nil {
 				return err
 			}
-			cfg, err := config.Load(environ())
+			base, key, err := coreAndKey()
 			if err != nil {
 				return err
 			}
-			base := strings.TrimRight(cfg.AgentURL, "/")
-			if base == "" {
-				base = localCore()
-			}
-			if cfg.AgentKey == "" {
-				return fmt.Errorf("LEDGER_API_KEY is not set: make a key in the dashboard, %s/app/ under Access", base)
-			}
 			// The client's checks are of answers; an import reads the list only to leave out
 			// what is stored already.
-			client := memoryledger.New(base, memoryledger.WithAPIKey(cfg.AgentKey), memoryledger.WithoutVerification())
+			client := memoryledger.New(base, memoryledger.WithAPIKey(key), memoryledger.WithoutVerification())
 			i := &importing{client: client, out: cmd.OutOrStdout(), dry: dry, set: map[string]any{}}
 			for name, value := range map[string]string{"source": source, "namespace": namespace} {
 				if value != "" {

@@ -30,16 +30,9 @@ docs/agents.md has the set-up for each client.`,
 		Example: `  LEDGER_URL=http://127.0.0.1:3001 LEDGER_API_KEY=svc_… ledger mcp --check`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := config.Load(environ())
+			base, _, err := coreAndKey()
 			if err != nil {
 				return err
-			}
-			base := strings.TrimRight(cfg.AgentURL, "/")
-			if base == "" {
-				base = localCore()
-			}
-			if cfg.AgentKey == "" {
-				return fmt.Errorf("LEDGER_API_KEY is not set: make a key in the dashboard, %s/app/ under Access, see docs/agents.md", base)
 			}
 			if check {
 				return checkAgent(cmd.Context(), cmd.OutOrStdout(), base, agentKey)
@@ -50,6 +43,21 @@ docs/agents.md has the set-up for each client.`,
 	}
 	cmd.Flags().BoolVar(&check, "check", false, "test each part, print the results, and exit")
 	return cmd
+}
+
+// coreAndKey returns the base URL of the core API and the API key of a command that calls it.
+func coreAndKey() (base, key string, err error) {
+	cfg, err := config.Load(environ())
+	if err != nil {
+		return "", "", err
+	}
+	if base = strings.TrimRight(cfg.AgentURL, "/"); base == "" {
+		base = localCore()
+	}
+	if cfg.AgentKey == "" {
+		return "", "", fmt.Errorf("LEDGER_API_KEY is not set: make a key in the dashboard, %s/app/ under Access, see docs/agents.md", base)
+	}
+	return base, cfg.AgentKey, nil
 }
 
 // agentKey reads the API key. A file may have another one by now.
