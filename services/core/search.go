@@ -191,16 +191,17 @@ func (b filterBody) filter() (f memories.Filter, err error) {
 		if err != nil {
 			return f, err
 		}
-		if f.Metadata, err = memories.MembersOf(object); err != nil {
+		members, err := object.Members()
+		if err != nil {
 			return f, err
+		}
+		for name, value := range members {
+			f.Metadata = append(f.Metadata, memories.Member{Name: name, Value: value, Whole: true, Element: true})
 		}
 		// This bounds the members that a filter asks for. The database looks for each of them
 		// in each memory's metadata, in one time slot.
 		if len(f.Metadata) > 16 {
 			return f, httpapi.BadRequest("filter.metadata must have at most 16 members")
-		}
-		for i := range f.Metadata {
-			f.Metadata[i].Whole, f.Metadata[i].Element = true, true
 		}
 	}
 	err = errors.Join(f.Has("source", b.Source), f.Has("namespace", b.Namespace))

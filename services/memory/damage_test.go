@@ -55,6 +55,7 @@ func TestADamagedRowIsOneBadMemory(t *testing.T) {
 			for _, sel := range []Selection{
 				{Order: Oldest, Damaged: true}, {Order: Newest, Damaged: true, Limit: 10},
 				{Order: Oldest}, {Query: "NUMBER", Order: Oldest}, {Query: "number", Order: Newest, Limit: 10}, {Query: "number", Ranked: true, Order: Relevance},
+				{Order: Occurred, Damaged: true}, {Query: "number", Order: Occurred, Limit: 10},
 			} {
 				for range 2 {
 					p, err := s.Select(t.Context(), r, sel, nil)

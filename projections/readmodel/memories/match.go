@@ -12,6 +12,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/rfc3339"
@@ -81,11 +82,11 @@ func Matching(ctx context.Context, q schema.Querier, owner events.Owner, size ui
 	var (
 		leaves   []uint64
 		leaf     uint64
-		created  time.Time
+		created  pgtype.Timestamptz // as in scan: altered bytes must not fail the other rows
 		metadata []byte
 	)
 	_, err = pgx.ForEachRow(rows, []any{&leaf, &created, &metadata}, func() error {
-		if f.has(metadata) && f.happened(created, metadata) {
+		if f.has(metadata) && f.happened(createdAt(created).Time(), metadata) {
 			leaves = append(leaves, leaf)
 		}
 		return nil
@@ -162,12 +163,12 @@ func (f Filter) has(metadata []byte) bool {
 	if len(f.Metadata) == 0 {
 		return true
 	}
-	members, err := MembersOf(canonical.Trusted(metadata))
+	members, err := canonical.Trusted(metadata).Members()
 	if err != nil {
 		return false // not metadata that the service accepts
 	}
 	for _, wanted := range f.Metadata {
-		if !slices.ContainsFunc(members, func(m Member) bool { return m.Name == wanted.Name && wanted.matches(m.Value) }) {
+		if value, has := members[wanted.Name]; !has || !wanted.matches(value) {
 			return false
 		}
 	}
@@ -218,12 +219,12 @@ func Moments(ctx context.Context, q schema.Querier, owner events.Owner, size uin
 	var (
 		all      = make([]time.Time, size)
 		leaf     uint64
-		created  time.Time
+		created  pgtype.Timestamptz
 		metadata []byte
 	)
 	_, err = pgx.ForEachRow(rows, []any{&leaf, &created, &metadata}, func() error {
 		if leaf < size {
-			all[leaf] = Moment(created, metadata)
+			all[leaf] = Moment(createdAt(created).Time(), metadata)
 		}
 		return nil
 	})
@@ -247,37 +248,10 @@ func NamespaceOf(metadata canonical.Object) string {
 
 // textIn returns a member of an object whose value is a string.
 func textIn(object []byte, name string) (string, bool) {
-	members, err := MembersOf(canonical.Trusted(object))
-	if err != nil {
+	members, err := canonical.Trusted(object).Members()
+	if err != nil || members[name].Kind() != '"' {
 		return "", false
 	}
-	for _, m := range members {
-		if m.Name == name && len(m.Value) > 0 && m.Value[0] == '"' {
-			text, err := jsontext.AppendUnquote(nil, m.Value)
-			return string(text), err == nil
-		}
-	}
-	return "", false
-}
-
-// MembersOf returns the members of a metadata object.
-func MembersOf(metadata canonical.Object) (members []Member, err error) {
-	decoder := jsontext.NewDecoder(strings.NewReader(metadata.String()))
-	if _, err := decoder.ReadToken(); err != nil {
-		return nil, fmt.Errorf("members of metadata: %w", err)
-	}
-	for decoder.PeekKind() != '}' {
-		name, err := decoder.ReadToken()
-		if err != nil {
-			return nil, fmt.Errorf("members of metadata: %w", err)
-		}
-		m := Member{Name: name.String()}
-		value, err := decoder.ReadValue()
-		if err != nil {
-			return nil, fmt.Errorf("members of metadata: %w", err)
-		}
-		m.Value = bytes.Clone(value)
-		members = append(members, m)
-	}
-	return members, nil
+	text, err := jsontext.AppendUnquote(nil, members[name])
+	return string(text), err == nil
 }
