@@ -21,9 +21,9 @@ const (
 // millisecond. A client without that permission waits until they have answered the leader
 // anyway: after a write, or after its heartbeat, within two seconds.
 //
-// A message that would have to pass
-// through the log, and not be stored, would prove the same. There is none: nats-server 2.15
-// closes a stream whose replicas refuse a message that they had agreed on.
+// A message that would have to pass through the log, and not be stored, would prove the
+// same. There is none: nats-server 2.15 closes a stream whose replicas refuse a message that
+// they had agreed on.
 //
 // Of two servers that consider themselves the leader, either may answer a read that comes
 // from the node of a third. So hear first goes to the leader's own node. Another leader does

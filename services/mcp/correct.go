@@ -143,20 +143,15 @@ func (s *Server) similar(ctx context.Context, c call, all []newMemory) (alike []
 		return nil
 	}
 	for i, m := range all {
-		picked, err := s.Finder.Select(ctx, c.reader(), memory.Selection{
+		found, _, err := s.read(ctx, c, memory.Selection{
 			Query: recall.Plain(m.Content), Ranked: true, Order: memory.Relevance, Limit: 3, Current: true,
-		}, c.gone)
+		})
 		if err != nil {
 			return alike
 		}
-		for picked.More() {
-			if err := picked.Next(ctx, func(v *memory.View) error {
-				if recall.Alike(v.Content, m.Content) {
-					alike = append(alike, similar{i, v.ID})
-				}
-				return nil
-			}); err != nil {
-				return alike
+		for _, v := range found {
+			if recall.Alike(v.Content, m.Content) {
+				alike = append(alike, similar{i, v.ID})
 			}
 		}
 	}

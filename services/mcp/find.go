@@ -21,6 +21,11 @@ func (s *Server) find(ctx context.Context, c call, sel memory.Selection) (found 
 	if err := s.Quotas.Take(quota.Searches, c.Owner, 1); err != nil {
 		return nil, nil, err
 	}
+	return s.read(ctx, c, sel)
+}
+
+// read is find for a search that the caller did not ask for.
+func (s *Server) read(ctx context.Context, c call, sel memory.Selection) (found []memory.View, picked *memory.Picked, err error) {
 	if picked, err = s.Finder.Select(ctx, c.reader(), sel, c.gone); err != nil {
 		return nil, nil, err
 	}

@@ -29,8 +29,8 @@ func ParsePublicKey(s string) (events.Owner, error) {
 	return owner, nil
 }
 
-// signed reports whether the holder of a key signed the message, or an envelope of it. It refuses keys
-// without a holder: bytes that are not the canonical form of a curve point, and points of
+// signed reports whether the holder of a key signed the message, or an envelope of it. It
+// refuses keys without a holder: bytes that are not the canonical form of a curve point, and points of
 // small order. Small-order keys, such as 01 00…00, verify signatures that were made without
 // a secret key. An address off the curve belongs to a program, not to a person.
 func signed(owner events.Owner, message string, signature []byte) bool {
