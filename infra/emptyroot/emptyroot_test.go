@@ -114,6 +114,7 @@ const functions = `
 type machine struct {
 	*testing.T
 	newcomer
+	repository         string // the same path as on this machine; see furnish
 	lower, upper, root string
 }
 
@@ -128,7 +129,11 @@ func newMachine(t *testing.T, n newcomer) *machine {
 			t.Error(err)
 		}
 	})
-	m := &machine{T: t, newcomer: n, lower: filepath.Join(dir, "lower"), upper: filepath.Join(dir, "upper"), root: filepath.Join(dir, "root")}
+	repository, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &machine{T: t, repository: repository, newcomer: n, lower: filepath.Join(dir, "lower"), upper: filepath.Join(dir, "upper"), root: filepath.Join(dir, "root")}
 	for _, folder := range []string{"upper", "work", "root", "gocache", "gocache-work", "modcache", "modcache-work"} {
 		if err := os.Mkdir(filepath.Join(dir, folder), 0o755); err != nil {
 			t.Fatal(err)
@@ -140,24 +145,24 @@ func newMachine(t *testing.T, n newcomer) *machine {
 }
 
 // furnish brings what an empty machine has besides: Go, a user, name resolution, and the
-// certificates of this machine's network. It clones the repository as the user would.
+// certificates of this machine's network. It clones the repository as the user would, but to
+// the path that it has on this machine, so that the compiler finds in its cache what it
+// compiled here.
 func (m *machine) furnish() {
 	m.Helper()
 	if m.user != "root" {
 		m.do("chroot", m.lower, "useradd", "--create-home", "--shell", "/bin/bash", m.user)
 	}
-	root, err := filepath.Abs("../..")
-	if err != nil {
-		m.Fatal(err)
-	}
-	for _, folder := range []string{"usr/local/go", m.home + "/.cache/go-build", goEnv(m, "GOMODCACHE")} {
+	for _, folder := range []string{"usr/local/go", m.home + "/.cache/go-build", goEnv(m, "GOMODCACHE"), m.repository} {
 		if err := os.MkdirAll(filepath.Join(m.lower, folder), 0o755); err != nil {
 			m.Fatal(err)
 		}
 	}
-	if m.user != "root" { // who is to reach the modules; see run
-		for dir := filepath.Dir(goEnv(m, "GOMODCACHE")); dir != "/"; dir = filepath.Dir(dir) {
-			m.do("chmod", "o+x", filepath.Join(m.lower, dir))
+	if m.user != "root" { // who is to reach the modules and the repository
+		for _, folder := range []string{goEnv(m, "GOMODCACHE"), m.repository} {
+			for dir := filepath.Dir(folder); dir != "/"; dir = filepath.Dir(dir) {
+				m.do("chmod", "o+x", filepath.Join(m.lower, dir))
+			}
 		}
 	}
 	for _, file := range []string{"/etc/resolv.conf", "/etc/hosts", "/etc/ssl/certs/ca-certificates.crt"} {
@@ -169,21 +174,20 @@ func (m *machine) furnish() {
 			m.Fatal(err)
 		}
 	}
-	m.do("git", "clone", "--quiet", "--no-local", root, filepath.Join(m.lower, m.home, "ledger"))
-	m.do("chroot", m.lower, "chown", "-R", m.user+":", m.home)
+	m.do("git", "clone", "--quiet", "--no-local", m.repository, filepath.Join(m.lower, m.repository))
+	m.do("chroot", m.lower, "chown", "-R", m.user+":", m.home, m.repository)
 }
 
 // run runs a script as the newcomer, in the folder of the repository, in namespaces of its
-// own: no process outlives it. The caches of Go on this machine are below overlays. The
-// modules have the path that they have on this machine: so the compiler finds them in its
-// cache.
+// own: no process outlives it. The caches of Go on this machine are below overlays, and the
+// modules at their path on this machine.
 func (m *machine) run(namespace, what, script string) {
 	m.Helper()
 	begun := time.Now()
 	ctx, cancel := context.WithTimeout(m.Context(), limit)
 	defer cancel()
 	dir := filepath.Dir(m.root)
-	inside := "set -eu\ncd " + m.home + "/ledger\n" + functions + script
+	inside := "set -eu\ncd " + m.repository + "\n" + functions + script
 	outside := fmt.Sprintf(`set -eu
 		mount -t overlay overlay -o lowerdir=%[1]s,upperdir=%[2]s,workdir=%[3]s/work %[4]s
 		mount -t overlay overlay -o lowerdir=%[5]s,upperdir=%[3]s/gocache,workdir=%[3]s/gocache-work %[4]s%[7]s/.cache/go-build
@@ -206,7 +210,7 @@ func (m *machine) run(namespace, what, script string) {
 	out, err := cmd.CombinedOutput()
 	m.Logf("%s took %v", what, time.Since(begun).Round(time.Second))
 	if err != nil {
-		run, _ := os.ReadFile(filepath.Join(m.upper, m.home, "ledger", "run.txt"))
+		run, _ := os.ReadFile(filepath.Join(m.upper, m.repository, "run.txt"))
 		m.Fatalf("%s: %v\n%s\nrun.txt:\n%s", what, cmp.Or(ctx.Err(), err), out, run)
 	}
 	if testing.Verbose() {
@@ -236,7 +240,7 @@ func (m *machine) environment() string {
 // lines of a log.
 func (m *machine) printsOnlyTheStart() {
 	m.Helper()
-	text, err := os.ReadFile(filepath.Join(m.upper, m.home, "ledger", "run.txt"))
+	text, err := os.ReadFile(filepath.Join(m.upper, m.repository, "run.txt"))
 	if err != nil {
 		m.Fatal(err)
 	}
@@ -258,7 +262,7 @@ func (m *machine) changesNothingElse() {
 	m.Helper()
 	// Go keeps counters of its own beside its settings.
 	allowed := []string{"tmp", "var/tmp", "dev", "proc"}
-	for _, folder := range []string{m.home + "/ledger", m.home + "/.cache", m.home + "/.config/go", goEnv(m, "GOMODCACHE")} {
+	for _, folder := range []string{m.repository, m.home + "/.cache", m.home + "/.config/go", goEnv(m, "GOMODCACHE")} {
 		allowed = append(allowed, strings.TrimPrefix(folder, "/"))
 	}
 	err := filepath.WalkDir(m.upper, func(path string, d fs.DirEntry, err error) error {
