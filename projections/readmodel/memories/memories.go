@@ -41,8 +41,11 @@ type Memory struct {
 	Anchored bool
 }
 
-const columns = `m.id, m.owner, m.leaf_index, m.leaf_hash, m.metadata, m.sealed, m.created_at, m.seq, m.via, m.salt, m.sealing, ` + corrections + `,
-	EXISTS (SELECT FROM retractions r WHERE r.owner = m.owner AND r.leaf_index = m.leaf_index)
+const columns = own + `, ` + corrections + `, ` + retracted
+
+const own = `m.id, m.owner, m.leaf_index, m.leaf_hash, m.metadata, m.sealed, m.created_at, m.seq, m.via, m.salt, m.sealing`
+
+const retracted = `EXISTS (SELECT FROM retractions r WHERE r.owner = m.owner AND r.leaf_index = m.leaf_index)
 	OR EXISTS (SELECT FROM erasures e WHERE e.owner = m.owner AND e.leaves > m.leaf_index)`
 
 // covering finds the batch that covers row m, with one probe in each of two small
@@ -61,11 +64,23 @@ func ByID(ctx context.Context, q schema.Querier, owner events.Owner, id string) 
 	if !ok {
 		return nil, false, nil
 	}
-	m, ok, err := oneCovered(q.QueryRow(ctx, `SELECT `+columns+`,`+covering+` FROM memories m WHERE m.id = $1`, key))
-	if !ok || m.Owner != owner {
-		return nil, false, err
+	return one(ctx, q, owner, `m.id = $2`, key)
+}
+
+// one returns the memory of the owner that a condition holds for. Most owners have no
+// corrections, and asking for them takes longer than all the rest of the query.
+func one(ctx context.Context, q schema.Querier, owner events.Owner, condition string, arg any) (m *Memory, found bool, err error) {
+	const none = `NULL::text[], NULL::text[]`
+	var corrected bool
+	for _, also := range []string{none, corrections} {
+		m, found, err = column.One(q.QueryRow(ctx, `SELECT `+own+`, `+also+`, `+retracted+`, `+covering+`,
+			EXISTS (SELECT FROM corrections WHERE owner = $1) FROM memories m WHERE m.owner = $1 AND `+condition, string(owner), arg),
+			"find memory", func(row pgx.Row) (*Memory, error) { return scanCovered(row, &corrected) })
+		if err != nil || !found || !corrected {
+			break
+		}
 	}
-	return m, true, nil
+	return m, found, err
 }
 
 // WrittenAt returns when a leaf of the owner was written.
@@ -95,16 +110,11 @@ func BytesSince(ctx context.Context, q schema.Querier, owner events.Owner, since
 // ByIdempotencyKey returns the memory that the owner wrote with the idempotency key that
 // has this SHA-256.
 func ByIdempotencyKey(ctx context.Context, q schema.Querier, owner events.Owner, hash events.Hash) (Memory, bool, error) {
-	m, ok, err := oneCovered(q.QueryRow(ctx, `SELECT `+columns+`,`+covering+` FROM memories m
-		WHERE m.owner = $1 AND m.idempotency_key_hash = $2`, string(owner), hash[:]))
-	if !ok || err != nil {
+	m, found, err := one(ctx, q, owner, `m.idempotency_key_hash = $2`, hash[:])
+	if !found || err != nil {
 		return Memory{}, false, err
 	}
 	return *m, true, nil
-}
-
-func oneCovered(row pgx.Row) (*Memory, bool, error) {
-	return column.One(row, "find memory", func(row pgx.Row) (*Memory, error) { return scanCovered(row) })
 }
 
 // IdempotencyKeys returns the hashes of the idempotency keys that the owner used, in
@@ -119,13 +129,13 @@ func IdempotencyKeys(ctx context.Context, q schema.Querier, owner events.Owner, 
 		WHERE owner = $1 AND idempotency_key_hash IS NOT NULL ORDER BY idempotency_key_hash LIMIT $2`, string(owner), limit)
 }
 
-// scanCovered reads a row of columns and covering.
-func scanCovered(row pgx.Row) (*Memory, error) {
+// scanCovered reads a row of columns, covering, and whether the owner has corrections.
+func scanCovered(row pgx.Row, corrected *bool) (*Memory, error) {
 	var (
 		m               Memory
 		confirmed, open *column.UUID
 	)
-	if err := scan(row, &m, &confirmed, &open); err != nil {
+	if err := scan(row, &m, &confirmed, &open, corrected); err != nil {
 		return nil, err
 	}
 	switch {
