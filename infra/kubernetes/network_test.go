@@ -127,7 +127,7 @@ func TestLikeCompose(t *testing.T) {
 	for _, m := range regexp.MustCompile(`(?m)^  command: \[([a-z-]+)\]$|^    command: \[(provision|projector|anchorer)\]$`).FindAllStringSubmatch(compose, -1) {
 		commands = append(commands, m[1]+m[2])
 	}
-	variables := regexp.MustCompile(`(?m)^ +([A-Z_]+_FILE|GOMEMLIMIT|[A-Z_]+_ADDR|PROJECTOR_CONSUMER|ANCHORER_CONSUMER|NATS_CA|AUTHORITY_KEYPAIR): `)
+	variables := regexp.MustCompile(`(?m)^ +([A-Z_]+_FILE|GOMEMLIMIT|[A-Z_]+_ADDR|NATS_CA|AUTHORITY_KEYPAIR): `)
 	for _, w := range workloads(ledger(t)) {
 		c := w.container(t)
 		if !w.ours() {

@@ -134,7 +134,7 @@ func printRestored(out io.Writer, servers bool) func(backup.Done) {
 		case len(d.Consumers) > 0:
 			fmt.Fprintf(out, "made its consumers again: %s\n", strings.Join(d.Consumers, ", "))
 		case d.Part == backup.Log:
-			fmt.Fprintln(out, "the log has no consumers: where PROJECTOR_CONSUMER or ANCHORER_CONSUMER names one, run `ledger provision` before the services")
+			fmt.Fprintln(out, "the log has no consumers: where the services have users of their own, run `ledger provision` before the services")
 		}
 	}
 }

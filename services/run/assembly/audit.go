@@ -171,16 +171,15 @@ func openKeys(ctx context.Context, cfg config.Config, nc *nats.Conn) (*keystore.
 
 var plainUser = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
 
-// inboxPrefix sets the subject prefix of replies: a user may subscribe only to their own
-// prefix. It comes from the configuration or from the user in the URL. Without both, the
-// library's default applies.
-func inboxPrefix(cfg config.Config) []nats.Option {
+// inboxPrefix returns the subject prefix of replies: a user may subscribe only to their own
+// prefix. It comes from the configuration or from the user in the URL. Without both, it is
+// empty, and the library's default applies.
+func inboxPrefix(cfg config.Config) string {
 	if cfg.NATSInbox != "" {
-		return []nats.Option{nats.CustomInboxPrefix(cfg.NATSInbox)}
+		return cfg.NATSInbox
 	}
-	user := userOf(cfg.NATSURL)
-	if !plainUser.MatchString(user) {
-		return nil
+	if user := userOf(cfg.NATSURL); plainUser.MatchString(user) {
+		return "_INBOX_" + user
 	}
-	return []nats.Option{nats.CustomInboxPrefix("_INBOX_" + user)}
+	return ""
 }

@@ -93,10 +93,13 @@ func Dial(cfg config.Config) Connector {
 		if cfg.NATSCA != "" {
 			options = append(options, nats.RootCAs(cfg.NATSCA))
 		}
-		defaults := append(inboxPrefix(cfg), nats.ErrorHandler(telling(slog.New(slog.NewTextHandler(os.Stderr, nil)))),
+		if prefix := inboxPrefix(cfg); prefix != "" {
+			options = append(options, nats.CustomInboxPrefix(prefix))
+		}
+		defaults := []nats.Option{nats.ErrorHandler(telling(slog.New(slog.NewTextHandler(os.Stderr, nil)))),
 			// A node that vanished or hangs says no goodbye: the client has to notice.
 			nats.SetCustomDialer(dial.Dialer()), nats.PingInterval(natsPing), nats.MaxPingsOutstanding(2), nats.FlusherTimeout(natsPing),
-			nats.ReconnectToServer(nextNode()))
+			nats.ReconnectToServer(nextNode())}
 		return nats.Connect(cfg.NATSURL, append(defaults, options...)...)
 	}
 }
@@ -134,9 +137,6 @@ func newBase(ctx context.Context, cfg config.Config, logger *slog.Logger, dial C
 	starting, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	b := &Base{Config: cfg, Logger: logger, Registry: prometheus.NewRegistry(), embedded: embedded}
-	if err := serveProfiler(cfg.PprofAddr); err != nil {
-		return nil, err
-	}
 	b.Registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	if err := b.openTraces(starting); err != nil {
 		return nil, err

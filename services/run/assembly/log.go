@@ -16,11 +16,9 @@ import (
 )
 
 // provisioned is a log that is followed through a consumer that an administrator created.
-// If the consumer does not exist, the error says which setting names it and how to create
-// it.
 type provisioned struct {
 	eventlog.Log
-	consumer, variable string
+	consumer string
 }
 
 // newFence returns a fence over the read models and the log.
@@ -98,21 +96,21 @@ func (l fitting) OwnerTail(ctx context.Context, f events.Family, o events.Owner,
 	return l.Log.OwnerTail(ctx, f, o, after, yield)
 }
 
-// follower returns the log that a service follows: through the consumer that a variable
-// names or, if the variable is empty, through one that the service makes.
-func (b *Base) follower(variable, consumer string) eventlog.Log {
-	if consumer == "" {
+// follower returns the log that a service follows. A user of the service's name may make no
+// consumer: there is one of that name.
+func (b *Base) follower(service string) eventlog.Log {
+	if inboxPrefix(b.Config) != "_INBOX_"+service {
 		return b.Log
 	}
-	return provisioned{b.Log, consumer, variable}
+	return provisioned{b.Log, service}
 }
 
-// Follow implements eventlog.Follower.
+// Follow implements eventlog.Follower. The error says how to make a consumer that is missing.
 func (p provisioned) Follow(ctx context.Context, cfg eventlog.FollowConfig, yield func(eventlog.Slice) error) error {
 	cfg.Consumer = p.consumer
 	err := p.Log.Follow(ctx, cfg, yield)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) {
-		return fmt.Errorf("the log has no consumer %s, which %s names: run `ledger provision`: %w", p.consumer, p.variable, err)
+		return fmt.Errorf("the log has no consumer %s: run `ledger provision`: %w", p.consumer, err)
 	}
 	return err
 }

@@ -32,15 +32,12 @@ type Config struct {
 	CoreURL       string `env:"CORE_URL" for:"apis" doc:"public base URL of the core API and the dashboard, which wallets are shown; unset: 'http://' and the listen address"`
 	ExtensionURL  string `env:"EXTENSION_URL" for:"apis" doc:"public base URL of the extension API, in grants' links and the sign-in domain; unset: 'http://' and the listen address"`
 	OpsAddr       string `env:"OPS_ADDR" for:"projector anchorer" doc:"where '/livez', '/readyz' and '/metrics' are answered"`
-	PprofAddr     string `env:"PPROF_ADDR" for:"services" doc:"where Go's profiler answers; it shows what is in memory: keep it on loopback"`
 
-	NATSURL           string `env:"NATS_URL" run:"embedded" for:"log" doc:"the log's servers"`
-	NATSCreds         string `env:"NATS_CREDS" for:"log" doc:"a NATS credentials file"`
-	NATSCA            string `env:"NATS_CA" for:"log" doc:"PEM file of the authorities of the servers' certificates; if set, a server without TLS is refused"`
-	NATSInbox         string `env:"NATS_INBOX_PREFIX" for:"log" doc:"prefix of the subjects of answers; unset: '_INBOX_' and the URL's user, as the shipped roles need; set it with a credentials file"`
-	NATSReplicas      int    `env:"NATS_REPLICAS" for:"provision restore services" doc:"how many servers keep each message: 1, 3 or 5; unset: as now, and for new streams 3 on a cluster, 1 elsewhere"`
-	ProjectorConsumer string `env:"PROJECTOR_CONSUMER" for:"projector run" doc:"the durable consumer to follow the log by, if the credentials allow no other; 'ledger provision' makes 'projector'"`
-	AnchorerConsumer  string `env:"ANCHORER_CONSUMER" for:"anchorer run" doc:"the same for the anchorer: 'anchorer'"`
+	NATSURL      string `env:"NATS_URL" run:"embedded" for:"log" doc:"the log's servers"`
+	NATSCreds    string `env:"NATS_CREDS" for:"log" doc:"a NATS credentials file"`
+	NATSCA       string `env:"NATS_CA" for:"log" doc:"PEM file of the authorities of the servers' certificates; if set, a server without TLS is refused"`
+	NATSInbox    string `env:"NATS_INBOX_PREFIX" for:"log" doc:"prefix of the subjects of answers; unset: '_INBOX_' and the URL's user, as the shipped roles need; set it with a credentials file. A projector or anchorer of the user 'projector' or 'anchorer' follows the log through that consumer, which 'ledger provision' makes"`
+	NATSReplicas int    `env:"NATS_REPLICAS" for:"provision restore services" doc:"how many servers keep each message: 1, 3 or 5; unset: as now, and for new streams 3 on a cluster, 1 elsewhere"`
 
 	DatabaseURL string `env:"DATABASE_URL" run:"private server" for:"services verify rebuild env" doc:"the PostgreSQL of the read models; its parameter pool_max_conns is the most connections of one service, 16 unless given"`
 
@@ -80,7 +77,6 @@ type Config struct {
 	LogLevel         string `env:"LOG_LEVEL" envDefault:"info" for:"services provision" doc:"'debug', 'info', 'warn' or 'error'"`
 	TraceEndpoint    string `env:"OTEL_EXPORTER_OTLP_ENDPOINT" for:"services" doc:"turns tracing on: base URL of a collector that takes OTLP over HTTP; the other 'OTEL_' variables work as OpenTelemetry specifies them"`
 	BodyCacheBytes   int64  `env:"BODY_CACHE_BYTES" envDefault:"268435456" for:"apis" doc:"most bytes of opened texts and their words in memory"`
-	MaxStreams       int    `env:"MAX_STREAMS" envDefault:"1024" for:"core-api run" doc:"most open event streams of one core API: one more is answered 503; at most half of its connections"`
 	QuotaWrites      int    `env:"QUOTA_WRITES" envDefault:"0" for:"apis" doc:"most memories that one owner writes in a minute on one replica; one more is answered 429; 0: no limit"`
 	QuotaMints       int    `env:"QUOTA_MINTS" envDefault:"0" for:"apis" doc:"the same for agent cases and memory drops that are handed out"`
 	QuotaKeys        int    `env:"QUOTA_KEYS" envDefault:"0" for:"core-api run" doc:"the same for API keys that are made"`

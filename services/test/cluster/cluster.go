@@ -219,7 +219,7 @@ func (c *Cluster) Command(args []string, environ ...string) *exec.Cmd {
 // Projector runs a projector that follows the log through its provisioned consumer.
 func (c *Cluster) Projector(environ ...string) (*Process, error) {
 	return c.Run(func() *exec.Cmd {
-		return c.Command([]string{"projector"}, append([]string{c.As("projector"), "PROJECTOR_CONSUMER=projector"}, environ...)...)
+		return c.Command([]string{"projector"}, append([]string{c.As("projector")}, environ...)...)
 	})
 }
 

@@ -81,7 +81,7 @@ func newWorld(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"projector-1", "projector-2"} {
-		w.workers[name] = w.start(name, "projector", "PROJECTOR_CONSUMER=projector", w.As("projector"))
+		w.workers[name] = w.start(name, "projector", w.As("projector"))
 	}
 	for _, name := range []string{"api-1", "api-2"} {
 		w.apis = append(w.apis, replica{
@@ -91,7 +91,7 @@ func newWorld(t *testing.T) *world {
 	}
 	authority := stacktest.KeypairFile(t, stacktest.NewKey(t))
 	for _, name := range []string{"anchorer-1", "anchorer-2"} { // the projector makes the tables, so it is first
-		w.workers[name] = w.start(name, "anchorer", "ANCHORER_CONSUMER=anchorer", w.As("anchorer"),
+		w.workers[name] = w.start(name, "anchorer", w.As("anchorer"),
 			"AUTHORITY_KEYPAIR="+authority, "COMMITMENT_PROGRAM_ID="+program.LocalID.String(), "SOLANA_RPC_URL=http://"+hub+":8899")
 	}
 	for i, url := range strings.Split(w.URL("auditor"), ",") {

@@ -21,7 +21,7 @@ import (
 func (d *deployment) anchorer(chain, authority string, environ ...string) *process {
 	return d.process(d.Run(func() *exec.Cmd {
 		return d.Command([]string{"anchorer"}, append([]string{
-			d.As("anchorer"), "ANCHORER_CONSUMER=anchorer", "SOLANA_RPC_URL=" + chain, "AUTHORITY_KEYPAIR=" + authority,
+			d.As("anchorer"), "SOLANA_RPC_URL=" + chain, "AUTHORITY_KEYPAIR=" + authority,
 			"COMMITMENT_PROGRAM_ID=" + program.LocalID.String(), "ANCHOR_MAX_WAIT=100ms",
 		}, environ...)...)
 	}))
