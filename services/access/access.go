@@ -202,6 +202,7 @@ func (d *Authenticator) authenticate(ctx context.Context, header string, read bo
 	}
 	credential := command.Credential{Kind: l.kind, ID: who.id}
 	credential.Guest = l.kind == command.CredentialKey && !slices.Contains(who.scopes, events.ScopeRead)
+	credential.Limited = len(who.limit) > 0
 	return Caller{Owner: who.owner, Credential: credential, Head: head, Expires: who.expires, Namespaces: who.limit, kind: l, hash: hash, scopes: who.scopes}, nil
 }
 

@@ -76,6 +76,8 @@ type Credential struct {
 	Kind  CredentialKind
 	ID    string // session or key id
 	Guest bool   // a key that may not read
+	// Limited: a key for some namespaces only.
+	Limited bool
 }
 
 // check refuses a credential that is not alive in the state. The events of the decision are
@@ -110,10 +112,11 @@ func (c Credential) Salt() events.Salt {
 	return events.SaltOwner
 }
 
-// Scoped returns the hash under which an Idempotency-Key of the credential is kept. A guest
-// has keys of its own: otherwise a replay would tell it of the owner's writes.
+// Scoped returns the hash under which an Idempotency-Key of the credential is kept. A
+// credential that may not read everything has keys of its own: otherwise a replay would tell
+// it of other writes.
 func (c Credential) Scoped(key *events.Hash) *events.Hash {
-	if key == nil || !c.Guest {
+	if key == nil || !c.Guest && !c.Limited {
 		return key
 	}
 	scoped := events.Hash(sha256.Sum256(append([]byte("memory-ledger/guest-key/v1\x00"+c.ID+"\x00"), key[:]...)))

@@ -35,6 +35,10 @@ func TestAGuestTestsNoGuesses(t *testing.T) {
 			t.Errorf("%s: leaf %s, owner's %s, guest's %s", name, hash, owned, mine.Text("leafHash"))
 		}
 	}
+	limited := stacktest.Bearer(core.Expect(201, "POST", "/keys", map[string]any{"label": "work", "scopes": []string{"read", "write"}, "namespaces": []string{"work"}}, session).Text("key"))
+	if again := core.Expect(201, "POST", "/memories", map[string]any{"content": "at work"}, limited, once); again.Text("id") == first.Text("id") {
+		t.Error("a key for one namespace gets the owner's answer from another")
+	}
 	foreign := core.Expect(201, "POST", "/memories", map[string]any{"content": "another text"}, other, once)
 	if again := core.Expect(201, "POST", "/memories", map[string]any{"content": "another text"}, other, once); again.Text("id") != foreign.Text("id") {
 		t.Errorf("repeated: %s, first %s", again.Body, foreign.Body)
@@ -68,7 +72,7 @@ func TestAGuestTestsNoGuesses(t *testing.T) {
 			t.Errorf("receipt of %s: %v", id, err)
 		}
 	}
-	if _, opened := verifyExport(t, core.Expect(200, "GET", "/export", nil, reader).Body); opened != 11 {
+	if _, opened := verifyExport(t, core.Expect(200, "GET", "/export", nil, reader).Body); opened != 12 {
 		t.Errorf("export: %d opened", opened)
 	}
 	wantAudit(t, s.Config)
