@@ -14,9 +14,10 @@ import (
 	"github.com/memory-ledger/ledger/services/test/stacktest"
 )
 
-// TestErasesWithItsRoleAlone: the core API erases an owner on three nodes while another
-// replica reads. After the answer, neither replica returns an erased text. Soon no node's
-// keystore holds the wrapped key. The owner begins again with a new key.
+// TestErasesWithItsRoleAlone: on three nodes, the core API forgets one memory and then erases
+// the owner, while another replica reads. After each answer, neither replica returns a text
+// that is gone. Soon no node's keystore holds a key that opens it. The owner begins again
+// with a new key.
 func TestErasesWithItsRoleAlone(t *testing.T) {
 	d := deploy(t)
 	d.projector()
@@ -28,48 +29,66 @@ func TestErasesWithItsRoleAlone(t *testing.T) {
 	for n := range 10 {
 		core.Expect(201, "POST", "/memories", map[string]any{"content": fmt.Sprint("secret ", n)}, session)
 	}
+	whisper := core.Expect(201, "POST", "/memories", map[string]any{"content": "a secret whisper"}, session).Text("id")
 	bucket, err := d.admin().KeyValue(t.Context(), keystore.Bucket)
 	must(t, err)
-	wrapped, err := bucket.Get(t.Context(), wallet.PublicKey)
-	must(t, err)
-	holders := func() (n int) {
-		for _, store := range d.Stores {
-			if len(natstest.FilesHolding(t, filepath.Join(store, "jetstream", "LEDGER", "streams", keystore.Stream), wrapped.Value())) > 0 {
-				n++
+	entry := func() []byte {
+		wrapped, err := bucket.Get(t.Context(), wallet.PublicKey)
+		must(t, err)
+		return wrapped.Value()
+	}
+	// Nodes that do not lead the stream delete an entry a little later.
+	destroyed := func(entry []byte) {
+		t.Helper()
+		for deadline := time.Now().Add(2 * time.Minute); len(d.holding(t, entry)) > 0; {
+			if time.Now().After(deadline) {
+				t.Fatal("a node's keystore still has the key")
 			}
 		}
-		return n
-	}
-	if holders() == 0 {
-		t.Fatal("no node has the key: the test looks in the wrong place")
 	}
 
 	var (
 		readers      sync.WaitGroup
-		erased, done atomic.Bool
-		busy         = make(chan struct{})
-		begun        atomic.Int64
+		gone         atomic.Value // what no answer may have
+		done         atomic.Bool
+		busy, served = make(chan struct{}), atomic.Int64{}
 	)
-	for range 4 {
+	gone.Store("nothing of the kind")
+	for reader := range 4 {
 		readers.Go(func() {
 			for !done.Load() {
-				late := erased.Load()
+				late := gone.Load().(string)
 				a := other.Do("GET", "/memories", nil, session)
-				if late && strings.Contains(string(a.Body), "secret") {
+				if reader%2 == 0 {
+					a = other.Do("POST", "/memories/search", map[string]any{"query": "secret", "mode": "ranked", "limit": 50}, session)
+				}
+				if strings.Contains(string(a.Body), late) {
 					t.Errorf("after the answer: %d %s", a.Status, a.Body)
 				}
-				if begun.Add(1) == 40 {
+				if served.Add(1) == 40 {
 					close(busy)
 				}
 			}
 		})
 	}
 	<-busy
+	before := entry()
+	if len(d.holding(t, before)) == 0 {
+		t.Fatal("no node has the key: the test looks in the wrong place")
+	}
+	core.Expect(200, "POST", "/memories/"+whisper+"/forget", nil, session)
+	gone.Store("whisper")
+	destroyed(before)
+	if a := other.Expect(200, "GET", "/memories", nil, session); strings.Contains(string(a.Body), "whisper") || !strings.Contains(string(a.Body), "secret 9") {
+		t.Errorf("%s", a.Body)
+	}
+
+	before = entry()
 	challenge := core.Expect(200, "POST", "/auth/challenge", map[string]any{"publicKey": wallet.PublicKey, "purpose": "erase"})
 	if n := core.Expect(200, "POST", "/erasure", wallet.Answer(challenge.Text("message"))).Number("erased"); n < 10 {
 		t.Errorf("%d leaves erased", n)
 	}
-	erased.Store(true)
+	gone.Store("secret")
 	next := other.SignIn(wallet) // the readers keep the old session
 	other.Expect(201, "POST", "/memories", map[string]any{"content": "new"}, next)
 	done.Store(true)
@@ -79,13 +98,17 @@ func TestErasesWithItsRoleAlone(t *testing.T) {
 			t.Errorf("%s", a.Body)
 		}
 	}
-	// Nodes that do not lead the stream delete the key a little later.
-	for deadline := time.Now().Add(2 * time.Minute); holders() > 0; {
-		if time.Now().After(deadline) {
-			t.Fatal("a node's keystore still has the key")
-		}
-	}
+	destroyed(before)
 	if out, err := d.Command([]string{"verify"}, d.As("admin")).CombinedOutput(); err != nil {
 		t.Errorf("verify: %v: %s", err, out)
 	}
+}
+
+// holding returns the files of the nodes' keystores that hold these bytes.
+func (d *deployment) holding(t *testing.T, bytes []byte) (files []string) {
+	t.Helper()
+	for _, store := range d.Stores {
+		files = append(files, natstest.FilesHolding(t, filepath.Join(store, "jetstream", "LEDGER", "streams", keystore.Stream), bytes)...)
+	}
+	return files
 }
