@@ -205,6 +205,18 @@ export const scenarios = {
     await marked.waitFor();
     await v.call('DELETE', `/memories/${again.id}`);
     await marked.waitFor({ state: 'detached' });
+
+    // Forgetting says what stays, and asks. The text is gone in every window.
+    await v.rows.filter({ hasText: 'Oslo' }).click();
+    await v.dialog.getByRole('button', { name: 'Forget…' }).click();
+    await v.dialog.getByText('metadata is not encrypted').waitFor();
+    await v.everyLook('forget');
+    await v.dialog.getByRole('button', { name: 'Keep it' }).click();
+    await v.dialog.getByRole('button', { name: 'Forget…' }).click();
+    await v.dialog.getByRole('button', { name: 'Forget', exact: true }).click();
+    await v.dialog.waitFor({ state: 'detached' });
+    await v.rows.filter({ hasText: 'Oslo' }).waitFor({ state: 'detached' });
+    await assert.rejects(v.call('GET', `/memories/${oslo.id}`), /410/);
   },
 
   async 'a key and links of some namespaces'(v) {
