@@ -294,8 +294,10 @@ func (a *API) forgetMemory(c *fiber.Ctx, caller access.Caller) error {
 	return c.JSON(fiber.Map{"ok": true})
 }
 
-// maxPage bounds the memories or events that a request for a page may ask for.
-const maxPage = 1000
+// searchMemories answers with the memories that a search finds.
+func (a *API) searchMemories(c *fiber.Ctx, reader memory.Reader) error {
+	return httpapi.SearchMemories(c, a.Memories, a.Quotas, reader, "", "")
+}
 
 // listMemories streams all memories. With limit or cursor, it returns one page.
 func (a *API) listMemories(c *fiber.Ctx, reader memory.Reader) error {
@@ -309,7 +311,7 @@ func (a *API) listMemories(c *fiber.Ctx, reader memory.Reader) error {
 	case ordered && order != string(memory.Oldest):
 		return httpapi.BadRequest(`order must be "oldest" or "newest"`)
 	}
-	limit, limited, err := limitOf(c, maxPage)
+	limit, limited, err := limitOf(c, httpapi.MaxPage)
 	if err != nil {
 		return err
 	}
@@ -328,7 +330,7 @@ func (a *API) listMemories(c *fiber.Ctx, reader memory.Reader) error {
 		}
 		selection.To = selection.From + uint64(limit)
 	}
-	return a.answer(c, reader, selection, func(picked *memory.Picked) {
+	return httpapi.StreamMemories(c, a.Memories, reader, selection, "", "", func(picked *memory.Picked) {
 		next := url.Values{"limit": {strconv.Itoa(limit)}, "cursor": {picked.NextCursor}}
 		switch {
 		case selection.Order == memory.Newest && picked.NextCursor != "":

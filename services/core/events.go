@@ -98,7 +98,7 @@ func limitOf(c *fiber.Ctx, otherwise int) (limit int, given bool, err error) {
 		return otherwise, false, err
 	}
 	n, ok := httpapi.Number(text)
-	if !ok || n < 1 || n > maxPage {
+	if !ok || n < 1 || n > httpapi.MaxPage {
 		return 0, true, httpapi.BadRequest("limit must be an integer from 1 to 1000")
 	}
 	return int(n), true, nil

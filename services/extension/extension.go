@@ -19,6 +19,7 @@ import (
 	"github.com/memory-ledger/ledger/services/httpapi"
 	"github.com/memory-ledger/ledger/services/httpapi/connect"
 	"github.com/memory-ledger/ledger/services/memory"
+	"github.com/memory-ledger/ledger/services/quota"
 	"github.com/memory-ledger/ledger/services/signin"
 )
 
@@ -29,7 +30,8 @@ type API struct {
 	Memories       *memory.Service
 	Commands       *command.Executor
 	Grants         *grant.Service
-	BaseURL        string // public, without a slash at the end
+	Quotas         *quota.Quotas // of searches; nil: no quotas
+	BaseURL        string        // public, without a slash at the end
 	AllowedOrigins []string
 	SessionTTL     time.Duration
 	ExtensionNames map[string]string // by id, for the sign-in page
@@ -41,7 +43,7 @@ func (a *API) Mount(app *httpapi.App) {
 		Allows: func(origin string) bool {
 			return connect.IsExtensionOrigin(origin) || slices.Contains(a.AllowedOrigins, origin)
 		},
-		Methods: "GET, POST", Exposed: "Retry-After, WWW-Authenticate, X-Request-Id",
+		Methods: "GET, POST", Exposed: "Damaged, Next-Cursor, Retry-After, WWW-Authenticate, X-Request-Id",
 	})
 	app.Page = refusalPage
 	app.Health("memory-ledger-extension")
@@ -52,6 +54,7 @@ func (a *API) Mount(app *httpapi.App) {
 
 	app.Get("/memories", app.Compressed(a.listMemories))
 	app.Post("/memories", httpapi.Writing(a.Access, a.writeMemory))
+	app.Post("/memories/search", app.Compressed(a.searchMemories))
 
 	app.Post("/agent-cases", httpapi.Writing(a.Access, a.mint(events.GrantCase)))
 	app.Get("/agent-cases/:id/status", a.status(events.GrantCase))
@@ -96,12 +99,16 @@ func (a *API) listMemories(c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
-	all, err := a.Memories.Select(httpapi.Context(c), memory.Reader{Owner: caller.Owner, Head: caller.Head},
-		memory.Selection{Order: memory.Oldest, Damaged: true}, httpapi.Gone(c))
+	return httpapi.StreamMemories(c, a.Memories, memory.Reader{Owner: caller.Owner, Head: caller.Head},
+		memory.Selection{Order: memory.Oldest, Damaged: true}, `{"memories":`, `}`, func(*memory.Picked) {})
+}
+
+func (a *API) searchMemories(c *fiber.Ctx) error {
+	caller, err := a.reader(c)
 	if err != nil {
 		return err
 	}
-	return httpapi.StreamArray(c, all, (*memory.View).AppendJSON, `{"memories":`, `}`)
+	return httpapi.SearchMemories(c, a.Memories, a.Quotas, memory.Reader{Owner: caller.Owner, Head: caller.Head}, `{"memories":`, `}`)
 }
 
 var errContent = httpapi.BadRequest("content must be a string of 1 to 10000 characters")

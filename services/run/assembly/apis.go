@@ -65,7 +65,7 @@ func (d *APIServer) ServeExtension(ctx context.Context, listener net.Listener) e
 	api := &extension.API{
 		Access:   access.NewExtension(d.Pool, d.Fence, time.Now),
 		Desk:     d.signIn(d.Config.ExtensionURL, signin.RandomTokens{TTL: d.Config.ExtensionSessionTTL}, commands, memories),
-		Memories: memories, Commands: commands, Grants: grants,
+		Memories: memories, Commands: commands, Grants: grants, Quotas: d.quotas,
 		BaseURL: d.Config.ExtensionURL, AllowedOrigins: append(slices.Clone(d.Config.ExtensionAllowedOrigins), originOf(d.Config.CoreURL)), // the dashboard's
 		SessionTTL: d.Config.ExtensionSessionTTL, ExtensionNames: d.Config.NamesOfExtensions(),
 	}

@@ -550,6 +550,7 @@ func goodExtension(c *stacktest.Client, session stacktest.Header) {
 	c.Expect(200, "GET", "/auth/me", nil, session)
 	c.Expect(200, "GET", "/memories", nil, session)
 	c.Expect(201, "POST", "/memories", map[string]any{"content": "x", "source": "s"}, session)
+	c.Expect(200, "POST", "/memories/search", nil, session)
 	read := c.Expect(201, "POST", "/agent-cases", nil, session)
 	drop := c.Expect(201, "POST", "/memory-drops", nil, session)
 	c.Expect(200, "GET", "/agent-cases/"+tokenOf(read), nil)

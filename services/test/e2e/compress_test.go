@@ -37,6 +37,7 @@ func TestOnlyListsAreCompressed(t *testing.T) {
 		{core, "POST", "/memories/search", session},
 		{core, "GET", "/openapi.json", session},
 		{extension, "GET", "/memories", other},
+		{extension, "POST", "/memories/search", other},
 	} {
 		want := list.client.Expect(200, list.method, list.path, nil, list.session, plain)
 		got := list.client.Expect(200, list.method, list.path, nil, list.session, gzipped)

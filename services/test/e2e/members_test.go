@@ -33,6 +33,7 @@ func TestUnknownMembers(t *testing.T) {
 		{core, "/memories/search", `{"filter":{"via":{"kind":"key","key":"x"}}}`, "/filter/via/key", "id"},
 		{core, "/erasure", erase, "/sure", "signature"},
 		{extension, "/memories", `{"content":"x","source":"s","when":"today"}`, "/when", "metadata"},
+		{extension, "/memories/search", `{"filter":{"sources":"x"}}`, "/filter/sources", "source"},
 		{extension, "/agent-cases", `{"maxWrites":1}`, "/maxWrites", "maxReads"},
 		{extension, "/memory-drops", `{"minutes":1}`, "/minutes", "expiresInMinutes"},
 		{extension, drop, `{"content":"x","from":"me"}`, "/from", "source"},

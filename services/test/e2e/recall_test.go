@@ -27,7 +27,8 @@ func indexes(found []scored) (leaves []uint64) {
 func TestRankedSearch(t *testing.T) {
 	t.Parallel()
 	s := stacktest.Start(t, stacktest.Options{Core: 2})
-	session := s.Core[0].SignIn(stacktest.NewWallet())
+	wallet := stacktest.NewWallet()
+	session := s.Core[0].SignIn(wallet)
 	search := func(n int, body map[string]any) []scored {
 		t.Helper()
 		return decode[[]scored](t, s.Core[n%2].Expect(200, "POST", "/memories/search", body, session).Body)
@@ -58,6 +59,11 @@ func TestRankedSearch(t *testing.T) {
 	}
 	if plain := search(0, map[string]any{"query": "oatmeal"}); len(plain) != 2 || plain[0].Score != nil {
 		t.Errorf("substring search has changed: %v", plain)
+	}
+	body := map[string]any{"mode": "ranked", "query": "oatmeal", "limit": 1}
+	a := s.Extension[0].Expect(200, "POST", "/memories/search", body, s.Extension[0].SignIn(wallet))
+	if found := decode[struct{ Memories []scored }](t, a.Body).Memories; !slices.Equal(indexes(found), indexes(search(0, body))) || a.Header.Get("Next-Cursor") == "" {
+		t.Errorf("the extension API finds %s", a.Body)
 	}
 }
 

@@ -163,6 +163,10 @@ export type MemoryList = {
     memories: Array<Memory>;
 };
 
+export type FoundMemories = {
+    memories: Array<FoundMemory>;
+};
+
 /**
  * How many minutes until the grant expires. If left out, 15.
  */
@@ -375,6 +379,109 @@ export type Memory = {
      * The service's stored copy does not match the leaf, so content and metadata are empty. The log still has the memory: the operator can restore the copy.
      */
     damaged?: true;
+    supersedes?: Supersedes;
+    supersededBy?: SupersededBy;
+};
+
+export type SearchRequest = {
+    /**
+     * A part of the text, or words, depending on the mode.
+     */
+    query?: string;
+    mode?: 'substring' | 'ranked';
+    /**
+     * The maximum number of memories in the page. Without it, substring search returns all, and ranked search returns 50.
+     */
+    limit?: number;
+    /**
+     * The start of the page, taken from a Next-Cursor header.
+     */
+    cursor?: string;
+    /**
+     * The order of the results. Substring search defaults to oldest, and ranked search to relevance. The order occurred is by the time at which memories happened, newest first. Only ranked search supports relevance.
+     */
+    order?: 'oldest' | 'newest' | 'occurred' | 'relevance';
+    filter?: SearchFilter;
+};
+
+/**
+ * Selects the memories to search. A memory must match every member that is given.
+ */
+export type SearchFilter = {
+    /**
+     * The string in metadata.source.
+     */
+    source?: string;
+    /**
+     * The string in metadata.namespace.
+     */
+    namespace?: string;
+    /**
+     * Tags that the memory must have, all of them.
+     */
+    tags?: Array<string>;
+    /**
+     * Whether to find memories that others supersede. By default, substring search does, and ranked search does not.
+     */
+    superseded?: boolean;
+    /**
+     * Selects memories that happened at this time or later. A date means the beginning of its day, UTC. A memory without occurredAt counts by createdAt.
+     */
+    occurredFrom?: string;
+    /**
+     * Selects memories that happened before this time. A date means the end of its day, UTC.
+     */
+    occurredTo?: string;
+    /**
+     * Selects memories that were written at this time or later. A date means the beginning of its day, UTC.
+     */
+    from?: string;
+    /**
+     * Selects memories that were written before this time. A date means the end of its day, UTC.
+     */
+    to?: string;
+    anchored?: boolean;
+    /**
+     * How the memory was written. A string with the kind alone may replace the object.
+     */
+    via?: 'session' | 'key' | 'drop' | {
+        kind: 'session' | 'key' | 'drop';
+        id?: string;
+    };
+    /**
+     * Members that the memory's metadata must have, with these values, or with lists that hold them.
+     */
+    metadata?: {
+        [key: string]: unknown;
+    };
+};
+
+/**
+ * A memory. It has a score if the search was ranked.
+ */
+export type FoundMemory = {
+    id: Id;
+    /**
+     * The decrypted text.
+     */
+    content: string;
+    metadata: Metadata;
+    leafHash: Hash;
+    leafIndex: LeafIndex;
+    /**
+     * The id of the anchoring batch, a UUIDv7. Null until the memory is in a batch.
+     */
+    batchId: string | null;
+    /**
+     * Whether the batch was confirmed onchain.
+     */
+    anchored: boolean;
+    createdAt: Timestamp;
+    via: Via;
+    /**
+     * How well the memory matches the query. Higher is better.
+     */
+    score?: number;
     supersedes?: Supersedes;
     supersededBy?: SupersededBy;
 };

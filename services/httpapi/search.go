@@ -1,4 +1,4 @@
-package core
+package httpapi
 
 import (
 	"errors"
@@ -13,7 +13,6 @@ import (
 	"github.com/memory-ledger/ledger/events/rfc3339"
 	"github.com/memory-ledger/ledger/events/verify/canonical"
 	"github.com/memory-ledger/ledger/projections/readmodel/memories"
-	"github.com/memory-ledger/ledger/services/httpapi"
 	"github.com/memory-ledger/ledger/services/memory"
 	"github.com/memory-ledger/ledger/services/quota"
 )
@@ -69,7 +68,7 @@ func (b *viaBody) filter() (string, error) {
 	switch events.ViaKind(b.Kind) {
 	case events.ViaSession, events.ViaKey, events.ViaDrop:
 	default:
-		return "", httpapi.BadRequest(`filter.via must have the kind "session", "key" or "drop"`)
+		return "", BadRequest(`filter.via must have the kind "session", "key" or "drop"`)
 	}
 	if b.ID == "" {
 		return b.Kind, nil
@@ -90,42 +89,46 @@ func (b *filterBody) UnmarshalJSONFrom(decoder *jsontext.Decoder) error {
 	return json.UnmarshalDecode(decoder, (*members)(b))
 }
 
-// searchMemories answers with the memories that a search finds. Without a limit and a
-// cursor, it streams all matches of a substring search as they are found.
-func (a *API) searchMemories(c *fiber.Ctx, reader memory.Reader) error {
+// SearchMemories answers with a JSON array of the memories that the search in the body
+// finds, between prefix and suffix. Without a limit and a cursor, it streams all matches of
+// a substring search as they are found. The header Next-Cursor names the next page.
+func SearchMemories(c *fiber.Ctx, memories *memory.Service, quotas *quota.Quotas, reader memory.Reader, prefix, suffix string) error {
 	var body searchBody
-	if err := httpapi.DecodeOptional(c, &body); err != nil {
+	if err := DecodeOptional(c, &body); err != nil {
 		return err
 	}
 	selection, err := body.selection()
 	if err != nil {
 		return err
 	}
-	if err := a.Quotas.Take(quota.Searches, reader.Owner, 1); err != nil { // refused input is not counted
+	if err := quotas.Take(quota.Searches, reader.Owner, 1); err != nil { // refused input is not counted
 		return err
 	}
-	return a.answer(c, reader, selection, func(picked *memory.Picked) {
+	return StreamMemories(c, memories, reader, selection, prefix, suffix, func(picked *memory.Picked) {
 		if picked.NextCursor != "" {
 			c.Set("Next-Cursor", picked.NextCursor)
 		}
 	})
 }
 
-// answer answers with the memories of a selection, and names the next page. The header
-// Damaged counts the memories that are left out as damaged, as far as they are known when
-// the answer begins.
-func (a *API) answer(c *fiber.Ctx, reader memory.Reader, selection memory.Selection, name func(*memory.Picked)) error {
-	picked, err := a.Memories.Select(httpapi.Context(c), reader, selection, httpapi.Gone(c))
+// StreamMemories answers with a JSON array of the memories of a selection, between prefix
+// and suffix. The function name names the next page. The header Damaged counts the memories
+// that are left out as damaged, as far as they are known when the answer begins.
+func StreamMemories(c *fiber.Ctx, memories *memory.Service, reader memory.Reader, selection memory.Selection, prefix, suffix string, name func(*memory.Picked)) error {
+	picked, err := memories.Select(Context(c), reader, selection, Gone(c))
 	if err != nil {
 		return err
 	}
 	name(picked)
-	err = httpapi.StreamArray(c, picked, (*memory.View).AppendJSON, "", "")
+	err = StreamArray(c, picked, (*memory.View).AppendJSON, prefix, suffix)
 	if err == nil && picked.LeftOut() > 0 {
 		c.Set("Damaged", strconv.Itoa(picked.LeftOut()))
 	}
 	return err
 }
+
+// MaxPage bounds the memories or events that a request for a page may ask for.
+const MaxPage = 1000
 
 func (b searchBody) selection() (s memory.Selection, err error) {
 	s = memory.Selection{Query: b.Query, Cursor: b.Cursor}
@@ -135,7 +138,7 @@ func (b searchBody) selection() (s memory.Selection, err error) {
 	case "ranked":
 		s.Ranked, s.Order = true, memory.Relevance
 	default:
-		return s, httpapi.BadRequest(`mode must be "substring" or "ranked"`)
+		return s, BadRequest(`mode must be "substring" or "ranked"`)
 	}
 	switch order := memory.Order(b.Order); order {
 	case "":
@@ -143,14 +146,14 @@ func (b searchBody) selection() (s memory.Selection, err error) {
 		s.Order = order
 	case memory.Relevance:
 		if !s.Ranked {
-			return s, httpapi.BadRequest(`order "relevance" needs mode "ranked"`)
+			return s, BadRequest(`order "relevance" needs mode "ranked"`)
 		}
 	default:
-		return s, httpapi.BadRequest(`order must be "oldest", "newest", "occurred" or "relevance"`)
+		return s, BadRequest(`order must be "oldest", "newest", "occurred" or "relevance"`)
 	}
 	if b.Limit != nil {
-		if *b.Limit < 1 || *b.Limit > maxPage {
-			return s, httpapi.BadRequest("limit must be an integer from 1 to 1000")
+		if *b.Limit < 1 || *b.Limit > MaxPage {
+			return s, BadRequest("limit must be an integer from 1 to 1000")
 		}
 		s.Limit = *b.Limit
 	}
@@ -178,7 +181,7 @@ func (b filterBody) filter() (f memories.Filter, err error) {
 		}
 		var ok bool
 		if *bound.to, ok = bound.read(*bound.text); !ok {
-			return f, httpapi.BadRequest("filter." + bound.name + " must be a date, or a date and time as RFC 3339 has it")
+			return f, BadRequest("filter." + bound.name + " must be a date, or a date and time as RFC 3339 has it")
 		}
 	}
 	if b.Via.given {
@@ -201,13 +204,13 @@ func (b filterBody) filter() (f memories.Filter, err error) {
 		// This bounds the members that a filter asks for. The database looks for each of them
 		// in each memory's metadata, in one time slot.
 		if len(f.Metadata) > 16 {
-			return f, httpapi.BadRequest("filter.metadata must have at most 16 members")
+			return f, BadRequest("filter.metadata must have at most 16 members")
 		}
 	}
 	err = errors.Join(f.Has("source", b.Source), f.Has("namespace", b.Namespace))
 	if b.Tags != nil {
 		if len(*b.Tags) > 16 { // as many as a memory has
-			return f, httpapi.BadRequest("filter.tags must have at most 16 tags")
+			return f, BadRequest("filter.tags must have at most 16 tags")
 		}
 		err = errors.Join(err, f.HasTags(*b.Tags))
 	}
