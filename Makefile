@@ -35,7 +35,7 @@ fetch: ## what the local run and the tests need beside Go, in the user's cache
 
 .PHONY: deps
 deps: ## what make verify needs beside that, installed with apt
-	@infra/install postgres node chromium firefox bpf strace nginx xxd debootstrap iptables
+	@infra/install postgres node python chromium firefox bpf strace nginx xxd debootstrap iptables
 
 .PHONY: test
 test: fetch fmt-check vet rules unit ## what to run at every change: formatting, rules and all tests except the slow ones
@@ -53,7 +53,7 @@ unit: ## all Go tests except the slow ones
 	$(GOTEST) -short -timeout 10m $$(go list $(PACKAGES) | grep -v -e '/services/test/deployed$$' -e '/services/test/browser$$')
 
 .PHONY: verify
-verify: deps staticcheck vulncheck generated lint-openapi client dashboard-current webextension slow race cuts fuzz empty-root ## the rest: linters, slow tests, race detector, crashes, clusters, cut networks, browser, fuzzing
+verify: deps staticcheck vulncheck generated lint-openapi client python dashboard-current webextension slow race cuts fuzz empty-root ## the rest: linters, slow tests, race detector, crashes, clusters, cut networks, browser, fuzzing
 
 # RACE lists the packages that have tests, and whose code starts goroutines or shares
 # memory, and the end-to-end tests, which run all services. SLOW lists the other packages
@@ -92,7 +92,7 @@ empty-root: ## README's two commands on an empty Debian; EMPTY_ROOT=all runs mak
 
 .PHONY: network
 network: ## 10,000 writes through a bad network with each client, each stored once
-	NETWORK_WRITES=10000 go test -count=1 -timeout 15m -run '^(TestTypeScriptClient|TestGoClientBadNetwork)$$' ./services/test/e2e
+	NETWORK_WRITES=10000 go test -count=1 -timeout 15m -run '^(TestTypeScriptClient|TestGoClientBadNetwork|TestPythonClient)$$' ./services/test/e2e
 
 .PHONY: fuzz
 # FUZZTIME counts executions, not seconds: with a deadline, go test sometimes fails
@@ -157,6 +157,10 @@ client: $(CLIENT)/node_modules ## the TypeScript client: up-to-date types, golde
 $(CLIENT)/node_modules: $(CLIENT)/package.json $(CLIENT)/package-lock.json
 	cd $(CLIENT) && npm ci --ignore-scripts --no-audit --no-fund
 	@touch $@
+
+.PHONY: python
+python: ## the Python client: up-to-date types, golden vectors, mypy, wheel and sdist
+	services/clients/python/check
 
 DASHBOARD := services/dashboard/vendor
 

@@ -13,9 +13,9 @@ import (
 	"github.com/memory-ledger/ledger/infra/documents"
 )
 
-// languages are the languages of fenced blocks. TestDocuments runs "sh", and
-// TestTypeScriptClient runs "js".
-var languages = []string{"sh", "go", "json", "text", "yaml", "sql", "js"}
+// languages are the languages of fenced blocks. TestDocuments runs "sh",
+// TestTypeScriptClient runs "js", and TestPythonClient runs "py".
+var languages = []string{"sh", "go", "json", "text", "yaml", "sql", "js", "py"}
 
 // looksLikeCommand finds a command in a block that is not marked as commands.
 var looksLikeCommand = regexp.MustCompile(`^(\$ )?([A-Z_]+=\S+ )*(bin/ledger|ledger (run|verify|tail|rebuild|backup|restore|env)|\./\S+|make|go|curl|npm|node|docker|kubectl|psql|nats|openssl|solana(-keygen)?|export|eval|cd|sudo|apt-get|git|infra/\S+)( |$)`)
