@@ -83,6 +83,7 @@ type (
 		Data          struct {
 			MemoryID, LeafHash, Root, BatchID, Signature string
 			LeafIndex                                    int
+			Supersedes                                   []int
 			Size, Slot                                   uint64
 			Sealed, Transaction                          []byte
 			Metadata                                     json.RawMessage
@@ -171,7 +172,7 @@ func TestLeaf(t *testing.T) {
 func TestLog(t *testing.T) {
 	t.Parallel()
 	request, tr, c := read[requestFile](t, "command.json"), read[treeFile](t, "tree.json"), read[commitmentFile](t, "commitment.json")
-	versions, leaves, confirmed, found := map[string]int{}, 0, 0, false
+	versions, leaves, confirmed, found, corrected, forgotten := map[string]int{}, 0, 0, false, 0, -1
 	for i, line := range bytes.Split(bytes.TrimSpace(raw(t, "log.jsonl")), []byte("\n")) {
 		var r record
 		var batch []event
@@ -191,6 +192,14 @@ func TestLog(t *testing.T) {
 		case "MemoryWritten":
 			same(t, "leaf", data.LeafHash, tr.Leaves[leaves])
 			leaves++
+			for _, other := range data.Supersedes { // the metadata, which the leaf proves, names it
+				corrected++
+				if tr.Leaves[other] != tr.Leaves[1] || !strings.Contains(string(data.Metadata), tr.Leaves[other]) {
+					t.Errorf("leaf %d corrects leaf %d: %s", data.LeafIndex, other, data.Metadata)
+				}
+			}
+		case "MemoryForgotten":
+			forgotten = data.LeafIndex
 		case "BatchSubmitted":
 			same(t, "transaction", base64.StdEncoding.EncodeToString(data.Transaction), c.Commits[confirmed].Transaction)
 		case "BatchConfirmed":
@@ -202,8 +211,8 @@ func TestLog(t *testing.T) {
 			}
 		}
 	}
-	if !found || leaves != len(tr.Leaves) || confirmed != len(c.Commits) {
-		t.Errorf("message found: %v; %d leaves, %d batches", found, leaves, confirmed)
+	if !found || leaves != len(tr.Leaves) || confirmed != len(c.Commits) || corrected != 2 || forgotten != 4 {
+		t.Errorf("message found: %v; %d leaves, %d batches, %d corrected, forgotten %d", found, leaves, confirmed, corrected, forgotten)
 	}
 }
 

@@ -23,11 +23,15 @@ import (
 )
 
 // The journey's memory is leaf 2. Its batch commits five leaves, and the next batch all
-// seven.
+// seven. Leaf 5 corrects leaf 3, and with it leaf 1, which is equal. At the end the owner has
+// leaf 4 forgotten.
 const (
-	leafIndex = 2
-	firstSize = 5
-	allSize   = 7
+	leafIndex  = 2
+	firstSize  = 5
+	allSize    = 7
+	wrong      = 3
+	correction = 5
+	forgotten  = 4
 )
 
 // requests are the bodies of POST /memories, one for each leaf.
@@ -37,7 +41,7 @@ var requests = [allSize]string{
 	`{"content":"Grüße aus Zürich ☂, signed \"A.\"","metadata":{"tags":["travel","née"],"score":1.50,"at":{"z":1,"a":null}}}`,
 	`{"content":"Ada prefers tea.","metadata":{"source":"chat"}}`,
 	`{"content":"line one\nline two","metadata":{"n":10000000000000000000000}}`,
-	`{"content":"The meeting moved to Friday.","metadata":{"source":"calendar"}}`,
+	`{"content":"Ada prefers coffee now.","metadata":{"source":"chat"}}`,
 	`{"content":"🗝️","metadata":{"é":1,"e":2}}`,
 }
 
@@ -61,6 +65,7 @@ type story struct {
 	authority ed25519.PrivateKey
 	dataKey   [32]byte
 	key       *keystore.OwnerKey
+	commands  *command.Executor
 	memories  *memory.Service
 	written   []*command.WriteMemory
 	leaves    []events.Hash
@@ -88,7 +93,10 @@ func tell(ctx context.Context) (*story, error) {
 			return nil, fmt.Errorf("memory %d: %w", i, err)
 		}
 	}
-	return s, s.anchor(ctx, allSize)
+	if err := s.anchor(ctx, allSize); err != nil {
+		return nil, err
+	}
+	return s, s.commands.Execute(ctx, s.owner, &command.ForgetMemory{MemoryID: s.written[forgotten].MemoryID, LeafIndex: forgotten})
 }
 
 // signIn registers the owner: first a data key, then the session.
@@ -99,17 +107,17 @@ func (s *story) signIn(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	commands, err := command.NewExecutor(command.Config{
+	s.commands, err = command.NewExecutor(command.Config{
 		Log: s.log, Loader: command.NoReadModel{}, Source: "/core", Now: s.clock.tick, NewID: s.ids.next,
 	})
 	if err != nil {
 		return err
 	}
-	s.memories = memory.New(memory.Config{Commands: commands, Keys: keys, NewID: s.ids.next})
+	s.memories = memory.New(memory.Config{Commands: s.commands, Keys: keys, NewID: s.ids.next})
 	if s.key, err = keys.FindOrCreate(ctx, s.owner, 0); err != nil {
 		return err
 	}
-	return commands.Execute(ctx, s.owner, &command.SignIn{
+	return s.commands.Execute(ctx, s.owner, &command.SignIn{
 		UserID: s.ids.next(), SessionID: s.ids.next(), Audience: events.AudienceCore, ExpiresAt: events.At(s.clock.now.Add(time.Hour)),
 	})
 }
@@ -124,8 +132,20 @@ func (s *story) write(ctx context.Context, index int, body string) error {
 		hash := events.Hash(sha256.Sum256([]byte(idempotencyKey)))
 		draft.IdempotencyKey = &hash
 	}
-	written, err := s.memories.Write(ctx, draft)
+	var superseded []command.Superseded
+	if index == correction { // what the API makes of the id of leaf 3
+		superseded = []command.Superseded{{Leaf: wrong, Hash: s.leaves[wrong]}}
+		draft.Metadata, err = canonical.Canonicalize(fmt.Appendf(nil, `{"source":"chat","supersedes":[%q]}`, s.leaves[wrong]))
+		if err != nil {
+			return err
+		}
+	}
+	written, err := s.memories.Prepare(ctx, draft)
 	if err != nil {
+		return err
+	}
+	written.Supersedes = superseded
+	if err := s.commands.Execute(ctx, s.owner, written); err != nil {
 		return err
 	}
 	s.written, s.leaves = append(s.written, written), append(s.leaves, written.LeafHash)
