@@ -13,7 +13,7 @@ const grace = 1500; // ms to wait for wallets to appear
  */
 export function WalletChoice({ owner, use, verb = 'Continue with', able = () => true }) {
   const [found, setFound] = useState([]), [missing, setMissing] = useState(false), [chosen, setChosen] = useState();
-  const usable = found.filter((wallet) => wallet.texts), wallets = usable.filter(able);
+  const wallets = found.filter(able);
   useEffect(() => {
     const timer = setTimeout(() => setMissing(true), grace), stop = findWallets(setFound);
     return () => { clearTimeout(timer); stop(); };
@@ -29,7 +29,7 @@ export function WalletChoice({ owner, use, verb = 'Continue with', able = () => 
       ${/^data:image\/(svg\+xml|webp|png|gif);base64,/.test(wallet.icon ?? '')
         ? html`<img src=${wallet.icon} alt="" width="28" height="28"/>` : html`<span class="letter" aria-hidden="true">${wallet.name[0].toUpperCase()}</span>`}
       <span>${running && chosen === wallet ? `Waiting for ${wallet.name}…` : `${verb} ${wallet.name}`}</span></button>`)}
-    ${wallets.length === 0 && (missing ? html`<div class="notice alarm" role="alert"><p>${usable.length > 0 ? html`<strong>This wallet can't do it.</strong> It does not take
+    ${wallets.length === 0 && (missing ? html`<div class="notice alarm" role="alert"><p>${found.length > 0 ? html`<strong>This wallet can't do it.</strong> It does not take
       transactions by the Wallet Standard. Open this page with another wallet.` : html`<strong>No wallet found.</strong> Install a Solana wallet for this browser,
       or switch it on for this site, and reload. On a phone, open this page in your wallet's own browser.`}</p>
       <button type="button" onClick=${() => location.reload()}>Reload</button></div>`

@@ -24,8 +24,8 @@
     noWallet: () => ['No wallet found', 'This browser has no Solana wallet, or it is switched off for this site.'],
     locked: (wallet) => [`${wallet} did not connect`,
       'The wallet is locked, or the request was declined. Unlock it, then try again.'],
-    refused: () => ['You did not sign',
-      'The message was declined in the wallet, so you are not signed in.'],
+    refused: (_, wallet) => ['You did not sign',
+      `The message was declined in the wallet, so you are not signed in.${wallet?.envelopes ? '' : ' A hardware wallet signs only off-chain messages, which this wallet may not offer: update it, or use another one.'}`],
     expired: () => ['That took too long',
       'A message can be signed for a few minutes only. Try again to get a fresh one.'],
     unreachable: () => ['Memory Ledger does not answer',
@@ -99,7 +99,7 @@
 
   // showProblem shows what happened and focuses the button that leads on.
   function showProblem(kind, wallet, again) {
-    const [title, text] = problems[kind](wallet ? wallet.name : '');
+    const [title, text] = problems[kind](wallet ? wallet.name : '', wallet);
     $('problem-title').textContent = title;
     $('problem-text').textContent = text;
     $('again').onclick = again;

@@ -11,11 +11,12 @@ export class WalletError extends Error {
 
 /**
  * Calls found with all wallets, now and whenever they change. Returns a function that stops
- * it. A wallet has name, icon, its abilities (texts: sign any text, sends: sign and send a
- * transaction, signs: sign a transaction), and connect, which resolves to an account:
+ * it. A wallet has name, icon, its abilities (envelopes: for hardware wallets, sends: sign and
+ * send a transaction, signs: sign a transaction), and connect, which resolves to an account:
  * - publicKey, in base58
- * - signChallenge(text, signal), the signature of a Sign-In With Solana text
- * - signMessage(bytes), the signature of any text, which the wallet shows as it is
+ * - signChallenge(text, signal), the signature of a Sign-In With Solana text, or of an
+ *   off-chain envelope around it
+ * - signMessage(bytes), the same for a text in bytes
  * - sendTransaction(bytes, chain), the transaction's signature; chain is solana:mainnet or similar
  * - signTransaction(bytes, chain), the signed transaction
  */
@@ -60,42 +61,62 @@ export function findWallets(found) {
 // can't sign in.
 function standardWallet(wallet) {
   const {
-    'standard:connect': connecting, 'solana:signMessage': signing, 'solana:signIn': signingIn,
-    'solana:signAndSendTransaction': sending, 'solana:signTransaction': approving,
+    'standard:connect': connecting, 'solana:signIn': signingIn, 'solana:signOffchainMessage': enveloping,
+    'solana:signMessage': signing, 'solana:signAndSendTransaction': sending, 'solana:signTransaction': approving,
   } = wallet.features;
-  if (!connecting || !(signing || signingIn)) return null;
-  const feature = signingIn ? 'solana:signIn' : 'solana:signMessage';
-  let signInFailed = false; // if the wallet has both features, the next try uses signMessage
+  const version = 1, [major, minor] = (signingIn?.version ?? '').split('.').map(Number);
+  const envelopes = major > 1 || major === 1 && minor > 0; // the signIn feature knows of them
+  const ways = []; // the best first; each asks for the signature of a text
+  if (signingIn) {
+    ways.push(['solana:signIn', (_, text) => signingIn.signIn({ ...signInInput(text), ...(envelopes && { useOffchainMessage: { messageVersion: version } }) })]);
+  }
+  if (enveloping?.supportedMessageVersions?.includes(version)) {
+    ways.push(['solana:signOffchainMessage', async (account, message) => {
+      const [signed] = await enveloping.signOffchainMessage({ messageVersion: version, account, message, requiredSigners: [account.publicKey] });
+      return [{ ...signed, signedMessage: signed.signedOffchainMessage }];
+    }]);
+  }
+  if (signing) {
+    ways.push(['solana:signMessage', async (account, text) => {
+      const message = new TextEncoder().encode(text), [signed] = await signing.signMessage({ account, message });
+      return [{ signedMessage: message, ...signed }];
+    }]);
+  }
+  if (!connecting || ways.length === 0) return null;
+  let next = 0; // after a failure, the next way
   return {
-    name: plainName(wallet.name), icon: wallet.icon, texts: Boolean(signing), sends: Boolean(sending), signs: Boolean(approving),
+    name: plainName(wallet.name), icon: wallet.icon, envelopes: envelopes || Boolean(enveloping), sends: Boolean(sending), signs: Boolean(approving),
     async connect() {
       const shared = (await connecting.connect())?.accounts ?? [];
       const accounts = shared.length > 0 ? shared : wallet.accounts ?? [];
-      const account = accounts.find((a) => a.features?.includes(feature)) ?? accounts[0];
-      const signMessage = async (message) => {
-        const [signed] = await signing.signMessage({ account, message });
-        if (!sameBytes(signed.signedMessage ?? message, message)) throw changed();
-        return checkedSignature(signed.signature);
+      const account = accounts.find((a) => a.features?.includes(ways[0][0])) ?? accounts[0];
+      const signChallenge = async (text, signal) => {
+        const message = new TextEncoder().encode(text);
+        for (let left = ways.length; left > 0; left--) {
+          const now = next;
+          next = (now + 1) % ways.length; // until this way succeeds
+          const [signed] = await ways[now][1](account, text);
+          if (holds(signed.signedMessage ?? [], message)) {
+            next = now;
+            return checkedSignature(signed.signature);
+          }
+          signal?.throwIfAborted(); // after a cancel, the wallet must not ask again
+        }
+        throw changed();
       };
       return {
-        publicKey: checkedAddress(account?.address), signMessage,
-        async signChallenge(text, signal) {
-          const message = new TextEncoder().encode(text);
-          if (signingIn && !(signing && signInFailed)) {
-            signInFailed = true; // until signIn succeeds
-            const [signed] = await signingIn.signIn(signInInput(text));
-            signInFailed = !sameBytes(signed.signedMessage ?? [], message);
-            if (!signInFailed) return checkedSignature(signed.signature);
-            if (!signing) throw changed();
-            signal?.throwIfAborted(); // after a cancel, the wallet must not ask again
-          }
-          return signMessage(message);
-        },
+        publicKey: checkedAddress(account?.address), signChallenge, signMessage: (bytes) => signChallenge(new TextDecoder().decode(bytes)),
         sendTransaction: sending && (async (transaction, chain) => (await sending.signAndSendTransaction({ account, transaction, chain }))[0].signature),
         signTransaction: approving && (async (transaction, chain) => (await approving.signTransaction({ account, transaction, chain }))[0].signedTransaction),
       };
     },
   };
+}
+
+// holds reports whether a wallet signed the message itself, or an envelope around it, whose
+// first byte begins no text. The service compares the rest.
+function holds(signed, message) {
+  return sameBytes(signed, message) || signed[0] === 0xff && sameBytes(signed.slice(-message.length), message);
 }
 
 // injectedWallet adapts window.solana, for wallets without the Wallet Standard.
@@ -104,7 +125,7 @@ function injectedWallet(provider) {
   const known = [['isPhantom', 'Phantom'], ['isSolflare', 'Solflare'], ['isBackpack', 'Backpack']];
   return {
     name: known.find(([flag]) => provider[flag])?.[1] ?? "This browser's wallet",
-    injected: true, texts: true,
+    injected: true,
     async connect() {
       const key = (await provider.connect())?.publicKey ?? provider.publicKey;
       const signMessage = async (message) => {

@@ -1,4 +1,4 @@
-import { toBase58 } from "./bytes.js";
+import { fromBase58, toBase58 } from "./bytes.js";
 
 /** A wallet that can sign in: a public key in base58, and a function that signs bytes with its private key. */
 export interface Wallet {
@@ -13,16 +13,29 @@ export interface StandardWallet<A extends StandardAccount = StandardAccount> {
   features: Record<string, unknown>;
 }
 
-/** Adapts a wallet of the Wallet Standard, through its solana:signMessage feature. */
+/**
+ * Adapts a wallet of the Wallet Standard: by its solana:signOffchainMessage feature, which
+ * hardware wallets need, or else by solana:signMessage.
+ */
 export function standardWallet<A extends StandardAccount>(wallet: StandardWallet<A>, account: A | undefined = wallet.accounts[0]): Wallet {
-  const feature = wallet.features["solana:signMessage"] as
+  const plain = wallet.features["solana:signMessage"] as
     | { signMessage(input: { account: A; message: Uint8Array }): Promise<readonly { signature: Uint8Array }[]> }
     | undefined;
-  if (!feature || !account) throw new TypeError("the wallet has no account that signs messages");
+  const enveloping = wallet.features["solana:signOffchainMessage"] as
+    | {
+      supportedMessageVersions: readonly number[];
+      signOffchainMessage(input: { messageVersion: 1; account: A; message: string; requiredSigners: Uint8Array[] }): Promise<readonly { signature: Uint8Array }[]>;
+    }
+    | undefined;
+  const envelope = enveloping?.supportedMessageVersions?.includes(1) ? enveloping : undefined;
+  const signer = account && fromBase58(account.address, 32);
+  if (!(plain || envelope) || !account || !signer) throw new TypeError("the wallet has no account that signs messages");
   return {
     publicKey: account.address,
     async signMessage(message) {
-      const [output] = await feature.signMessage({ account, message });
+      const [output] = envelope
+        ? await envelope.signOffchainMessage({ messageVersion: 1, account, message: new TextDecoder().decode(message), requiredSigners: [signer] })
+        : await plain!.signMessage({ account, message });
       if (!output) throw new TypeError("the wallet signed nothing");
       return output.signature;
     },

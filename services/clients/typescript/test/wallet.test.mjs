@@ -44,6 +44,22 @@ test("a wallet of the standard", async () => {
   }
 });
 
+test("a wallet that signs envelopes", async () => {
+  const { wallet, accounts, asked } = await standard(1);
+  const signatures = [];
+  const signOffchainMessage = async (input) => {
+    signatures.push(input);
+    return [{ signedOffchainMessage: new Uint8Array(1), signature: new Uint8Array(64) }];
+  };
+  wallet.features["solana:signOffchainMessage"] = { version: "1.0.0", supportedMessageVersions: [1], signOffchainMessage };
+  assert.equal((await ledger.standardWallet(wallet).signMessage(message)).length, 64);
+  assert.deepEqual(signatures, [{ messageVersion: 1, account: accounts[0], message: new TextDecoder().decode(message), requiredSigners: [accounts[0].publicKey] }]);
+  assert.equal(asked.length, 0);
+  wallet.features["solana:signOffchainMessage"].supportedMessageVersions = [7];
+  await ledger.standardWallet(wallet).signMessage(message);
+  assert.equal(asked.length, 1);
+});
+
 test("wallets that can't", async () => {
   const { wallet } = await standard(1);
   assert.throws(() => ledger.standardWallet({ ...wallet, features: {} }), TypeError);

@@ -293,6 +293,23 @@ async function bothFeatures(stage) {
   await retry(stage);
 }
 
+// hardware: such a wallet signs only envelopes. The best that it offers is asked for, and
+// asked again after a refusal.
+const hardware = (asked, ...features) => async (stage) => {
+  await stage.open({ wallets: [{ name: 'Test Wallet', hardware: true, features: ['solana:signMessage', ...features], sign: ['refuse', 'ok'] }] });
+  await stage.wallet().click();
+  await stage.problem('You did not sign');
+  assert.deepEqual(await stage.page.evaluate(() => window.testWallet.asked), [asked]);
+  if (features.length === 1) { // solana:signMessage comes next, and can't work
+    await stage.again.click();
+    await stage.page.waitForFunction(() => window.testWallet.asked.length === 2);
+    await stage.problem('You did not sign');
+  }
+  if (features.length > 0) return retry(stage);
+  await stage.page.getByText('A hardware wallet signs only off-chain messages').waitFor();
+  await stage.everyLook('hardware');
+};
+
 // rewrittenForm: the wallet's form has another text, so the wallet must sign the
 // challenge in the same attempt.
 async function rewrittenForm(stage) {
@@ -421,6 +438,9 @@ export const scenarios = {
   'late window.solana': lateInjected,
   'solana:signIn': signInFeature,
   'solana:signIn beside solana:signMessage': bothFeatures,
+  'a hardware wallet with solana:signIn and solana:signOffchainMessage': hardware('signIn', 'solana:signOffchainMessage', 'solana:signIn'),
+  'a hardware wallet with solana:signOffchainMessage': hardware('signOffchainMessage', 'solana:signOffchainMessage'),
+  'a hardware wallet with solana:signMessage': hardware('signMessage'),
   'solana:signIn with a text of its own': rewrittenForm,
   'strange wallets': strangeWallet,
   'extension does not open': extensionGone,

@@ -8,6 +8,7 @@
 //            the wallet makes a fresh key
 //   kind     'standard' (default), 'injected' (window.solana alone), 'both'
 //   features some of 'solana:signMessage' (default), 'solana:signIn' and others
+//   hardware it signs only transactions and off-chain envelopes, of version 1
 //   rpc      the Solana node that transactions are sent to
 //   late     register only when the test calls window.testWallet.arrive()
 //   connect  answers to connect, in order; the last one repeats:
@@ -57,7 +58,7 @@ export function installWallet(options) {
     seen.push(text);
     asked.push(feature);
     const how = signing();
-    if (how === 'refuse') throw declined('User rejected the request.');
+    if (how === 'refuse' || options.hardware && message[0] !== 0xff) throw declined('User rejected the request.');
     if (how === 'hang') return never;
     if (how === 'short') return { signedMessage: message, signature: new Uint8Array(63) };
     let signedMessage = message;
@@ -92,13 +93,22 @@ export function installWallet(options) {
     `Issued At: ${input.issuedAt}`, `Expiration Time: ${input.expirationTime}`,
   ].join('\n');
 
+  const envelope = async (text) => Uint8Array.from([0xff, ...new TextEncoder().encode('solana offchain'), 1, 1, ...await publicKey, ...new TextEncoder().encode(text)]);
+
   const features = options.features ?? ['solana:signMessage'];
   const methods = {
-    version: '1.0.0',
+    version: options.hardware ? '1.1.0' : '1.0.0',
+    supportedMessageVersions: [1],
+    signOffchainMessage: async (...inputs) => Promise.all(inputs.map(async ({ message, messageVersion, requiredSigners }) => {
+      if (messageVersion !== 1 || requiredSigners.length !== 1) throw new Error('another version or another signer');
+      const { signedMessage, signature } = await sign(await envelope(message), 'signOffchainMessage');
+      return { signedOffchainMessage: signedMessage, signature };
+    })),
     signMessage: async (...inputs) => Promise.all(inputs.map(({ message }) => sign(message, 'signMessage'))),
     signTransaction: async (...inputs) => Promise.all(inputs.map((input) => signTransaction(input, 'signTransaction'))),
     signAndSendTransaction: async (...inputs) => Promise.all(inputs.map((input) => signTransaction(input, 'signAndSendTransaction'))),
-    signIn: async (...inputs) => Promise.all(inputs.map((input) => sign(new TextEncoder().encode(signInText(input)), 'signIn'))),
+    signIn: async (...inputs) => Promise.all(inputs.map(async (input) =>
+      sign(input.useOffchainMessage?.messageVersion === 1 ? await envelope(signInText(input)) : new TextEncoder().encode(signInText(input)), 'signIn'))),
   };
   const wallet = {
     version: '1.0.0', name: options.name, icon: options.icon, chains: ['solana:mainnet'], accounts: [],
