@@ -561,7 +561,7 @@ export const scenarios = {
 
   async 'activity and export'(v) {
     await v.fill(5);
-    await v.signIn({ hash: '#activity' });
+    await v.signIn({ hash: '#activity', wallets: [{ ...v.wallet, hardware: true, features: ['solana:signOffchainMessage'] }] }); // erasure, too
     await v.page.getByText('Leaves 0 to 4 were written in a session of yours').waitFor();
     await v.call('POST', '/keys', { label: 'a program' });
     await v.page.getByText('API key “a program” was made').waitFor(); // live
