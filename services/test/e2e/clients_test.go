@@ -30,18 +30,23 @@ func TestTypeScriptClient(t *testing.T) {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
-	runReadme(t, dir, s)
+	// The programs are in a folder of the package, so that the package's name means the
+	// package itself.
+	out := runReadme(t, dir, s, "js", filepath.Join(dir, "dist", "readme%d.mjs"), "node")
+	if want := "I had oatmeal this morning\n0 I had oatmeal this morning\n"; out != want {
+		t.Errorf("the README's lines print %s, want %s", out, want)
+	}
 }
 
-// runReadme runs the README's programs against a product: one makes a key with a wallet, and
-// the other one uses that key.
-func runReadme(t *testing.T, dir string, s *stacktest.Stack) {
+// runReadme runs the README's programs against a product: the first one makes a key with a
+// wallet, and the others use that key. It returns what the others print.
+func runReadme(t *testing.T, dir string, s *stacktest.Stack, language, path, interpreter string, env ...string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(dir, "README.md"))
 	noErr(t, err)
-	programs := strings.Split(string(text), "```js\n")[1:]
-	if len(programs) != 2 {
-		t.Fatalf("the README has %d blocks of JavaScript", len(programs))
+	programs := strings.Split(string(text), "```"+language+"\n")[1:]
+	if len(programs) < 2 {
+		t.Fatalf("the README has %d programs", len(programs))
 	}
 	home := t.TempDir()
 	wallet := must(json.Marshal(slices.Collect(func(yield func(int) bool) {
@@ -52,23 +57,65 @@ func runReadme(t *testing.T, dir string, s *stacktest.Stack) {
 		}
 	})))
 	noErr(t, os.WriteFile(filepath.Join(home, "wallet.json"), wallet, 0o600))
-	out := ""
+	key, printed := "", ""
 	for n, program := range programs {
 		lines, _, _ := strings.Cut(program, "```")
-		// The program is in a folder of the package, so that the package's name means the
-		// package itself.
-		file := filepath.Join(dir, "dist", fmt.Sprintf("readme%d.mjs", n))
+		file := fmt.Sprintf(path, n)
 		noErr(t, os.WriteFile(file, []byte(strings.Replace(lines, "http://127.0.0.1:3001", s.Core[0].URL, 1)), 0o600))
-		cmd := exec.CommandContext(t.Context(), "node", file)
-		cmd.Dir, cmd.Env = home, append(os.Environ(), "LEDGER_API_KEY="+strings.TrimSpace(out))
-		text, err := cmd.CombinedOutput()
-		if out = string(text); err != nil {
+		cmd := exec.CommandContext(t.Context(), interpreter, file)
+		cmd.Dir, cmd.Env = home, append(append(os.Environ(), env...), "LEDGER_API_KEY="+key)
+		out, err := cmd.CombinedOutput()
+		if err != nil {
 			t.Fatalf("the README's program %d: %v\n%s", n, err, out)
 		}
+		if n == 0 {
+			key = strings.TrimSpace(string(out))
+		} else {
+			printed += string(out)
+		}
 	}
-	if want := "I had oatmeal this morning\n0 I had oatmeal this morning\n"; out != want {
-		t.Errorf("the README's lines print %s, want %s", out, want)
+	return printed
+}
+
+// The Python client is tested against a running product, a lying service and a failing
+// network. (`make python` tests it against the golden vectors.)
+func TestPythonClient(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs Python with packages: make verify runs it")
 	}
+	t.Parallel()
+	python := findPython(t)
+	dir, err := filepath.Abs("../../clients/python")
+	noErr(t, err)
+	s, chain := anchoredStack(t, 100*time.Millisecond)
+	network := &badNetwork{target: s.Core[0].URL}
+	cut, _ := cuttingProxy(t, s.Core[0].URL)
+	cmd := exec.CommandContext(t.Context(), python, "-m", "unittest", "tests.stack")
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "PYTHONDONTWRITEBYTECODE=1", "CORE_URL="+s.Core[0].URL, "EXTENSION_URL="+s.Extension[0].URL, "RPC_URL="+chain.URL(),
+		"BAD_URL="+network.start(t), "CUT_URL="+cut, fmt.Sprint("WRITES=", networkWrites(t)))
+	cmd.WaitDelay = time.Second
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	network.metAll(t)
+	out := runReadme(t, dir, s, "py", filepath.Join(t.TempDir(), "readme%d.py"), python, "PYTHONDONTWRITEBYTECODE=1", "PYTHONPATH="+dir)
+	want := "I had porridge this morning\n0 I had oatmeal this morning\n1 I had porridge this morning\nOwnerRegistered\n"
+	if out != want {
+		t.Errorf("the README's programs print %s, want %s", out, want)
+	}
+}
+
+// findPython finds a Python that has what the client's tests need.
+func findPython(t *testing.T) string {
+	t.Helper()
+	for _, python := range []string{"python3", "/usr/bin/python3"} {
+		if exec.CommandContext(t.Context(), python, "-c", "import sys, cryptography; sys.exit(sys.version_info < (3, 10))").Run() == nil {
+			return python
+		}
+	}
+	stacktest.Lacking(t, "no Python 3.10 with cryptography is here: make deps installs it")
+	return ""
 }
 
 // buildClient compiles the client in place. It installs the compiler first if it is

@@ -103,6 +103,16 @@ func (b *badNetwork) start(t *testing.T) string {
 	return server.URL
 }
 
+// metAll checks that each fault happened.
+func (b *badNetwork) metAll(t *testing.T) {
+	t.Helper()
+	for i := range b.met {
+		if b.met[i].Load() == 0 {
+			t.Errorf("nothing was %s", faults[i])
+		}
+	}
+}
+
 // networkWrites is how many memories a client writes through a bad network: 1,000, or 100 in
 // short tests, or as many as `make network` says.
 func networkWrites(t *testing.T) int {
@@ -152,11 +162,7 @@ func TestGoClientBadNetwork(t *testing.T) {
 	if t.Failed() {
 		return
 	}
-	for i := range network.met {
-		if network.met[i].Load() == 0 {
-			t.Errorf("nothing was %s", faults[i])
-		}
-	}
+	network.metAll(t)
 	contents := make([]string, count)
 	listed := 0
 	for m, err := range straight.List(t.Context(), memoryledger.ListOptions{PageSize: 1000}) {
@@ -191,36 +197,8 @@ func TestGoClientFollowsOverABadNetwork(t *testing.T) {
 	s := stacktest.Start(t, stacktest.Options{})
 	c := newGoClient(t, s, memoryledger.WithHTTPClient(http.DefaultClient))
 	key := must(c.CreateKey(t.Context(), memoryledger.NewKey{Label: "follower"}))
-	// Each stream is cut after a different number of bytes.
-	var streams atomic.Int64
-	cut := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		again, err := http.NewRequestWithContext(r.Context(), r.Method, s.Core[0].URL+r.URL.RequestURI(), nil)
-		if err != nil {
-			panic(err)
-		}
-		again.Header = r.Header.Clone()
-		answer, err := http.DefaultClient.Do(again)
-		if err != nil {
-			panic(http.ErrAbortHandler)
-		}
-		defer answer.Body.Close()
-		w.Header().Set("Content-Type", answer.Header.Get("Content-Type"))
-		w.WriteHeader(answer.StatusCode)
-		left := 700 + 331*streams.Add(1)
-		for buffer := make([]byte, 512); left > 0; {
-			n, err := answer.Body.Read(buffer[:min(left, 512)])
-			if _, gone := w.Write(buffer[:n]); err != nil || gone != nil {
-				break
-			}
-			_ = http.NewResponseController(w).Flush()
-			left -= int64(n)
-		}
-		panic(http.ErrAbortHandler)
-	}))
-	cut.Config.ErrorLog = log.New(io.Discard, "", 0)
-	cut.Start()
-	t.Cleanup(cut.Close)
-	follower := memoryledger.New(cut.URL, memoryledger.WithAPIKey(key.Secret), memoryledger.WithOwner(c.Owner()), memoryledger.WithRetries(3, time.Millisecond))
+	cut, streams := cuttingProxy(t, s.Core[0].URL)
+	follower := memoryledger.New(cut, memoryledger.WithAPIKey(key.Secret), memoryledger.WithOwner(c.Owner()), memoryledger.WithRetries(3, time.Millisecond))
 	const count = 60
 	var writer sync.WaitGroup
 	writer.Go(func() {
@@ -247,4 +225,39 @@ func TestGoClientFollowsOverABadNetwork(t *testing.T) {
 	if streams.Load() < 3 {
 		t.Errorf("only %d streams", streams.Load())
 	}
+}
+
+// cuttingProxy starts a proxy that cuts each answer after a different number of bytes, at least
+// 700, and counts the answers.
+func cuttingProxy(t *testing.T, target string) (url string, answers *atomic.Int64) {
+	t.Helper()
+	answers = new(atomic.Int64)
+	cut := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		again, err := http.NewRequestWithContext(r.Context(), r.Method, target+r.URL.RequestURI(), nil)
+		if err != nil {
+			panic(err)
+		}
+		again.Header = r.Header.Clone()
+		answer, err := http.DefaultClient.Do(again)
+		if err != nil {
+			panic(http.ErrAbortHandler)
+		}
+		defer answer.Body.Close()
+		w.Header().Set("Content-Type", answer.Header.Get("Content-Type"))
+		w.WriteHeader(answer.StatusCode)
+		left := 700 + 331*answers.Add(1)
+		for buffer := make([]byte, 512); left > 0; {
+			n, err := answer.Body.Read(buffer[:min(left, 512)])
+			if _, gone := w.Write(buffer[:n]); err != nil || gone != nil {
+				break
+			}
+			_ = http.NewResponseController(w).Flush()
+			left -= int64(n)
+		}
+		panic(http.ErrAbortHandler)
+	}))
+	cut.Config.ErrorLog = log.New(io.Discard, "", 0)
+	cut.Start()
+	t.Cleanup(cut.Close)
+	return cut.URL, answers
 }
