@@ -100,7 +100,7 @@ func TestPythonClient(t *testing.T) {
 	}
 	network.metAll(t)
 	out := runReadme(t, dir, s, "py", filepath.Join(t.TempDir(), "readme%d.py"), python, "PYTHONDONTWRITEBYTECODE=1", "PYTHONPATH="+dir)
-	want := "I had porridge this morning\n0 I had oatmeal this morning\n1 I had porridge this morning\nOwnerRegistered\n"
+	want := "I had porridge this morning\n0 I had oatmeal this morning\n1 I had porridge this morning\nOwnerRegistered\nAda prefers tea\n"
 	if out != want {
 		t.Errorf("the README's programs print %s, want %s", out, want)
 	}

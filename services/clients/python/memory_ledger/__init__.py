@@ -23,6 +23,7 @@ from .schema import (
     FilledDrop, FoundMemory, InclusionProof, InclusionProofProof, Key, LiveGrant, LiveSession, LogHead, Lot, Memory, NewCase, NewDrop, NewMemory,
     Receipt, Revoked, SearchFilter, SearchFilterVia, Session, StakingStatus, UnsignedTransaction, Via,
 )
+from .tools import memory_tools
 from .transaction import StakingProgram, check_transaction
 from .wallet import KeypairWallet, Wallet
 
@@ -38,5 +39,5 @@ __all__ = [
     "Session", "StakingProgram", "StakingStatus", "StaleProofError", "TimeoutError", "TransactionError", "UnauthorizedError", "UnavailableError",
     "UnsignedTransaction", "VerificationError", "Via", "Wallet", "WrongMemoryError", "canonicalize", "check_issuer", "check_onchain",
     "check_transaction", "commitment_address", "complete_onchain", "complete_receipt", "consistency_roots", "directions_of", "entry_hash", "fold",
-    "from_base58", "is_consistent", "leaf_hash", "node_hash", "parse_receipt", "to_base58", "verify_correction", "verify_export", "verify_receipt",
+    "from_base58", "is_consistent", "leaf_hash", "memory_tools", "node_hash", "parse_receipt", "to_base58", "verify_correction", "verify_export", "verify_receipt",
 ]

@@ -31,7 +31,7 @@ S = TypeVar("S")
 _END = object()
 
 
-async def _in_thread(run: Callable[[], R], cancellation: Cancellation) -> R:
+async def _step(run: Callable[[], R], cancellation: Cancellation) -> R:
     """Awaits what a function returns or raises. If this task is canceled, so is the function."""
     loop, done = asyncio.get_running_loop(), threading.Event()
     future: asyncio.Future[R] = loop.create_future()
@@ -60,8 +60,8 @@ async def _in_thread(run: Callable[[], R], cancellation: Cancellation) -> R:
             cancellation.cancel()
 
 
-async def _call(run: Callable[[], R]) -> R:
-    return await _in_thread(run, Cancellation())
+async def in_thread(run: Callable[[], R]) -> R:
+    return await _step(run, Cancellation())
 
 
 async def _iterate(start: Callable[[], Iterator[R]]) -> AsyncGenerator[R, None]:
@@ -69,7 +69,7 @@ async def _iterate(start: Callable[[], Iterator[R]]) -> AsyncGenerator[R, None]:
     iterator = start()
     try:
         while True:
-            item = await _in_thread(lambda: next(iterator, _END), cancellation)
+            item = await _step(lambda: next(iterator, _END), cancellation)
             if item is _END:
                 return
             yield cast(R, item)
@@ -94,7 +94,7 @@ class _Awaited(Generic[P, R]):
 
     def __get__(self, part: _Part[Any], kind: object) -> Callable[P, Coroutine[Any, Any, R]]:
         def call(*args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
-            return _call(lambda: self._method(part.plain, *args, **kwargs))
+            return in_thread(lambda: self._method(part.plain, *args, **kwargs))
 
         return call
 

@@ -62,7 +62,8 @@ class MemoryLedger:
         #: The owner of the log, once known.
         self.owner = owner
         self.known_heads = Heads(heads)
-        self._credential = api_key or session
+        # A file with a key has a line end.
+        self._credential = (api_key or session or "").strip() or None
         self._extension_credential = extension_session
         self._connections = Connections()
         self.fetch: Fetch = fetch or self._connections

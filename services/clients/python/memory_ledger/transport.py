@@ -51,7 +51,8 @@ class Call:
         what = f"{self.method} {re.sub(r'svc_[A-Za-z0-9]+_[A-Za-z0-9_-]+', '…', urlsplit(self.url).path)}"
         if isinstance(err, TimeoutError):
             return errors.TimeoutError(f"{what}: no complete answer in time")
-        return errors.ConnectionError(f"{what}: the connection failed, or the answer broke off")
+        why = f" ({err})" if isinstance(err, OSError) and str(err) else ""
+        return errors.ConnectionError(f"{what}: the connection failed, or the answer broke off{why}")
 
 
 @dataclass(frozen=True)
@@ -83,26 +84,33 @@ class Transport:
     def _repeat(self, call: Call, idle: float | None, read: Callable[[bytes], object] = bytes) -> Answer:
         attempt = 0
         while True:
-            wait: float | None = None
+            request, wait = call.request(self.timeout, idle), None
             try:
-                response = self._fetch(call.request(self.timeout, idle))
+                response = self._fetch(request)
                 good = 200 <= response.status < 300
                 if good and idle is not None:
                     return Answer(_parts_of(call, response), response.headers)
                 body = b"".join(response.parts)
                 if good:
-                    return Answer(read(body), response.headers)
+                    return Answer(_read(read, body), response.headers)
                 status = response.status
                 failure: LedgerError = api_error(status, _message_of(body, status), response.headers.get("x-request-id"))
                 wait = _wait_of(response.headers.get("retry-after"))
                 again = status == 429 or (status == 408 or status >= 500) and call.repeatable
-            except (OSError, http.client.HTTPException, ValueError) as err:
+            except (OSError, http.client.HTTPException) as err:
                 failure, again = call.lost(err), call.repeatable and not canceled()
                 failure.__cause__ = err
             if not again or attempt >= self._retries or (wait or 0) > _LONGEST_WAIT:
                 raise failure
             pause(wait if wait is not None else self._backoff * 2**attempt * (0.5 + random.random() / 2))
             attempt += 1
+
+
+def _read(read: Callable[[bytes], object], body: bytes) -> object:
+    try:
+        return read(body)
+    except ValueError as err:
+        raise http.client.HTTPException(f"the answer is cut off: {err}") from None
 
 
 def _parts_of(call: Call, response: Response) -> Iterator[bytes]:

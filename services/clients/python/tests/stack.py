@@ -85,6 +85,25 @@ class Product(unittest.TestCase):
         client.memories.write("elsewhere")
         self.assertEqual(ids(limited.memories.list()), ids([first, second, third]))
 
+    def test_tools_for_agents(self) -> None:
+        client = new_client()
+        program = ledger.MemoryLedger(URL, api_key=client.keys.create("agent", scopes=["read", "write", "retract"])["key"])
+        remember, recall, correct, forget = ledger.memory_tools(program)
+        old = remember("Ada's manager is Grace", occurred_at="2020-05-01", tags=["work"])
+        remember("Ada likes tea", tags=["food"])
+        new = correct(old, "Ada's manager is Helena")
+        self.assertEqual(recall("who is Ada's manager?", limit=1)[0]["id"], new)
+        self.assertEqual([found["untrustedContent"] for found in recall("Ada", tags=["food"])], ["Ada likes tea"])
+        forget(new)
+        self.assertNotIn(new, ids(recall("Ada manager")))
+
+        async def in_asyncio() -> Any:
+            remember, recall, _, _ = ledger.memory_tools(ledger.AsyncMemoryLedger(URL, session=program._credential))
+            return await remember("Ada plays chess"), await recall("chess")
+
+        id, found = asyncio.run(in_asyncio())
+        self.assertEqual(ids(found), [id])
+
     def test_batches(self) -> None:
         client = new_client()
         first = client.memories.write("alone")
