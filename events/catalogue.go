@@ -43,7 +43,7 @@ var catalogue = []Definition{
 	{TypeGrantMinted, 3, func() Data { return new(GrantMinted) }, []Upcast{withoutYet("by"), withoutYet("namespace")}, "An owner handed out a capability to read or to write.", []SubjectKind{KindGrant}},
 	{TypeGrantConsumed, 1, func() Data { return new(GrantConsumed) }, nil, "One use of a grant was spent.", []SubjectKind{KindGrant, KindMemory}},
 	{TypeGrantRevoked, 1, func() Data { return new(GrantRevoked) }, nil, "A grant ended before it was spent or expired.", []SubjectKind{KindGrant, KindKey, KindSession}},
-	{TypeApiKeyCreated, 4, func() Data { return new(ApiKeyCreated) }, []Upcast{apiKeyCreatedV1, withoutYet("createdBy"), withoutYet("namespaces")}, "An owner made an API key.", []SubjectKind{KindKey}},
+	{TypeApiKeyCreated, 5, func() Data { return new(ApiKeyCreated) }, []Upcast{apiKeyCreatedV1, withoutYet("createdBy"), withoutYet("namespaces"), withoutYet("app")}, "An owner made an API key.", []SubjectKind{KindKey}},
 	{TypeApiKeyRevoked, 1, func() Data { return new(ApiKeyRevoked) }, nil, "An API key was revoked.", []SubjectKind{KindKey}},
 	{TypeApiKeyUsed, 1, func() Data { return new(ApiKeyUsed) }, nil, "An API key was used; at most one a key a minute.", []SubjectKind{KindKey, KindMemory}},
 	{TypeBatchCut, 1, func() Data { return new(BatchCut) }, nil, "The anchorer fixed a root to commit.", []SubjectKind{KindBatch}},

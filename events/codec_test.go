@@ -45,7 +45,7 @@ func golden() []events.Data {
 		&events.GrantRevoked{GrantID: id, Kind: events.GrantCase, Reason: events.Superseded},
 		&events.ApiKeyCreated{
 			KeyID: id, KeyHash: h1, Prefix: "svc_abcdefgh", Label: "laptop", Scopes: []events.Scope{events.ScopeRead, events.ScopeShare}, ExpiresAt: &expires,
-			CreatedBy: &events.Via{Kind: events.ViaSession, ID: other}, Namespaces: []string{"work", "home"},
+			CreatedBy: &events.Via{Kind: events.ViaSession, ID: other}, Namespaces: []string{"work", "home"}, App: &events.App{Name: "Assistant", RedirectHost: "assistant.example"},
 		},
 		&events.ApiKeyRevoked{KeyID: id},
 		&events.ApiKeyUsed{KeyID: id},

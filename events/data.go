@@ -227,6 +227,15 @@ type ApiKeyCreated struct {
 	// Namespaces are the namespaces that the key is limited to, each once; nil for no limit.
 	// Versions 1 to 3 had none.
 	Namespaces []string `json:"namespaces,omitzero"`
+	// App describes the app that got the key by OAuth; nil for a key that the owner made by
+	// hand. Versions 1 to 4 had no apps.
+	App *App `json:"app,omitzero"`
+}
+
+// App is a program that its user connected by OAuth.
+type App struct {
+	Name         string `json:"name"`         // what it calls itself
+	RedirectHost string `json:"redirectHost"` // where its authorization code was sent
 }
 
 // Scope is a kind of thing that an API key may do.

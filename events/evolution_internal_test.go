@@ -12,10 +12,10 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// apiKeyCreatedV5 is an example of a version 5: keys that name the networks from which
-// they may be used. It exists only here. A key of version 4 could be used from any
+// apiKeyCreatedV6 is an example of a version 6: keys that name the networks from which
+// they may be used. It exists only here. A key of version 5 could be used from any
 // network, and its upcast says so.
-type apiKeyCreatedV5 struct {
+type apiKeyCreatedV6 struct {
 	KeyID      string     `json:"keyId"`
 	KeyHash    Hash       `json:"keyHash"`
 	Prefix     string     `json:"prefix"`
@@ -24,30 +24,31 @@ type apiKeyCreatedV5 struct {
 	ExpiresAt  *Timestamp `json:"expiresAt,omitzero"`
 	CreatedBy  *Via       `json:"createdBy,omitzero"`
 	Namespaces []string   `json:"namespaces,omitzero"`
+	App        *App       `json:"app,omitzero"`
 	Networks   []string   `json:"networks"`
 }
 
-func (*apiKeyCreatedV5) EventType() Type { return TypeApiKeyCreated }
+func (*apiKeyCreatedV6) EventType() Type { return TypeApiKeyCreated }
 
-func addNetworks(v4 jsontext.Value) (jsontext.Value, error) {
+func addNetworks(v5 jsontext.Value) (jsontext.Value, error) {
 	var members map[string]jsontext.Value
-	if err := json.Unmarshal(v4, &members); err != nil {
+	if err := json.Unmarshal(v5, &members); err != nil {
 		return nil, err
 	}
 	if _, has := members["networks"]; has {
-		return nil, errors.New("version 4 has no networks")
+		return nil, errors.New("version 5 has no networks")
 	}
 	members["networks"] = jsontext.Value(`["any"]`)
-	v5, err := json.Marshal(members)
-	return v5, err
+	v6, err := json.Marshal(members)
+	return v6, err
 }
 
-// raised is the catalogue with ApiKeyCreated at version 5.
+// raised is the catalogue with ApiKeyCreated at version 6.
 func raised(upcasts ...Upcast) []Definition {
 	definitions := Catalogue()
 	i := slices.IndexFunc(definitions, func(d Definition) bool { return d.Type == TypeApiKeyCreated })
-	definitions[i].Version, definitions[i].Upcasts = 5, append(slices.Clone(definitions[i].Upcasts), upcasts...)
-	definitions[i].New = func() Data { return new(apiKeyCreatedV5) }
+	definitions[i].Version, definitions[i].Upcasts = 6, append(slices.Clone(definitions[i].Upcasts), upcasts...)
+	definitions[i].New = func() Data { return new(apiKeyCreatedV6) }
 	return definitions
 }
 
@@ -68,52 +69,52 @@ func TestVersionTwo(t *testing.T) {
 	}
 }
 
-// TestVersionFive: the bytes of version 4 in the log are read as version 5. New events
-// are written as version 5, and both are read alike.
-func TestVersionFive(t *testing.T) {
+// TestVersionSix: the bytes of version 5 in the log are read as version 6. New events
+// are written as version 6, and both are read alike.
+func TestVersionSix(t *testing.T) {
 	v1, err := os.ReadFile("testdata/golden/ApiKeyCreated.v1.json")
 	must(t, err)
-	v4, err := os.ReadFile("testdata/golden/ApiKeyCreated.v4.json")
+	v5, err := os.ReadFile("testdata/golden/ApiKeyCreated.v5.json")
 	must(t, err)
 	c := newCodec(raised(addNetworks))
 	// From version 1, through all upcasts.
 	oldest, err := c.decodeBatch(v1)
 	must(t, err)
-	if created := oldest[0].Data.(*apiKeyCreatedV5); JoinScopes(created.Scopes) != "read,write" || !slices.Equal(created.Networks, []string{"any"}) {
+	if created := oldest[0].Data.(*apiKeyCreatedV6); JoinScopes(created.Scopes) != "read,write" || !slices.Equal(created.Networks, []string{"any"}) {
 		t.Errorf("got %+v", created)
 	}
-	batch, err := c.decodeBatch(v4)
+	batch, err := c.decodeBatch(v5)
 	must(t, err)
-	created, ok := batch[0].Data.(*apiKeyCreatedV5)
+	created, ok := batch[0].Data.(*apiKeyCreatedV6)
 	if !ok || !slices.Equal(created.Networks, []string{"any"}) || created.Label != "laptop" {
 		t.Fatalf("got %+v", batch[0].Data)
 	}
-	v5, err := c.encodeBatch(batch)
+	v6, err := c.encodeBatch(batch)
 	must(t, err)
-	want := strings.Replace(string(v4), "ApiKeyCreated:4", "ApiKeyCreated:5", 1)
+	want := strings.Replace(string(v5), "ApiKeyCreated:5", "ApiKeyCreated:6", 1)
 	want = strings.Replace(want, `}}]`, `,"networks":["any"]}}]`, 1)
-	if string(v5) != want {
-		t.Errorf("got\n%s, want\n%s", v5, want)
+	if string(v6) != want {
+		t.Errorf("got\n%s, want\n%s", v6, want)
 	}
 	created.Networks = []string{"home"}
-	if v5, err = c.encodeBatch(batch); err != nil {
+	if v6, err = c.encodeBatch(batch); err != nil {
 		t.Fatal(err)
 	}
 	var quick Event
-	if !c.decodeCanonical(v5, &quick) || c.decodeCanonical(v4, &quick) {
+	if !c.decodeCanonical(v6, &quick) || c.decodeCanonical(v5, &quick) {
 		t.Error("the quick decoder is for the newest version, and for no other")
 	}
-	if batch, err = c.decodeBatch(v5); err != nil || !slices.Equal(batch[0].Data.(*apiKeyCreatedV5).Networks, []string{"home"}) {
-		t.Errorf("version 5 is not read as it was written: %v, %v", batch, err)
+	if batch, err = c.decodeBatch(v6); err != nil || !slices.Equal(batch[0].Data.(*apiKeyCreatedV6).Networks, []string{"home"}) {
+		t.Errorf("version 6 is not read as it was written: %v, %v", batch, err)
 	}
 	// The previous build refuses the version that it does not know.
-	if _, err := DecodeBatch(v5); !errors.Is(err, ErrUnknownVersion) {
-		t.Errorf("version 4's build says: %v", err)
+	if _, err := DecodeBatch(v6); !errors.Is(err, ErrUnknownVersion) {
+		t.Errorf("version 5's build says: %v", err)
 	}
-	// Data that claims to be version 4, but is not, is refused.
-	forged := strings.Replace(string(v4), `"label"`, `"networks":[],"label"`, 1)
+	// Data that claims to be version 5, but is not, is refused.
+	forged := strings.Replace(string(v5), `"label"`, `"networks":[],"label"`, 1)
 	if _, err := c.decodeBatch([]byte(forged)); err == nil {
-		t.Error("an upcast took what version 4 never wrote")
+		t.Error("an upcast took what version 5 never wrote")
 	}
 	// All other golden files are read as before.
 	for _, payload := range goldenPayloads(t) {
@@ -154,8 +155,8 @@ func TestEveryVersionIsComplete(t *testing.T) {
 	if missing := incomplete(catalogue); len(missing) > 0 {
 		t.Errorf("missing: %v", missing)
 	}
-	const golden, schema = "testdata/golden/ApiKeyCreated.v5.json", "schema/ApiKeyCreated.v5.json"
-	if missing := incomplete(raised()); !slices.Equal(missing, []string{"upcast of urn:memory-ledger:event:ApiKeyCreated:4", golden, schema}) {
+	const golden, schema = "testdata/golden/ApiKeyCreated.v6.json", "schema/ApiKeyCreated.v6.json"
+	if missing := incomplete(raised()); !slices.Equal(missing, []string{"upcast of urn:memory-ledger:event:ApiKeyCreated:5", golden, schema}) {
 		t.Errorf("found missing: %v", missing)
 	}
 	if missing := incomplete(raised(addNetworks)); !slices.Equal(missing, []string{golden, schema}) {

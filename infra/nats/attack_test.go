@@ -61,6 +61,8 @@ func requests() map[string]string {
 		"$SYS.REQ.SERVER.PING.JSZ":                                `{"accounts":true}`,
 		"$KV.ledger_keys.owner":                                   `stolen`,
 		"$KV.ledger_nonces.n":                                     `forged`,
+		"$KV.ledger_apps.k":                                       `forged`,
+		"$JS.API.DIRECT.GET.KV_ledger_apps":                       `{"seq":1}`,
 		"ledger.aa.owner.memory":                                  `forged`,
 		"ledger.aa.owner.session":                                 `forged`,
 		"ledger.aa.owner.key":                                     `forged`,
@@ -77,15 +79,15 @@ func requests() map[string]string {
 }
 
 // keystore lists the requests that both APIs make to the buckets.
-var keystore = []string{"$KV.", "$JS.API.DIRECT.GET.KV_ledger_keys", "$JS.API.STREAM.INFO.KV_ledger_keys", "$JS.API.STREAM.MSG.GET.KV_ledger_keys"}
+var keystore = []string{"$KV.ledger_keys.", "$KV.ledger_nonces.", "$JS.API.DIRECT.GET.KV_ledger_keys", "$JS.API.STREAM.INFO.KV_ledger_keys", "$JS.API.STREAM.MSG.GET.KV_ledger_keys"}
 
 // raftState asks each node whom it follows. It changes nothing.
 const raftState = "$SYS.REQ.SERVER.PING.RAFTZ"
 
 // may lists the requests, of those above, that each user needs. Entries are prefixes.
 var may = map[string][]string{
-	// core deletes keys, because its owners have their keys erased.
-	"core": append([]string{"$JS.API.STREAM.MSG.DELETE.KV_ledger_keys", "ledger.aa.owner.memory", "ledger.aa.owner.session", "ledger.aa.owner.key", "ledger.aa.owner.grant", raftState}, keystore...),
+	// core deletes keys, because its owners have their keys erased, and connects apps.
+	"core": append([]string{"$KV.ledger_apps.", "$JS.API.DIRECT.GET.KV_ledger_apps", "$JS.API.STREAM.MSG.DELETE.KV_ledger_keys", "ledger.aa.owner.memory", "ledger.aa.owner.session", "ledger.aa.owner.key", "ledger.aa.owner.grant", raftState}, keystore...),
 	// extension makes no API keys.
 	"extension": append([]string{"ledger.aa.owner.memory", "ledger.aa.owner.session", "ledger.aa.owner.grant", raftState}, keystore...),
 	"projector": {

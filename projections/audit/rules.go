@@ -53,7 +53,7 @@ type apiKey struct {
 	created                time.Time
 	expires, used, revoked *time.Time
 	createdBy              *events.Via
-	namespaces             *string
+	namespaces, app        *string
 	seq                    uint64
 }
 
@@ -212,7 +212,7 @@ func (f *fold) keyCreated(c *current, data *events.ApiKeyCreated) {
 		return
 	}
 	f.keys[data.KeyID] = &apiKey{prefix: data.Prefix, label: data.Label, owner: c.owner,
-		hash: data.KeyHash, scopes: events.JoinScopes(data.Scopes), created: *c.now(), expires: column.TimeArg(data.ExpiresAt), createdBy: data.CreatedBy, namespaces: apikeys.NamespacesArg(data.Namespaces), seq: c.seq}
+		hash: data.KeyHash, scopes: events.JoinScopes(data.Scopes), created: *c.now(), expires: column.TimeArg(data.ExpiresAt), createdBy: data.CreatedBy, namespaces: apikeys.NamespacesArg(data.Namespaces), app: apikeys.AppArg(data.App), seq: c.seq}
 }
 
 func (f *fold) keyUsed(c *current, data *events.ApiKeyUsed) {

@@ -67,6 +67,9 @@ func (c Caller) Require(scope events.Scope) error {
 	return nil
 }
 
+// Scopes are the scopes of an API key; nil for a session.
+func (c Caller) Scopes() []events.Scope { return c.scopes }
+
 // RequireWhole returns ErrLimited for an API key that is limited to namespaces.
 func (c Caller) RequireWhole() error {
 	if c.Namespaces != nil {
@@ -120,7 +123,7 @@ func newAuthenticator(f *fence.Fence, now func() time.Time, kinds func(string) *
 	return &Authenticator{fence: f, now: now, kinds: kinds, live: live, Hits: &cachestats.Counter{}}
 }
 
-// NewCore accepts signed sessions and API keys.
+// NewCore accepts signed sessions, API keys, and the access tokens of apps.
 func NewCore(q schema.Querier, f *fence.Fence, jwt *signin.SignedTokens, now func() time.Time) *Authenticator {
 	keys := &lookups{
 		kind:  command.CredentialKey,
@@ -141,9 +144,33 @@ func NewCore(q schema.Querier, f *fence.Fence, jwt *signin.SignedTokens, now fun
 			return told, s.RevokedAt != nil, found, err
 		},
 	}
+	// An app's access token names a key, whose state is checked as for any key. What the
+	// token was issued for is not compared with this process's address: replicas may have
+	// different ones, and only tokens of this service have the signature.
+	apps := &lookups{
+		kind: command.CredentialKey,
+		valid: func(token string) (identity, bool) {
+			owner, claims, err := jwt.VerifyAccess(token)
+			if err != nil {
+				return identity{}, false
+			}
+			return identity{owner: owner, id: claims.ID, expires: claims.ExpiresAt.Time}, true
+		},
+		find: func(ctx context.Context, _ events.Hash, told identity) (identity, bool, bool, error) {
+			key, found, err := apikeys.ByID(ctx, q, told.owner, told.id)
+			if end := key.ExpiresAt.TimeOrZero(); !end.IsZero() && end.Before(told.expires) {
+				told.expires = end
+			}
+			told.scopes, told.limit = key.Scopes, key.Namespaces
+			return told, key.RevokedAt != nil, found, err
+		},
+	}
 	return newAuthenticator(f, now, func(token string) *lookups {
-		if strings.HasPrefix(token, APIKeyPrefix) {
+		switch {
+		case strings.HasPrefix(token, APIKeyPrefix):
 			return keys
+		case signin.HasKind(token, signin.KindAccess):
+			return apps
 		}
 		return signed
 	})
@@ -218,7 +245,7 @@ func (d *Authenticator) identify(ctx context.Context, l *lookups, token string, 
 		if !valid {
 			return identity{}, head, ErrUnauthenticated
 		}
-		if told.owner != "" && !read {
+		if l.kind == command.CredentialCoreSession && !read {
 			return told, head, nil // the decision refuses a session that has ended
 		}
 		if head, err = d.fence.WaitAllHead(ctx); err == nil {

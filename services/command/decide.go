@@ -431,6 +431,7 @@ type CreateKey struct {
 	Scopes     []events.Scope    // in the order of events.AllScopes
 	ExpiresAt  *events.Timestamp // nil: never
 	Namespaces []string          // nil: no limit
+	App        *events.App       // nil for a key that is made by hand
 	Credential Credential
 
 	// CreatedAt is the answer.
@@ -446,7 +447,7 @@ func (c *CreateKey) decide(s *State, now time.Time) (Decision, error) {
 	}
 	c.CreatedAt = events.At(now)
 	return Decision{events.KindKey, []events.Data{
-		&events.ApiKeyCreated{KeyID: c.KeyID, KeyHash: c.KeyHash, Prefix: c.Prefix, Label: c.Label, Scopes: c.Scopes, ExpiresAt: c.ExpiresAt, CreatedBy: new(c.Credential.Via()), Namespaces: c.Namespaces},
+		&events.ApiKeyCreated{KeyID: c.KeyID, KeyHash: c.KeyHash, Prefix: c.Prefix, Label: c.Label, Scopes: c.Scopes, ExpiresAt: c.ExpiresAt, CreatedBy: new(c.Credential.Via()), Namespaces: c.Namespaces, App: c.App},
 	}}, nil
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gofiber/fiber/v2"
 
+	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/services/access"
 	"github.com/memory-ledger/ledger/services/httpapi"
 )
@@ -26,7 +27,7 @@ func (a *API) serveAgent(c *fiber.Ctx) error {
 	if err != nil {
 		c.Set(fiber.HeaderWWWAuthenticate, `Bearer resource_metadata="`+a.BaseURL+metadataPath+`/mcp"`)
 		if errors.Is(err, access.ErrUnauthenticated) {
-			return httpapi.Refuse(http.StatusUnauthorized, "missing or invalid credential: make an API key at "+a.BaseURL+`/app/#access and send it as "Authorization: Bearer svc_…"`)
+			return httpapi.Refuse(http.StatusUnauthorized, "missing or invalid credential: connect by OAuth, or make an API key at "+a.BaseURL+`/app/#access and send it as "Authorization: Bearer svc_…"`)
 		}
 		return err
 	}
@@ -45,16 +46,17 @@ func (a *API) mayCallTools(origin string) bool {
 	return err == nil && origin == own.Scheme+"://"+own.Host
 }
 
-// protectedResource tells a client how to authenticate for a resource. There is no
-// authorization server: people create API keys, or sign in with a wallet.
+// protectedResource tells a client how to authenticate for a resource (RFC 9728).
 type protectedResource struct {
-	Resource      string   `json:"resource"`
-	Name          string   `json:"resource_name"`
-	BearerMethods []string `json:"bearer_methods_supported"`
+	Resource      string         `json:"resource"`
+	Name          string         `json:"resource_name"`
+	Servers       []string       `json:"authorization_servers"`
+	Scopes        []events.Scope `json:"scopes_supported"`
+	BearerMethods []string       `json:"bearer_methods_supported"`
 }
 
 func (a *API) resourceMetadata(of string) fiber.Handler {
 	return func(c *fiber.Ctx) error {
-		return c.JSON(protectedResource{a.BaseURL + of, "Memory Ledger", []string{"header"}})
+		return c.JSON(protectedResource{a.BaseURL + of, "Memory Ledger", []string{a.BaseURL}, []events.Scope{events.ScopeRead, events.ScopeWrite}, []string{"header"}})
 	}
 }

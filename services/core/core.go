@@ -23,6 +23,7 @@ import (
 	"github.com/memory-ledger/ledger/services/httpapi"
 	"github.com/memory-ledger/ledger/services/mcp"
 	"github.com/memory-ledger/ledger/services/memory"
+	"github.com/memory-ledger/ledger/services/oauth"
 	"github.com/memory-ledger/ledger/services/quota"
 	"github.com/memory-ledger/ledger/services/signin"
 )
@@ -36,6 +37,7 @@ type API struct {
 	Query    schema.Querier
 	Staking  Staking
 	Agents   *mcp.Server
+	Apps     *oauth.Server
 	Grants   *grant.Service
 	Feed     *feed.Feed
 	Quotas   *quota.Quotas // of keys and searches; nil: no quotas
@@ -55,6 +57,7 @@ func (a *API) Run(ctx context.Context) { a.uses.run(ctx) }
 // Mount adds the routes to an app.
 func (a *API) Mount(app *httpapi.App) {
 	a.uses = newKeyUses(a.recordUse)
+	app.AllowAllOrigins(serverMetadataPath, metadataPath, "/oauth/register", "/oauth/token", "/oauth/revoke")
 	app.AllowOrigins(httpapi.CORS{
 		Allows:  func(origin string) bool { return slices.Contains(a.AllowedOrigins, origin) },
 		Methods: "DELETE, GET, POST", Exposed: "Damaged, Link, Next-Cursor, Retry-After, WWW-Authenticate, X-Request-Id",
@@ -93,6 +96,13 @@ func (a *API) Mount(app *httpapi.App) {
 	app.Post("/mcp", a.serveAgent)
 	app.Get(metadataPath, a.resourceMetadata(""))
 	app.Get(metadataPath+"/mcp", a.resourceMetadata("/mcp"))
+
+	app.Get(serverMetadataPath, a.serverMetadata)
+	app.Post("/oauth/register", a.registerApp)
+	app.Get("/oauth/authorize", a.showConsent)
+	app.Post("/oauth/authorize", a.owning(a.consent))
+	app.Post("/oauth/token", a.exchangeToken)
+	app.Post("/oauth/revoke", a.revokeToken)
 
 	app.Get("/staking/status", a.owning(a.stakingStatus))
 	app.Post("/staking/stake", a.stake)

@@ -31,6 +31,7 @@ type keyView struct {
 	Label      string            `json:"label"`
 	Scopes     []events.Scope    `json:"scopes"`
 	Namespaces []string          `json:"namespaces"` // null for no limit
+	App        *events.App       `json:"app"`        // null for a key that was made by hand
 	CreatedAt  events.Timestamp  `json:"createdAt"`
 	CreatedBy  *events.Via       `json:"createdBy"` // null if the event does not say
 	ExpiresAt  *events.Timestamp `json:"expiresAt"`
@@ -157,7 +158,7 @@ func (l *keyList) Next(ctx context.Context, yield func(keyView) error) error {
 	for _, k := range keys {
 		l.after = k.At
 		err := yield(keyView{
-			ID: k.ID, Prefix: k.Prefix, Label: k.Label, Scopes: k.Scopes, Namespaces: k.Namespaces,
+			ID: k.ID, Prefix: k.Prefix, Label: k.Label, Scopes: k.Scopes, Namespaces: k.Namespaces, App: k.App,
 			CreatedAt: k.CreatedAt, CreatedBy: k.CreatedBy, ExpiresAt: k.ExpiresAt, LastUsedAt: k.LastUsedAt, RevokedAt: k.RevokedAt,
 		})
 		if err != nil && !errors.Is(err, memory.ErrEnough) {
@@ -172,7 +173,7 @@ func (a *API) revokeKey(c *fiber.Ctx, caller access.Caller) error {
 	err := a.Commands.Execute(ctx, caller.Owner, &command.RevokeKey{KeyID: id, Credential: caller.Credential})
 	if errors.Is(err, command.ErrKeyUnknown) {
 		// The key is not live. If it was revoked earlier, answer as that revocation did.
-		if known, lookup := apikeys.Exists(ctx, a.Query, caller.Owner, id); known || lookup != nil {
+		if _, known, lookup := apikeys.ByID(ctx, a.Query, caller.Owner, id); known || lookup != nil {
 			err = lookup
 		}
 	}

@@ -294,9 +294,11 @@ func isHarmlessID(id string) bool {
 
 // errorBody is the body of every refusal.
 type errorBody struct {
-	Error     string `json:"error"`
-	RequestID string `json:"requestId,omitempty"`
-	Cause     string `json:"cause,omitempty"`
+	Error string `json:"error"`
+	// Description is the text on the routes of apps, where Error is a code (RFC 6749).
+	Description string `json:"error_description,omitzero"`
+	RequestID   string `json:"requestId,omitempty"`
+	Cause       string `json:"cause,omitempty"`
 }
 
 // fail writes the answer to an error.
@@ -321,6 +323,9 @@ func (a *App) fail(c *fiber.Ctx, err error) error {
 		a.tell(c, status, err)
 	}
 	body := errorBody{Error: message}
+	if strings.HasPrefix(c.Path(), "/oauth/") {
+		body = errorBody{Error: oauthCode(err, status), Description: message}
+	}
 	// An invalid grant token gets the same bytes, whatever makes it invalid.
 	if a.cfg.ShowCauses && !errors.Is(err, grant.ErrDead) {
 		body.RequestID = RequestID(c)

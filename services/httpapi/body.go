@@ -28,8 +28,8 @@ const MaxBody = 1 << 20
 // can't be changed later.
 func Decode(c *fiber.Ctx, v any) error { return decode(c, v, Body, known) }
 
-// DecodeSignIn is Decode for the sign-in routes, which any client may call. It ignores
-// unknown members, because wallets' libraries send more than the routes need.
+// DecodeSignIn is Decode for the routes of sign-in and of apps, which any client may call. It
+// ignores unknown members, because wallets' and apps' libraries send more than the routes need.
 func DecodeSignIn(c *fiber.Ctx, v any) error { return decode(c, v, publicBody, strict) }
 
 func decode(c *fiber.Ctx, v any, read func(*fiber.Ctx) ([]byte, error), options json.Options) error {
@@ -91,8 +91,13 @@ func IsForm(c *fiber.Ctx) bool {
 
 // Form reads the body as a form of texts, with the line ends that a JSON body would have.
 // It refuses a repeated name and invalid UTF-8.
-func Form(c *fiber.Ctx) (map[string]string, error) {
-	body, err := Body(c)
+func Form(c *fiber.Ctx) (map[string]string, error) { return form(c, Body) }
+
+// AppForm is Form for the routes of apps, which any client may call.
+func AppForm(c *fiber.Ctx) (map[string]string, error) { return form(c, publicBody) }
+
+func form(c *fiber.Ctx, read func(*fiber.Ctx) ([]byte, error)) (map[string]string, error) {
+	body, err := read(c)
 	if err != nil {
 		return nil, err
 	}

@@ -30,6 +30,15 @@ func (a *App) AllowOrigins(cors CORS) {
 	a.Early = func(c *fiber.Ctx) { cors.mark(c) }
 }
 
+// AllowAllOrigins adds CORS to these paths, for pages of any origin. Their answers say nothing
+// to a page that it could not ask for without a browser. Call it before AllowOrigins.
+func (a *App) AllowAllOrigins(paths ...string) {
+	cors := CORS{Allows: func(origin string) bool { return origin != "" }, Methods: "GET, POST", Exposed: "Retry-After, WWW-Authenticate, X-Request-Id", Sent: "Last-Event-ID, Mcp-Method, Mcp-Name, Mcp-Protocol-Version"}
+	for _, path := range paths {
+		a.Use(path, cors.handle)
+	}
+}
+
 func (cors CORS) handle(c *fiber.Ctx) error {
 	allowed := cors.mark(c)
 	if !isPreflight(c) {

@@ -20,6 +20,7 @@ import (
 	"github.com/memory-ledger/ledger/services/httpapi/connect"
 	"github.com/memory-ledger/ledger/services/keystore"
 	"github.com/memory-ledger/ledger/services/memory"
+	"github.com/memory-ledger/ledger/services/oauth"
 	"github.com/memory-ledger/ledger/services/quota"
 	"github.com/memory-ledger/ledger/services/signin"
 )
@@ -62,6 +63,7 @@ var table = []row{
 	{access.ErrLimited, http.StatusForbidden, ""},
 	{command.ErrCredentialDead, http.StatusUnauthorized, "missing or invalid credential"},
 
+	{oauth.ErrBusy, http.StatusServiceUnavailable, messageBusy},
 	{connect.ErrCallback, http.StatusBadRequest, ""},
 	{signin.ErrPublicKey, http.StatusBadRequest, "publicKey must be 32 bytes in base58"},
 	{signin.ErrSignatureForm, http.StatusBadRequest, "signature must be 64 bytes"},
@@ -142,6 +144,10 @@ func Answer(err error) (status int, message string) {
 	if errors.As(err, &refusal) {
 		return refusal.Status, refusal.Message
 	}
+	var app *oauth.Error
+	if errors.As(err, &app) {
+		return http.StatusBadRequest, app.Description
+	}
 	var framework *fiber.Error
 	if errors.As(err, &framework) {
 		return framework.Code, httpMessage(framework.Code)
@@ -156,6 +162,22 @@ func Answer(err error) (status int, message string) {
 		return http.StatusServiceUnavailable, messageBusy
 	}
 	return http.StatusInternalServerError, "internal error"
+}
+
+// oauthCode returns the code of RFC 6749 for an error on a route of apps.
+func oauthCode(err error, status int) string {
+	var app *oauth.Error
+	switch {
+	case errors.As(err, &app):
+		return app.Code
+	case status == http.StatusInternalServerError:
+		return "server_error"
+	case status == http.StatusUnauthorized:
+		return "invalid_token"
+	case status >= http.StatusInternalServerError, status == http.StatusTooManyRequests:
+		return "temporarily_unavailable"
+	}
+	return "invalid_request"
 }
 
 // rowOf returns the first row of the table that matches.

@@ -25,15 +25,16 @@ var ErrToken = errors.New("session token is invalid or expired")
 type SignedTokens struct {
 	secret []byte
 	parser *jwt.Parser
+	sealed *jwt.Parser // of tokens beside sessions
 }
 
 // NewSignedTokens returns SignedTokens with a secret of at least 32 bytes.
 func NewSignedTokens(secret []byte, now func() time.Time) *SignedTokens {
-	return &SignedTokens{secret: secret, parser: jwt.NewParser(
-		jwt.WithValidMethods([]string{jwt.SigningMethodHS256.Alg()}),
-		jwt.WithIssuer(jwtIssuer), jwt.WithAudience(jwtAudience),
-		jwt.WithExpirationRequired(), jwt.WithTimeFunc(now), jwt.WithStrictDecoding(),
-	)}
+	common := []jwt.ParserOption{
+		jwt.WithValidMethods([]string{jwt.SigningMethodHS256.Alg()}), jwt.WithTimeFunc(now), jwt.WithStrictDecoding(),
+	}
+	return &SignedTokens{secret: secret, sealed: jwt.NewParser(common...), parser: jwt.NewParser(append(common,
+		jwt.WithIssuer(jwtIssuer), jwt.WithAudience(jwtAudience), jwt.WithExpirationRequired())...)}
 }
 
 // Issue implements Issuer.

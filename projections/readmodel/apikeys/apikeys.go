@@ -28,6 +28,7 @@ type Key struct {
 	RevokedAt  *events.Timestamp
 	CreatedBy  *events.Via // nil if its event does not say
 	Namespaces []string    // what it is limited to; nil: no limit
+	App        *events.App // nil for a key that was made by hand
 	At         Position
 }
 
@@ -38,26 +39,20 @@ type Position struct {
 	id  column.UUID
 }
 
-const columns = `id, owner, hash, prefix, label, scopes, created_at, expires_at, last_used_at, revoked_at, seq, created_by, namespaces`
+const columns = `id, owner, hash, prefix, label, scopes, created_at, expires_at, last_used_at, revoked_at, seq, created_by, namespaces, app`
 
 // ByHash returns the key whose text has this SHA-256, live or revoked.
 func ByHash(ctx context.Context, q schema.Querier, hash events.Hash) (Key, bool, error) {
 	return column.One(q.QueryRow(ctx, `SELECT `+columns+` FROM api_keys WHERE hash = $1 ORDER BY seq LIMIT 1`, hash[:]), "API key by hash", scan)
 }
 
-// Exists reports whether the owner has a key with this id, live or revoked. It returns
-// false for a text that is not an id.
-func Exists(ctx context.Context, q schema.Querier, owner events.Owner, id string) (bool, error) {
+// ByID returns the owner's key with this id, live or revoked.
+func ByID(ctx context.Context, q schema.Querier, owner events.Owner, id string) (Key, bool, error) {
 	key, ok := column.ParseUUID(id)
 	if !ok {
-		return false, nil
+		return Key{}, false, nil
 	}
-	var exists bool
-	err := q.QueryRow(ctx, `SELECT EXISTS (SELECT FROM api_keys WHERE id = $1 AND owner = $2)`, key[:], string(owner)).Scan(&exists)
-	if err != nil {
-		return false, fmt.Errorf("API key by id: %w", err)
-	}
-	return exists, nil
+	return column.One(q.QueryRow(ctx, `SELECT `+columns+` FROM api_keys WHERE id = $1 AND owner = $2`, key[:], string(owner)), "API key by id", scan)
 }
 
 // List returns the owner's keys after a position, oldest first, including revoked keys.
@@ -81,9 +76,9 @@ func scan(row pgx.Row) (Key, error) {
 		created                time.Time
 		expires, used, revoked *time.Time
 		by                     *string
-		namespaces             []byte
+		namespaces, app        []byte
 	)
-	if err := row.Scan(&k.At.id, (*string)(&k.Owner), column.Hash(&k.Hash), &k.Prefix, &label, &scopes, &created, &expires, &used, &revoked, &k.At.seq, &by, &namespaces); err != nil {
+	if err := row.Scan(&k.At.id, (*string)(&k.Owner), column.Hash(&k.Hash), &k.Prefix, &label, &scopes, &created, &expires, &used, &revoked, &k.At.seq, &by, &namespaces, &app); err != nil {
 		return Key{}, err
 	}
 	k.ID, k.Label, k.Scopes = column.UUIDText(k.At.id), string(label), events.SplitScopes(scopes)
@@ -94,6 +89,11 @@ func scan(row pgx.Row) (Key, error) {
 		}
 		if k.Namespaces == nil {
 			k.Namespaces = []string{} // altered; never a key without a limit
+		}
+	}
+	if app != nil {
+		if err := json.Unmarshal(app, &k.App); err != nil {
+			return Key{}, fmt.Errorf("app of API key %s: %w", k.ID, err)
 		}
 	}
 	k.CreatedAt, k.ExpiresAt, k.LastUsedAt, k.RevokedAt = events.At(created), column.Time(expires), column.Time(used), column.Time(revoked)

@@ -74,6 +74,7 @@ CREATE TABLE api_keys (
     created_by   text COLLATE "C",  -- the session that made it, "session:<id>"
     scopes       text COLLATE "C" NOT NULL DEFAULT 'read,write',
     namespaces   text COLLATE "C",  -- a JSON array, NULL for no limit
+    app          text COLLATE "C",  -- a JSON object, NULL for a key that was made by hand
     expires_at   timestamptz,
     last_used_at timestamptz,
     revoked_at   timestamptz,

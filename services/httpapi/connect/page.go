@@ -2,7 +2,6 @@ package connect
 
 import (
 	"bytes"
-	"crypto/rand"
 	"embed"
 	"fmt"
 	"html/template"
@@ -23,6 +22,10 @@ var (
 	pageCSS string
 	//go:embed page.js
 	pageJS string
+	//go:embed extension.js
+	extensionJS string
+	//go:embed consent.js
+	consentJS string
 
 	templates = template.Must(template.ParseFS(files, "*.html"))
 )
@@ -78,13 +81,13 @@ func Page(cfg Config) fiber.Handler {
 	host := hostOf(cfg.APIURL)
 	return func(c *fiber.Ctx) error {
 		c.Vary(fiber.HeaderAccept)
-		frame := frame{Nonce: rand.Text(), Style: template.CSS(pageCSS)} // 128 random bits can't be guessed
+		frame := newFrame()
 		callback, err := onlyCallback(c)
 		switch {
 		case err == nil:
 			name := cfg.Names[strings.ToLower(callback.ID)]
 			return send(c, http.StatusOK, "page.html", signInPolicy(frame.Nonce), page{
-				frame: frame, Script: template.JS(WalletsJS + pageJS), Callback: callback,
+				frame: frame, Script: template.JS(WalletsJS + extensionJS + pageJS), Callback: callback,
 				Name: name, Unlisted: name == "" && len(cfg.Names) > 0 && callback.sameEverywhere(),
 				APIURL: cfg.APIURL, Host: host, Home: homeOf(cfg.APIURL, callback.URL), Lasts: inWords(cfg.SessionTTL),
 			})
@@ -111,6 +114,7 @@ func send(c *fiber.Ctx, status int, name, policy string, data any) error {
 	}
 	c.Set(fiber.HeaderContentSecurityPolicy, policy)
 	c.Set(fiber.HeaderReferrerPolicy, "no-referrer")
+	c.Set(fiber.HeaderXFrameOptions, "DENY") // for browsers that ignore frame-ancestors
 	c.Set(fiber.HeaderContentType, fiber.MIMETextHTMLCharsetUTF8)
 	return c.Status(status).Send(html.Bytes())
 }

@@ -1,15 +1,14 @@
 // The sign-in: find wallets, let the person choose one, have it sign the
-// challenge, and hand the session to the extension. The sections, from top to bottom:
-// problems, views, wallets, the API, one attempt, the start. wallets.js precedes this
-// file in the page, and both form one module.
+// challenge, and hand over the session. The sections, from top to bottom:
+// problems, views, wallets, the API, one attempt, the start. wallets.js, and extension.js or
+// consent.js with what to hand over, precede this file in the page and form one module with it.
 (() => {
   const root = document.getElementById('page');
-  const callback = root.dataset.callback; // checked by the server
   const apiURL = root.dataset.api;
 
   const walletGrace = 1200; // ms after loading to wait for wallets
   const serverPatience = 20000; // ms for one answer of the API
-  const leavePatience = 5000; // ms for the browser to open the extension
+  const leavePatience = 5000; // ms for the browser to open what the session is for
 
   // ---- Problems ----------------------------------------------------------
 
@@ -38,8 +37,9 @@
       'It does not fit the message and the address. Try again, or use another wallet.'],
     unusable: (wallet) => [`${wallet} can't be used here`,
       'The service does not accept its address or its answer. Try another account or another wallet.'],
-    notOpened: () => ['The extension did not open',
-      'Check that it is installed in this browser and switched on, then try again.'],
+    terms: () => ['This can\'t be allowed so',
+      'The service does not accept the namespaces, or you have too many keys and apps. Change them and try again.'],
+    notOpened: () => handover.notOpened,
   };
 
   // ---- Views -------------------------------------------------------------
@@ -199,14 +199,14 @@
   // ---- The API -----------------------------------------------------------
 
   // post calls the API at the address that this page came from.
-  async function post(path, body, signal) {
+  async function post(path, body, signal, token) {
     const request = new AbortController();
     const stop = () => request.abort();
     const timer = setTimeout(stop, serverPatience);
     signal.addEventListener('abort', stop, { once: true });
     try {
       const response = await fetch(path, {
-        method: 'POST', headers: { 'Content-Type': 'application/json' }, body: JSON.stringify(body),
+        method: 'POST', headers: { 'Content-Type': 'application/json', ...(token && { Authorization: `Bearer ${token}` }) }, body: JSON.stringify(body),
         credentials: 'omit', cache: 'no-store', redirect: 'error', signal: request.signal,
       });
       return { status: response.status, body: await response.json() };
@@ -223,7 +223,7 @@
   }
 
   async function getChallenge(publicKey, signal) {
-    const answer = await post('auth/challenge', { publicKey }, signal);
+    const answer = await post(`${handover.root}auth/challenge`, { publicKey }, signal);
     if (answer.status !== 200) throw refusalOf(answer);
     const { message, issuedAt, expiresAt } = answer.body;
     // Return a duration, not a time: the clock here may be wrong.
@@ -233,10 +233,12 @@
   }
 
   async function getSession(publicKey, message, signature, signal) {
-    const answer = await post('auth/verify', { publicKey, message, signature: [...signature] }, signal);
+    const answer = await post(`${handover.root}auth/verify`, { publicKey, message, signature: handover.signature(signature) }, signal);
     if (answer.status === 401) { // only the text tells the causes of a 401 apart
       throw new Problem(/expired/.test(answer.body.error) ? 'expired' : 'mismatch');
     }
+    const { token, publicKey, expiresAt } = answer.body;
+    if (answer.status === 200 && !(token && publicKey && expiresAt)) throw new Problem('unreachable');
     if (answer.status !== 200) throw refusalOf(answer);
     return answer.body;
   }
@@ -275,31 +277,28 @@
       showMessage('');
       step('verify');
       const session = await unless(signal, getSession(account.publicKey, message, signature, signal), 'unreachable');
-      leave(session, wallet);
+      const address = await unless(signal, handover.address(session, (path, body, token) => post(path, body, signal, token),
+        (answer) => answer.status === 400 ? new Problem('terms') : refusalOf(answer)), 'unreachable');
+      leave(address, wallet);
     } catch (error) {
       if (error.kind === 'cancelled' || current !== attempt) return;
       const kind = error instanceof Problem ? error.kind : 'unreachable';
       console.warn('sign-in:', kind, error.cause ?? error);
-      showProblem(kind, wallet, () => signIn(wallet));
+      showProblem(kind, wallet, kind === 'terms' ? showChoice : () => signIn(wallet));
     } finally {
       clearTimeout(timer);
       if (current === attempt) showMessage('');
     }
   }
 
-  // leave hands the session over in the fragment, which no server sees. The new
-  // address replaces this page in the history.
-  function leave({ token, publicKey, expiresAt }, wallet) {
-    if (!token || !publicKey || !expiresAt) throw new Problem('unreachable');
+  // leave opens an address, which replaces this page in the history.
+  function leave(address, wallet) {
     show('done');
     $('done-title').focus();
-    say('Signed in. Taking you back to the extension.');
-    const session = new URLSearchParams([
-      ['token', token], ['publicKey', publicKey], ['expiresAt', expiresAt], ['apiUrl', apiURL],
-    ]);
+    say(`Signed in. Taking you back to ${handover.back}.`);
     const timer = setTimeout(() => showProblem('notOpened', wallet, () => signIn(wallet)), leavePatience);
     window.addEventListener('pagehide', () => clearTimeout(timer), { once: true });
-    location.replace(`${callback}#${session}`);
+    location.replace(address);
   }
 
   // ---- The start ---------------------------------------------------------

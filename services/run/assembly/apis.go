@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/memory-ledger/ledger/events/eventlog"
@@ -20,6 +21,7 @@ import (
 	"github.com/memory-ledger/ledger/services/httpapi"
 	"github.com/memory-ledger/ledger/services/mcp"
 	"github.com/memory-ledger/ledger/services/memory"
+	"github.com/memory-ledger/ledger/services/oauth"
 	"github.com/memory-ledger/ledger/services/signin"
 )
 
@@ -38,8 +40,17 @@ func (d *APIServer) ServeCore(ctx context.Context, listener net.Listener) error 
 	})
 	registerStreams(d.Registry, history.Streams)
 	grants := d.grants(memories, commands)
+	apps, err := d.openApps(ctx)
+	if err != nil {
+		return err
+	}
+	authenticator := access.NewCore(d.Pool, d.Fence, tokens, time.Now)
 	api := &core.API{
-		Access:   access.NewCore(d.Pool, d.Fence, tokens, time.Now),
+		Access: authenticator,
+		Apps: oauth.New(oauth.Config{
+			Tokens: tokens, Access: authenticator, Commands: commands, Quotas: d.quotas, Apps: apps, SyncApps: d.syncOf(oauth.Stream, true),
+			BaseURL: d.Config.CoreURL, Now: time.Now, NewID: NewID,
+		}),
 		Desk:     d.signIn(d.Config.CoreURL, tokens, commands, memories),
 		Memories: memories, Commands: commands, Query: d.Pool, Staking: stakes, Agents: d.agents(memories, grants), Grants: grants, Feed: history,
 		BaseURL: d.Config.CoreURL, AllowedOrigins: d.Config.CoreAllowedOrigins, Quotas: d.quotas, Now: time.Now, NewID: NewID,
@@ -77,6 +88,13 @@ func (d *APIServer) ServeExtension(ctx context.Context, listener net.Listener) e
 	})
 	api.Mount(app)
 	return d.serve(ctx, app, listener)
+}
+
+// openApps opens the bucket of apps, which only the core API uses.
+func (d *APIServer) openApps(ctx context.Context) (jetstream.KeyValue, error) {
+	return d.bucket(ctx, oauth.Bucket, func(ctx context.Context) (jetstream.KeyValue, error) {
+		return oauth.CreateBucket(ctx, d.js, d.Config.NATSReplicas)
+	})
 }
 
 // grants returns the service of the one-time links. The extension API answers requests

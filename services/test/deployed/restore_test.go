@@ -45,7 +45,7 @@ func TestRestoresOntoAProvisionedCluster(t *testing.T) {
 	projector.Kill()
 
 	admin := d.admin()
-	streams := []string{"LEDGER", "KV_ledger_keys", "KV_ledger_nonces"}
+	streams := []string{"LEDGER", "KV_ledger_keys", "KV_ledger_nonces", "KV_ledger_apps"}
 	for _, name := range streams {
 		must(t, admin.DeleteStream(t.Context(), name))
 	}

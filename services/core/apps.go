@@ -1,0 +1,173 @@
+package core
+
+import (
+	"errors"
+	"net/http"
+	"slices"
+
+	"github.com/gofiber/fiber/v2"
+
+	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/services/access"
+	"github.com/memory-ledger/ledger/services/httpapi"
+	"github.com/memory-ledger/ledger/services/httpapi/connect"
+	"github.com/memory-ledger/ledger/services/memory"
+	"github.com/memory-ledger/ledger/services/oauth"
+)
+
+// serverMetadataPath is where apps find the routes of OAuth (RFC 8414).
+const serverMetadataPath = "/.well-known/oauth-authorization-server"
+
+type serverMetadata struct {
+	Issuer           string         `json:"issuer"`
+	Authorize        string         `json:"authorization_endpoint"`
+	Token            string         `json:"token_endpoint"`
+	Register         string         `json:"registration_endpoint"`
+	Revoke           string         `json:"revocation_endpoint"`
+	Scopes           []events.Scope `json:"scopes_supported"`
+	ResponseTypes    []string       `json:"response_types_supported"`
+	ResponseModes    []string       `json:"response_modes_supported"`
+	GrantTypes       []string       `json:"grant_types_supported"`
+	AuthMethods      []string       `json:"token_endpoint_auth_methods_supported"`
+	RevokeMethods    []string       `json:"revocation_endpoint_auth_methods_supported"`
+	Challenges       []string       `json:"code_challenge_methods_supported"`
+	NamesIssuer      bool           `json:"authorization_response_iss_parameter_supported"`
+	ClientIDDocument bool           `json:"client_id_metadata_document_supported"`
+}
+
+func (a *API) serverMetadata(c *fiber.Ctx) error {
+	return c.JSON(serverMetadata{
+		Issuer: a.BaseURL, Authorize: a.BaseURL + "/oauth/authorize", Token: a.BaseURL + "/oauth/token",
+		Register: a.BaseURL + "/oauth/register", Revoke: a.BaseURL + "/oauth/revoke", Scopes: events.AllScopes,
+		ResponseTypes: []string{"code"}, ResponseModes: []string{"query"}, GrantTypes: []string{"authorization_code", "refresh_token"},
+		AuthMethods: []string{"none"}, RevokeMethods: []string{"none"}, Challenges: []string{"S256"}, NamesIssuer: true, ClientIDDocument: true,
+	})
+}
+
+func (a *API) registerApp(c *fiber.Ctx) error {
+	var body struct {
+		Name         string   `json:"client_name"`
+		RedirectURIs []string `json:"redirect_uris"`
+	}
+	if err := httpapi.DecodeSignIn(c, &body); err != nil {
+		if status, message := httpapi.Answer(err); status == http.StatusBadRequest {
+			err = &oauth.Error{Code: "invalid_client_metadata", Description: message}
+		}
+		return err
+	}
+	registered, err := a.Apps.Register(body.Name, body.RedirectURIs)
+	if err != nil {
+		return err
+	}
+	return c.Status(http.StatusCreated).JSON(registered)
+}
+
+// appRequest reads the authorization request in the query.
+func (a *API) appRequest(c *fiber.Ctx) (*oauth.Request, error) {
+	var repeated error
+	request, err := a.Apps.Parse(httpapi.Context(c), func(name string) string {
+		value, _, err := httpapi.Query(c, name)
+		repeated = errors.Join(repeated, err)
+		return value
+	})
+	return request, errors.Join(repeated, err)
+}
+
+// showConsent shows who asks for what. A browser whose request is refused gets a page, and
+// is not sent to the app: anyone may register an app with any address.
+func (a *API) showConsent(c *fiber.Ctx) error {
+	request, err := a.appRequest(c)
+	if err != nil {
+		c.Vary(fiber.HeaderAccept)
+		if status, message := httpapi.Answer(err); status == http.StatusBadRequest && httpapi.WantsPage(c) {
+			return connect.RefusedApp(c, message)
+		}
+		return err
+	}
+	scopes := make([]string, len(request.Scopes))
+	for i, scope := range request.Scopes {
+		scopes[i] = string(scope)
+	}
+	return connect.Consent(c, connect.App{
+		APIURL: a.BaseURL, Name: request.Name, Document: request.Document, Host: request.Host, Scopes: scopes, Denied: a.Apps.Denied(request),
+	})
+}
+
+// consent notes what the owner allows, and answers with the address to which the page sends
+// the browser. Only the page has the session, so no other site can consent.
+func (a *API) consent(c *fiber.Ctx, caller access.Caller) error {
+	request, err := a.appRequest(c)
+	if err != nil {
+		return err
+	}
+	var body struct {
+		Scopes     *[]string `json:"scopes"`
+		Namespaces *[]string `json:"namespaces"`
+		ExpiresAt  *string   `json:"expiresAt"`
+	}
+	if err := httpapi.DecodeSignIn(c, &body); err != nil {
+		return err
+	}
+	terms := oauth.Terms{Scopes: request.Scopes}
+	if body.Scopes != nil {
+		if terms.Scopes, err = scopesOf(body.Scopes); err != nil {
+			return err
+		}
+	}
+	if slices.ContainsFunc(terms.Scopes, func(s events.Scope) bool { return !slices.Contains(request.Scopes, s) }) {
+		return httpapi.BadRequest("scopes must be some of those that the app asks for")
+	}
+	if body.Namespaces != nil {
+		if terms.Namespaces, err = memory.Namespaces(*body.Namespaces); err != nil {
+			return err
+		}
+	}
+	if terms.ExpiresAt, err = a.expiryOf(body.ExpiresAt); err != nil {
+		return err
+	}
+	redirect, err := a.Apps.Consent(httpapi.Context(c), caller, request, terms)
+	if err != nil {
+		return err
+	}
+	return c.JSON(fiber.Map{"redirect": redirect})
+}
+
+// appForm reads a form, and returns the function that looks up its parameters.
+func appForm(c *fiber.Ctx) (func(string) string, error) {
+	if !httpapi.IsForm(c) {
+		return nil, httpapi.Refuse(http.StatusUnsupportedMediaType, "body must be a form: application/x-www-form-urlencoded")
+	}
+	form, err := httpapi.AppForm(c)
+	return func(name string) string { return form[name] }, err
+}
+
+func (a *API) exchangeToken(c *fiber.Ctx) error {
+	parameter, err := appForm(c)
+	if err != nil {
+		return err
+	}
+	var granted oauth.Granted
+	switch parameter("grant_type") {
+	case "authorization_code":
+		granted, err = a.Apps.Exchange(httpapi.Context(c), parameter)
+	case "refresh_token":
+		granted, err = a.Apps.Refresh(httpapi.Context(c), parameter)
+	default:
+		err = &oauth.Error{Code: "unsupported_grant_type", Description: "grant_type must be authorization_code or refresh_token"}
+	}
+	if err != nil {
+		return err
+	}
+	return c.JSON(granted)
+}
+
+func (a *API) revokeToken(c *fiber.Ctx) error {
+	parameter, err := appForm(c)
+	if err != nil {
+		return err
+	}
+	if err := a.Apps.Revoke(httpapi.Context(c), parameter("token"), parameter("client_id")); err != nil {
+		return err
+	}
+	return c.JSON(fiber.Map{})
+}

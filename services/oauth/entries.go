@@ -1,0 +1,130 @@
+package oauth
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+
+	"github.com/go-json-experiment/json"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/events/eventlog"
+)
+
+// Bucket is the name of the key-value bucket of apps, and Stream that of its stream.
+const (
+	Bucket = "ledger_apps"
+	Stream = "KV_" + Bucket
+)
+
+// StreamConfig returns the configuration of the bucket's stream, the same as in
+// infra/nats/streams. An entry takes about 250 bytes, so a million apps fit. A full bucket
+// refuses new apps.
+func StreamConfig(replicas int) jetstream.StreamConfig {
+	return jetstream.StreamConfig{
+		Name: Stream, Description: "Memory Ledger: the generation of each app's refresh token",
+		Subjects: []string{"$KV." + Bucket + ".>"}, MaxMsgsPerSubject: 1,
+		MaxBytes: 256 << 20, MaxMsgSize: 16 << 10, MaxMsgs: -1, MaxConsumers: -1,
+		Storage: jetstream.FileStorage, Discard: jetstream.DiscardNew, Replicas: max(1, replicas),
+		AllowDirect: true, DenyDelete: true, DenyPurge: true,
+	}
+}
+
+// CreateBucket makes the bucket and opens it.
+func CreateBucket(ctx context.Context, js jetstream.JetStream, replicas int) (jetstream.KeyValue, error) {
+	if _, err := js.CreateStream(ctx, StreamConfig(replicas)); err != nil {
+		return nil, fmt.Errorf("make bucket %s: %w", Bucket, err)
+	}
+	return js.KeyValue(ctx, Bucket)
+}
+
+// entry is what is stored of an app, by the id of its key.
+type entry struct {
+	// Pending is what the user allowed, until the code is exchanged.
+	Pending *pending `json:"pending,omitzero"`
+	// Generation is that of the one refresh token that works.
+	Generation int    `json:"generation,omitzero"`
+	Client     string `json:"client,omitzero"` // SHA-256 of the client id, in hexadecimal
+	Resource   string `json:"resource,omitzero"`
+	Ended      bool   `json:"ended,omitzero"` // no token works
+	// By is random, and tells whose replacement it was if its answer was lost.
+	By string `json:"by"`
+}
+
+type pending struct {
+	Client    string     `json:"client"`
+	Redirect  string     `json:"redirect"`
+	Challenge string     `json:"challenge"`
+	Resource  string     `json:"resource"`
+	Session   string     `json:"session"`
+	Terms     Terms      `json:"terms"`
+	App       events.App `json:"app"`
+}
+
+// errMoved: the entry is not in the expected state.
+var errMoved = errors.New("another request used the code or the refresh token")
+
+// entries are the apps. Each step names the revision that it starts from, so only one of
+// any number of requests on any number of replicas succeeds.
+type entries struct {
+	bucket jetstream.KeyValue
+	sync   func(context.Context) error // nil if the server syncs
+}
+
+// get returns the entry of an app. It returns an ended one for an app that is unknown, as
+// after a restore: the bucket is not in backups.
+func (e entries) get(ctx context.Context, keyID string) (found entry, revision uint64, err error) {
+	stored, err := e.bucket.Get(ctx, keyID)
+	if errors.Is(err, jetstream.ErrKeyNotFound) {
+		return entry{Ended: true}, 0, nil
+	}
+	if err != nil {
+		return entry{}, 0, fmt.Errorf("look up app: %w: %w", ErrBusy, err)
+	}
+	if err := json.Unmarshal(stored.Value(), &found); err != nil {
+		return entry{}, 0, fmt.Errorf("decode app: %w", err)
+	}
+	return found, stored.Revision(), nil
+}
+
+// replace updates an entry from a revision; 0 for a new one. It returns errMoved if the
+// entry has another revision. After ErrBusy, the entry may or may not be replaced.
+func (e entries) replace(ctx context.Context, keyID string, next entry, revision uint64) error {
+	next.By = rand.Text()
+	value, err := json.Marshal(next)
+	if err != nil {
+		return fmt.Errorf("encode app: %w", err)
+	}
+	if _, err = e.bucket.Update(ctx, keyID, value, revision); err != nil {
+		found, _, lookup := e.get(ctx, keyID)
+		switch {
+		case lookup == nil && found.By == next.By: // only the answer was lost
+			err = nil
+		case eventlog.IsWrongSequence(err):
+			return errMoved
+		}
+	}
+	if err == nil && e.sync != nil {
+		err = e.sync(ctx)
+	}
+	if err != nil {
+		return fmt.Errorf("store app: %w: %w", ErrBusy, err)
+	}
+	return nil
+}
+
+// end makes all tokens of an app useless but the access token.
+func (e entries) end(ctx context.Context, keyID string) error {
+	for {
+		found, revision, err := e.get(ctx, keyID)
+		if err != nil || found.Ended {
+			return err
+		}
+		err = e.replace(ctx, keyID, entry{Ended: true, Client: found.Client}, revision)
+		if !errors.Is(err, errMoved) {
+			return err
+		}
+	}
+}
