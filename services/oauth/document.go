@@ -136,10 +136,7 @@ func (d *documents) fetch(ctx context.Context, id string) (metadata, error) {
 	request.Header.Set("Accept", "application/json")
 	answer, err := d.client.Do(request)
 	if err != nil {
-		if errors.Is(err, errNotPublic) {
-			return refused(errNotPublic)
-		}
-		return refused(errors.New("no answer within 5 seconds")) // the cause would describe our network
+		return refused(errors.New("no answer from a public address within 5 seconds")) // more would describe our network
 	}
 	defer answer.Body.Close()
 	if answer.StatusCode != http.StatusOK {

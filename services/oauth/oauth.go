@@ -161,9 +161,9 @@ func (s *Server) answer(q *Request, name, value string) string {
 
 // Terms are what the user allows an app.
 type Terms struct {
-	Scopes     []events.Scope
-	Namespaces []string
-	ExpiresAt  *events.Timestamp
+	Scopes     []events.Scope    `json:"scopes"`
+	Namespaces []string          `json:"namespaces,omitzero"` // nil: no limit
+	ExpiresAt  *events.Timestamp `json:"expiresAt,omitzero"`  // nil: never
 }
 
 // Consent notes that the owner of a session allows the request, and returns where the
@@ -268,9 +268,9 @@ func (s *Server) codeOf(code string) (owner events.Owner, keyID string, ok bool)
 
 // createKey makes the app's key. Nobody has its secret: the app uses access tokens.
 func (s *Server) createKey(ctx context.Context, owner events.Owner, keyID string, p *pending) error {
-	_, unused := signin.NewToken(access.APIKeyPrefix)
+	unused, hash := signin.NewToken(access.APIKeyPrefix)
 	err := s.Commands.Execute(ctx, owner, &command.CreateKey{
-		KeyID: keyID, KeyHash: unused, Label: p.App.Name, Scopes: p.Terms.Scopes, Namespaces: p.Terms.Namespaces, ExpiresAt: p.Terms.ExpiresAt, App: &p.App,
+		KeyID: keyID, KeyHash: hash, Prefix: unused[:len(access.APIKeyPrefix)+8], Label: p.App.Name, Scopes: p.Terms.Scopes, Namespaces: p.Terms.Namespaces, ExpiresAt: p.Terms.ExpiresAt, App: &p.App,
 		Credential: command.Credential{Kind: command.CredentialCoreSession, ID: p.Session},
 	})
 	switch {

@@ -1,4 +1,4 @@
-// The Access screen: API keys for programs, and the owner's own sessions.
+// The Access screen: connected apps, API keys for programs, and the owner's own sessions.
 import { html, useState } from './vendor-preact.js';
 import { Copy, Dialog, Loading, Problem, Time, listOf, useFresh, useTask, when } from './parts.js';
 import { site } from './session.js';
@@ -16,13 +16,17 @@ function Keys({ api }) {
   const [making, setMaking] = useState(false);
   const [revoke, revoking, refused] = useTask(async (id) => { await keys.revoke(id).catch(api.guard); again(); });
   const live = (list ?? []).filter((k) => !k.revokedAt && !(k.expiresAt && Date.parse(k.expiresAt) <= Date.now())).toReversed();
-  return html`<section class="card"><div class="row"><div class="grow"><h2>API keys</h2><p class="soft">For programs and agents. A key is dead on the request after you revoke it.</p></div>
+  const items = (all, name, label, verb) => html`<ul class="list" aria-label=${label}>${all.map((k) => html`<li key=${k.id}><div class="grow"><strong dir="auto">${k.label}</strong> ${name(k)}
+        <p class="soft">${k.scopes.map((s) => html`<span class="tag" key=${s}>${s}</span>`)} used <${Time} at=${k.lastUsedAt}/>${k.expiresAt && html` · ends ${when(k.expiresAt)}`}${k.namespaces && html` · only in <span dir="auto">${k.namespaces.join(', ')}</span>`}</p></div>
+        <button type="button" class="quiet" disabled=${revoking} aria-label=${`${verb} ${k.label}`} onClick=${() => revoke(k.id)}>${verb}</button></li>`)}</ul>`;
+  const apps = live.filter((k) => k.app), made = live.filter((k) => !k.app);
+  return html`${apps.length > 0 && html`<section class="card"><h2>Connected apps</h2><p class="soft">Apps that you allowed with your wallet. Each chose its name itself; its answers went to the host beside it.</p>
+    ${items(apps, (k) => html`<code>${k.app.redirectHost}</code>`, 'Connected apps', 'End')}</section>`}
+    <section class="card"><div class="row"><div class="grow"><h2>API keys</h2><p class="soft">For programs and agents. A key is dead on the request after you revoke it.</p></div>
       <button type="button" class="primary" onClick=${() => setMaking(true)}>New key</button></div>
     <${Problem} error=${error ?? refused} again=${error && again}/>
-    ${!list ? !error && html`<${Loading}/>` : live.length === 0 ? html`<p class="soft">No key opens your log.</p>`
-      : html`<ul class="list" aria-label="API keys">${live.map((k) => html`<li key=${k.id}><div class="grow"><strong dir="auto">${k.label}</strong> <code>${k.prefix}…</code>
-        <p class="soft">${k.scopes.map((s) => html`<span class="tag" key=${s}>${s}</span>`)} used <${Time} at=${k.lastUsedAt}/>${k.expiresAt && html` · ends ${when(k.expiresAt)}`}${k.namespaces && html` · only in <span dir="auto">${k.namespaces.join(', ')}</span>`}</p></div>
-        <button type="button" class="quiet" disabled=${revoking} aria-label=${`Revoke ${k.label}`} onClick=${() => revoke(k.id)}>Revoke</button></li>`)}</ul>`}
+    ${!list ? !error && html`<${Loading}/>` : made.length === 0 ? html`<p class="soft">No key opens your log.</p>`
+      : items(made, (k) => html`<code>${k.prefix}…</code>`, 'API keys', 'Revoke')}
     ${making && html`<${NewKey} api=${api} onClose=${() => { setMaking(false); again(); }}/>`}</section>`;
 }
 

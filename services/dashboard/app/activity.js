@@ -18,7 +18,7 @@ const words = {
   GrantMinted: (d) => ['link', `You made ${nameOf(d.kind)}, good for ${d.maxUses}`],
   GrantConsumed: (d) => ['link', `Use ${d.use} of ${nameOf(d.kind)}; ${d.remaining} left`],
   GrantRevoked: (d) => ['link', d.reason === 'superseded' ? `A newer one replaced ${nameOf(d.kind)}` : `You revoked ${nameOf(d.kind)}`],
-  ApiKeyCreated: (d) => ['access', `API key “${d.label}” was made`],
+  ApiKeyCreated: (d) => ['access', d.app ? `You connected the app “${d.label}” at ${d.app.redirectHost}` : `API key “${d.label}” was made`],
   ApiKeyRevoked: () => ['access', 'An API key was revoked'],
   ApiKeyUsed: () => ['access', 'An API key was used'],
   BatchConfirmed: (d) => ['chain', `${d.size} leaves are on the chain, in slot ${d.slot}`],

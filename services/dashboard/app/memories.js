@@ -9,16 +9,31 @@ const rowHeight = 72, pageSize = 100, keptPages = 12, mostFound = 2000;
 // only be found by search.
 const mostRows = 150_000;
 
+/** Returns the memory that the page's address opens, such as #memory=019ca8d2-7b02-7d18-8f3e-6a1c2b3d4e02. */
+const linked = () => {
+  const id = /^#memory=([0-9a-f-]{36})$/.exec(location.hash)?.[1];
+  return id && { id };
+};
+
 const nothing = { query: '', tags: '', namespace: '' };
 
 export function Memories({ api }) {
   const [typed, setTyped] = useState(nothing), [asked, setAsked] = useState(nothing), [mode, setMode] = useState('substring');
-  const [folded, setFolded] = useState(true), [open, setOpen] = useState();
+  const [folded, setFolded] = useState(true), [open, setOpen] = useState(linked);
   const ask = () => setAsked({ query: typed.query.trim(), tags: typed.tags, namespace: typed.namespace.trim() });
   useEffect(() => {
     const timer = setTimeout(ask, 250);
     return () => clearTimeout(timer);
   }, [typed]);
+  useEffect(() => {
+    const follow = () => linked() && setOpen(linked());
+    window.addEventListener('hashchange', follow);
+    return () => window.removeEventListener('hashchange', follow);
+  }, []);
+  const close = () => {
+    setOpen(undefined);
+    if (linked()) history.replaceState(null, '', '#memories');
+  };
   const field = (name) => ({ value: typed[name], onInput: (e) => setTyped((now) => ({ ...now, [name]: e.target.value })) });
   const tags = listOf(asked.tags), { query, namespace } = asked;
   const filter = { ...(tags.length > 0 && { tags }), ...(namespace && { namespace }) }, some = query || tags.length > 0 || namespace;
@@ -35,7 +50,7 @@ export function Memories({ api }) {
         <label>In the namespace<input dir="auto" placeholder="home" maxLength="80" ...${field('namespace')}/></label></div>`}</form>
     ${some ? html`<${Found} key=${JSON.stringify([how, query, filter])} api=${api} query=${query} mode=${how} filter=${filter} onOpen=${setOpen}/>`
       : html`<${All} api=${api} onOpen=${setOpen}/>`}
-    ${open && html`<${Memory} key=${open.id} api=${api} memory=${open} onOpen=${setOpen} onClose=${() => setOpen(undefined)}/>`}`;
+    ${open && html`<${Memory} key=${open.id} api=${api} memory=${open} onOpen=${setOpen} onClose=${close}/>`}`;
 }
 
 /** Rows of one height. Only the rows in or near sight are in the document. */

@@ -85,6 +85,9 @@ func (b *bystander) pathOf(op contracttest.Operation, token string) string {
 		}
 		return strings.Replace(op.Path, "{token}", token, 1)
 	}
+	if op.ID == "allowApp" || op.ID == "showConsent" {
+		return newApp(core).path()
+	}
 	if !strings.Contains(op.Path, "{id}") {
 		return parameters.Replace(op.Path) + queryOf(op)
 	}
@@ -126,6 +129,9 @@ func (b *bystander) ask(api contracttest.API, op contracttest.Operation, column 
 		body = b.wallet.Answer(c.Expect(200, "POST", "/auth/challenge", map[string]any{"publicKey": b.wallet.PublicKey}).Text("message"))
 	case "eraseOwner":
 		body = b.wallet.Answer(someChallenge(b.wallet)) // a challenge of another service
+	case "exchangeToken":
+		a := newApp(c)
+		body = a.form(a.allow(c.SignIn(b.wallet), map[string]any{}).Get("code"))
 	case "getHome":
 		headers = append(headers, stacktest.With("Accept", "text/html"))
 	case "callAgentTools":

@@ -3,6 +3,7 @@ package e2e_test
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -94,8 +95,11 @@ var navigates = stacktest.With("Accept", "text/html,application/xhtml+xml,applic
 
 // headersOf returns the headers that an operation needs besides a credential.
 func headersOf(op contracttest.Operation) stacktest.Header {
-	if op.ID == "showDrop" {
+	switch op.ID {
+	case "showDrop":
 		return navigates
+	case "exchangeToken", "revokeToken":
+		return asForm
 	}
 	return func(http.Header) {}
 }
@@ -113,11 +117,17 @@ func goodBody(op contracttest.Operation, wallet stacktest.Wallet) any {
 		return map[string]any{"content": "x"}
 	case "createKey":
 		return map[string]any{"label": "x"}
+	case "registerApp":
+		return map[string]any{"redirect_uris": []string{"https://assistant.example/callback"}}
+	case "exchangeToken":
+		return "grant_type=refresh_token"
+	case "revokeToken":
+		return "token=x"
 	case "stake", "unstake":
 		return map[string]any{"amount": "1"}
 	case "callAgentTools":
 		return map[string]any{"jsonrpc": "2.0", "id": 1, "method": "ping"}
-	case "mintCase", "mintDrop", "searchMemories":
+	case "mintCase", "mintDrop", "searchMemories", "allowApp":
 		return map[string]any{}
 	}
 	return nil
@@ -314,7 +324,7 @@ func answersToFaults(t *testing.T, every func(func(contracttest.API, contracttes
 		switch {
 		case op.ID == "showDrop": // a page for people
 			isPage(t, a, "Memory Ledger can't answer now")
-		case want == 500 && a.Text("error") != "internal error":
+		case want == 500 && cmp.Or(a.Text("error_description"), a.Text("error")) != "internal error":
 			t.Errorf("%s: %s", op.ID, a.Body)
 		}
 	})
@@ -372,6 +382,7 @@ func answersToRequests(t *testing.T, every func(func(contracttest.API, contractt
 				c.Expect(416, method, path, body, stacktest.With("Range", "bytes=0-"))
 			case op.ID == "callAgentTools" && (status == 403 || status == 404):
 				answersToAgents(c, session)
+			case isOfApps(op) && status != 403: // answersToApps
 			case status == 404 && op.ID == "createMemory":
 				c.Expect(404, method, path, map[string]any{"content": "x", "source": "s", "supersedes": []string{"x"}}, session)
 			case status == 404 && op.ID == "createMemories":
@@ -443,6 +454,7 @@ func answersToRequests(t *testing.T, every func(func(contracttest.API, contractt
 	}
 	goodExtension(clients[contracttest.Extension], sessions[contracttest.Extension])
 	goodCore(clients[contracttest.Core], sessions[contracttest.Core], wallet)
+	answersToApps(s.Core[0], s.Core[0].SignIn(wallet))
 	erase(t, s.Core[0], wallet)
 	for _, file := range []string{"", "style.css", "app.js"} {
 		s.Core[0].Expect(200, "GET", "/app/"+file, nil)
@@ -588,6 +600,9 @@ func answersOverQuota(t *testing.T, every func(func(contracttest.API, contractte
 			return
 		}
 		c, wallet := map[contracttest.API]*stacktest.Client{contracttest.Core: s.Core[0], contracttest.Extension: s.Extension[0]}[api], stacktest.NewWallet()
+		if op.ID == "allowApp" {
+			op.Path = newApp(c).path()
+		}
 		if a := c.Do(op.Method, op.Path, goodBody(op, wallet), c.SignIn(wallet)); a.Status > 201 {
 			t.Errorf("%s: %d, %s", op.ID, a.Status, a.Body)
 		}
@@ -648,7 +663,7 @@ func answersWithoutLog(t *testing.T, every func(func(contracttest.API, contractt
 	log.Kill()
 	defer log.Start() // so that the stack can stop in order
 	every(func(api contracttest.API, op contracttest.Operation) {
-		if !slices.Contains(op.Statuses, 500) || op.ID == "createChallenge" {
+		if !slices.Contains(op.Statuses, 500) || op.ID == "createChallenge" || isOfApps(op) && op.ID != "allowApp" {
 			return // it needs no log; only a stopping service refuses it
 		}
 		method, path := requestOf(op)
