@@ -440,9 +440,11 @@ func TestAnAnswerToAnAgentIsShort(t *testing.T) {
 			t.Errorf("%d by pages of %d", len(ids), limit)
 		}
 	}
+	short("search", map[string]any{"query": "again"})
 	slices.Reverse(ids) // without a query, recall lists the newest first
 	for i, id := range ids[:len(texts)] {
 		short("prove", map[string]any{"id": id})
+		short("fetch", map[string]any{"id": id})
 		var text strings.Builder
 		offset := 0
 		for part := 0; ; part++ {
@@ -481,11 +483,18 @@ func TestToolsAreDescribed(t *testing.T) {
 	listed, err := session.ListTools(t.Context(), nil)
 	noErr(t, err)
 	var names []string
+	told := 0 // bytes that a model reads before its first call
 	for _, tool := range listed.Tools {
 		names = append(names, tool.Name)
+		told += len(tool.Name) + len(tool.Title) + len(tool.Description)
 		if tool.Title == "" || tool.Description == "" || tool.Annotations == nil || tool.Annotations.DestructiveHint == nil ||
 			tool.Annotations.OpenWorldHint == nil || tool.InputSchema == nil || tool.OutputSchema == nil {
 			t.Errorf("%+v", tool)
+		}
+		var input jsonschema.Schema
+		noErr(t, json.Unmarshal(marshal(t, tool.InputSchema), &input))
+		for _, property := range input.Properties {
+			told += len(property.Description)
 		}
 		raw, err := json.Marshal(tool.OutputSchema)
 		noErr(t, err)
@@ -494,7 +503,10 @@ func TestToolsAreDescribed(t *testing.T) {
 			t.Errorf("%s: %v", tool.Name, err)
 		}
 	}
-	if got := strings.Join(names, " "); got != "correct get leave_memory open_case prove recall remember retract" {
+	if told/4 > 1800 {
+		t.Errorf("the descriptions take some %d tokens", told/4)
+	}
+	if got := strings.Join(names, " "); got != "correct fetch get leave_memory open_case prove recall remember retract search" {
 		t.Errorf("tools: %s", got)
 	}
 	prompt, err := session.GetPrompt(t.Context(), &sdk.GetPromptParams{Name: "memory-habits"})

@@ -350,6 +350,32 @@ func TestAppAttacks(t *testing.T) {
 	denied(core, a.form(lost), "invalid_grant")
 }
 
+// TestResearchTools: search and fetch have the form of ChatGPT's connectors. Their text is the
+// JSON of the result, and the url opens the memory in the dashboard.
+func TestResearchTools(t *testing.T) {
+	t.Parallel()
+	core := stacktest.Start(t, stacktest.Options{}).Core[0]
+	session := core.SignIn(stacktest.NewWallet())
+	id := core.Expect(201, "POST", "/memories", map[string]any{"content": "Ada's manager is Helena.\nShe sits in <Oslo>.", "source": "chat"}, session).Text("id")
+	core.Expect(201, "POST", "/memories", map[string]any{"content": "The bees are in the garden"}, session)
+	tools := agent(t, core, core.Token(stacktest.NewWallet()))
+	if out, text := use(t, tools, "search", map[string]any{"query": "Ada"}); text != `{"results":[]}` || len(out) != 1 {
+		t.Errorf("of another owner: %s", text)
+	}
+	_, key := makeKey(core, session)
+	tools = agent(t, core, key)
+	link := core.URL + "/app/#memory=" + id
+	if _, text := use(t, tools, "search", map[string]any{"query": "who is Ada's manager?"}); text != `{"results":[{"id":"`+id+`","title":"Ada's manager is Helena.…","url":"`+link+`"}]}` {
+		t.Errorf("search: %s", text)
+	}
+	out, text := use(t, tools, "fetch", map[string]any{"id": id})
+	metadata, _ := out["metadata"].(map[string]any)
+	if out["id"] != id || out["url"] != link || out["text"] != "Ada's manager is Helena.\nShe sits in <Oslo>." || metadata["source"] != "chat" || metadata["truncated"] != nil || !strings.HasPrefix(text, `{"id":"`+id+`",`) {
+		t.Errorf("fetch: %v, %s", out, text)
+	}
+	refused(t, tools, "fetch", map[string]any{"id": "x"}, "No memory of this person has that id")
+}
+
 // answersToApps gets the documented answers of the routes of apps that depend on more than
 // the credential.
 func answersToApps(c *stacktest.Client, session stacktest.Header) {

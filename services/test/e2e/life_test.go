@@ -348,8 +348,10 @@ func TestALimitedKeyLearnsNothingOfOthers(t *testing.T) {
 	tools := agent(t, core, tokenIn(worker))
 	_, text := use(t, tools, "recall", map[string]any{"query": "Rita likes", "limit": 10})
 	secret("recall", text)
+	_, text = use(t, tools, "search", map[string]any{"query": "Rita likes"})
+	secret("search", text)
 	for tool, arguments := range map[string]map[string]any{
-		"get": {"id": home}, "prove": {"id": home}, "retract": {"id": home}, "correct": {"id": home, "content": "x"}, "open_case": {"namespace": "home"}, "leave_memory": {"namespace": "home"},
+		"get": {"id": home}, "fetch": {"id": home}, "prove": {"id": home}, "retract": {"id": home}, "correct": {"id": home, "content": "x"}, "open_case": {"namespace": "home"}, "leave_memory": {"namespace": "home"},
 	} {
 		if result, text := call(t, tools, tool, arguments); !result.IsError {
 			t.Errorf("%s outside: %s", tool, text)
