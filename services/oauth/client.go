@@ -64,7 +64,7 @@ type Registered struct {
 }
 
 // Register gives an app a client id, and stores nothing: the id holds the metadata under a
-// MAC. Whatever else the app asks for, it becomes a public client.
+// MAC. The app becomes a public client, even if it asks for a secret.
 func (s *Server) Register(name string, redirectURIs []string) (Registered, error) {
 	m, err := metadata{name, redirectURIs}.checked()
 	if err != nil {

@@ -266,7 +266,7 @@ func (s *Server) codeOf(code string) (owner events.Owner, keyID string, ok bool)
 	return owner, claims.ID, err == nil
 }
 
-// createKey makes the app's key. Nobody has its secret: the app uses access tokens.
+// createKey makes the app's key. Its secret is thrown away: the app uses access tokens.
 func (s *Server) createKey(ctx context.Context, owner events.Owner, keyID string, p *pending) error {
 	unused, hash := signin.NewToken(access.APIKeyPrefix)
 	err := s.Commands.Execute(ctx, owner, &command.CreateKey{

@@ -237,10 +237,10 @@
     if (answer.status === 401) { // only the text tells the causes of a 401 apart
       throw new Problem(/expired/.test(answer.body.error) ? 'expired' : 'mismatch');
     }
-    const { token, publicKey, expiresAt } = answer.body;
-    if (answer.status === 200 && !(token && publicKey && expiresAt)) throw new Problem('unreachable');
     if (answer.status !== 200) throw refusalOf(answer);
-    return answer.body;
+    const session = answer.body;
+    if (!session.token || !session.publicKey || !session.expiresAt) throw new Problem('unreachable');
+    return session;
   }
 
   // ---- One attempt -------------------------------------------------------

@@ -19,6 +19,7 @@ import (
 // owner is the input of the dashboard's driver.
 type owner struct {
 	Core        string `json:"core"`
+	Other       string `json:"other"` // the second replica of the core API
 	Extension   string `json:"extension"`
 	RPC         string `json:"rpc"`
 	Chromium    string `json:"chromium"`
@@ -69,10 +70,10 @@ func (o *owner) on(t *testing.T) {
 	var err error
 	o.Staker, err = x509.MarshalPKCS8PrivateKey(ed25519.PrivateKey(staker))
 	treasury.Must(err)
-	s := stacktest.Start(t, stacktest.Options{Configure: func(c *config.Config) {
+	s := stacktest.Start(t, stacktest.Options{Core: 2, Configure: func(c *config.Config) {
 		c.SolanaRPCURL, c.AuthorityKeypair, c.CommitmentProgramID = chain.URL(), authority, program.LocalID.String()
 		c.DashboardRPCURL, c.AnchorMaxWait = chain.URL(), time.Second
 		c.StakeMint, c.StakingProgramID, c.MinPartialUnstake = treasury.Mint.String(), program.LocalID.String(), "10000000"
 	}})
-	o.Core, o.Extension, o.RPC = s.Core[0].URL, s.Extension[0].URL, chain.URL()
+	o.Core, o.Other, o.Extension, o.RPC = s.Core[0].URL, s.Core[1].URL, s.Extension[0].URL, chain.URL()
 }

@@ -207,8 +207,8 @@ func TestAppIsAKey(t *testing.T) {
 	}
 }
 
-// TestAppReplays: whoever uses a code or a refresh token a second time, the app ends, and the
-// tokens of both users are dead.
+// TestAppReplays: the second use of a code or a refresh token ends the app. The tokens of
+// both users are dead then.
 func TestAppReplays(t *testing.T) {
 	t.Parallel()
 	s := stacktest.Start(t, stacktest.Options{Core: 2})
@@ -229,7 +229,7 @@ func TestAppReplays(t *testing.T) {
 	other.Expect(401, "GET", "/memories", nil, stacktest.Bearer(thief.Text("access_token")))
 	denied(other, a.refresh(thief.Text("refresh_token")), "invalid_grant")
 
-	// At the same time, at most one succeeds, and then nobody's tokens work.
+	// At the same time, at most one succeeds, and its tokens are dead, too.
 	code = a.allow(session, map[string]any{}).Get("code")
 	answers := make(chan stacktest.Answer, 8)
 	for i := range cap(answers) {

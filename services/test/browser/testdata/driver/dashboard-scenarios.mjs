@@ -1,6 +1,7 @@
 // Scenarios of an owner on the dashboard, as the owner sees them.
 import assert from 'node:assert/strict';
 import { createPrivateKey } from 'node:crypto';
+import { connectsAnApp } from './apps.mjs';
 
 export const scenarios = {
   async 'sign in, leave, and find the session ended'(v) {
@@ -480,6 +481,8 @@ export const scenarios = {
     await v.page.getByText('41 leaves', { exact: true }).waitFor({ timeout: 15_000 }); // live
     await v.everyLook('log');
   },
+
+  'an app by OAuth': connectsAnApp,
 
   async 'keys and sessions'(v) {
     await v.session();
