@@ -25,10 +25,17 @@ type Key struct {
 	Label      string     `json:"label"`
 	Scopes     []Scope    `json:"scopes"`
 	Namespaces []string   `json:"namespaces"` // nil: all
+	App        *App       `json:"app"`        // nil for a key that was made by hand
 	CreatedAt  time.Time  `json:"createdAt"`
 	ExpiresAt  *time.Time `json:"expiresAt"`  // nil: valid until it is revoked
 	LastUsedAt *time.Time `json:"lastUsedAt"` // accurate to about a minute; nil before its first use
 	RevokedAt  *time.Time `json:"revokedAt"`  // nil until it is revoked
+}
+
+// App is a program that its user connected by OAuth.
+type App struct {
+	Name         string `json:"name"`         // what it calls itself; not checked
+	RedirectHost string `json:"redirectHost"` // where its authorization code was sent
 }
 
 // CreatedKey is a new API key with its secret.

@@ -9,9 +9,13 @@ export type ClientOptions = {
  */
 export type Error = {
     /**
-     * A message for people that says what is wrong.
+     * A message for people that says what is wrong. Under `/oauth/`, a code of RFC 6749 or RFC 7591.
      */
     error: string;
+    /**
+     * Only under `/oauth/`, the message for people.
+     */
+    error_description?: string;
 };
 
 /**
@@ -40,7 +44,86 @@ export type ResourceMetadata = {
      */
     resource: string;
     resource_name: string;
+    authorization_servers: Array<string>;
+    /**
+     * The scopes that most apps need. The authorization server's metadata lists all.
+     */
+    scopes_supported: Array<Scope>;
     bearer_methods_supported: Array<'header'>;
+};
+
+export type ServerMetadata = {
+    issuer: string;
+    authorization_endpoint: string;
+    token_endpoint: string;
+    registration_endpoint: string;
+    revocation_endpoint: string;
+    scopes_supported: Array<Scope>;
+    response_types_supported: Array<'code'>;
+    response_modes_supported: Array<'query'>;
+    grant_types_supported: Array<'authorization_code' | 'refresh_token'>;
+    token_endpoint_auth_methods_supported: Array<'none'>;
+    revocation_endpoint_auth_methods_supported: Array<'none'>;
+    code_challenge_methods_supported: Array<'S256'>;
+    authorization_response_iss_parameter_supported: true;
+    client_id_metadata_document_supported: true;
+};
+
+export type NewApp = {
+    client_name?: string;
+    redirect_uris: RedirectUris;
+};
+
+export type RegisteredApp = {
+    client_id: string;
+    client_id_issued_at: number;
+    client_name?: string;
+    redirect_uris: RedirectUris;
+    grant_types: Array<'authorization_code' | 'refresh_token'>;
+    response_types: Array<'code'>;
+    token_endpoint_auth_method: 'none';
+};
+
+/**
+ * Each is https, or http on 127.0.0.1, [::1] or localhost, or the scheme of an installed app. None has a user, a fragment, or a parameter named code, state, iss or error.
+ */
+export type RedirectUris = Array<string>;
+
+export type AppTerms = {
+    /**
+     * Some of those that the app asks for. If left out, all of them.
+     */
+    scopes?: Array<Scope>;
+    /**
+     * Limits the app as it limits a key.
+     */
+    namespaces?: Array<Namespace>;
+    /**
+     * When the app ends. If left out, it ends when it is revoked.
+     */
+    expiresAt?: string;
+};
+
+export type TokenRequest = {
+    grant_type: 'authorization_code' | 'refresh_token';
+    client_id: string;
+    code?: string;
+    code_verifier?: string;
+    redirect_uri?: string;
+    resource?: string;
+    refresh_token?: string;
+    scope?: string;
+};
+
+export type Tokens = {
+    /**
+     * A JWT that names the app's key.
+     */
+    access_token: string;
+    token_type: 'Bearer';
+    expires_in: number;
+    refresh_token: string;
+    scope: string;
 };
 
 export type Health = {
@@ -288,6 +371,7 @@ export type Key = {
     label: string;
     scopes: Scopes;
     namespaces: Namespaces;
+    app: App;
     createdAt: Timestamp;
     createdBy: CreatedBy;
     expiresAt: ExpiresAt;
@@ -305,12 +389,27 @@ export type CreatedKey = {
     label: string;
     scopes: Scopes;
     namespaces: Namespaces;
+    app: App;
     createdAt: Timestamp;
     createdBy: CreatedBy;
     expiresAt: ExpiresAt;
     lastUsedAt: LastUsedAt;
     revokedAt: RevokedAt;
 };
+
+/**
+ * The app that got the key by OAuth. Null for a key that was made by hand.
+ */
+export type App = {
+    /**
+     * What the app calls itself. Nobody has checked it.
+     */
+    name: string;
+    /**
+     * Where the app's authorization code was sent.
+     */
+    redirectHost: string;
+} | null;
 
 /**
  * The session or API key that made it. Null if that was not recorded.

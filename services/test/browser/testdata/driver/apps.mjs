@@ -19,7 +19,7 @@ export async function connectsAnApp(v) {
   const page = await v.open();
   v.expected.push(/status of (400|404)/); // refused requests, and an icon that the service has not
   assert.equal((await page.goto(request({ redirect_uri: 'https://evil.example/' }))).status(), 400);
-  await page.getByRole('heading', { level: 1, name: "This app can't be connected so" }).waitFor();
+  await page.getByRole('heading', { level: 1, name: "This app can't be connected" }).waitFor();
   await v.everyLook('refused');
 
   await page.goto(request());
