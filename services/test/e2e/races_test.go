@@ -318,7 +318,9 @@ func TestAnEndedSessionMakesNoKey(t *testing.T) {
 		var made atomic.Int64
 		rush(9, func(client int) {
 			if client == 8 {
-				a.Core[round%2].Expect(200, "DELETE", "/auth/sessions", nil, owner)
+				if a := a.Core[round%2].Persist("DELETE", "/auth/sessions", nil, owner); a.Status != 200 {
+					t.Errorf("end the sessions: %d %s", a.Status, a.Body)
+				}
 				listed = decode[[]map[string]any](t, a.Core[(round+1)%2].Expect(200, "GET", "/keys", nil, owner).Body)
 				return
 			}
