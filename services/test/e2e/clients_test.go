@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	memoryledger "github.com/memory-ledger/ledger/services/clients/go"
 	"github.com/memory-ledger/ledger/services/test/stacktest"
 )
 
@@ -90,13 +91,20 @@ func TestPythonClient(t *testing.T) {
 	s, chain := anchoredStack(t, 100*time.Millisecond)
 	network := &badNetwork{target: s.Core[0].URL}
 	cut, _ := cuttingProxy(t, s.Core[0].URL)
+	heads := memoryledger.FileHeads(filepath.Join(t.TempDir(), "heads.json"))
 	cmd := exec.CommandContext(t.Context(), python, "-m", "unittest", "tests.stack")
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "PYTHONDONTWRITEBYTECODE=1", "CORE_URL="+s.Core[0].URL, "EXTENSION_URL="+s.Extension[0].URL, "RPC_URL="+chain.URL(),
-		"BAD_URL="+network.start(t), "CUT_URL="+cut, fmt.Sprint("WRITES=", networkWrites(t)))
+		"BAD_URL="+network.start(t), "CUT_URL="+cut, "HEADS="+string(heads), fmt.Sprint("WRITES=", networkWrites(t)))
 	cmd.WaitDelay = time.Second
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
+	}
+	// The Go client goes on with the heads that the Python client kept.
+	for owner := range decode[map[string]any](t, must(os.ReadFile(string(heads)))) {
+		if head := must(heads.Load(t.Context(), owner)); head == nil || head.Size != 7 || head.Root == (memoryledger.Hash{}) {
+			t.Errorf("%+v", head)
+		}
 	}
 	network.metAll(t)
 	out := runReadme(t, dir, s, "py", filepath.Join(t.TempDir(), "readme%d.py"), python, "PYTHONDONTWRITEBYTECODE=1", "PYTHONPATH="+dir)

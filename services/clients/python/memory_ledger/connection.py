@@ -4,6 +4,7 @@ import contextvars
 import http.client
 import io
 import math
+import os
 import select
 import socket
 import ssl
@@ -140,6 +141,9 @@ class _Reader(io.RawIOBase):
         super().close()
 
 
+_Place = tuple[str, str, int]
+
+
 class Connections:
     """Sends requests, and keeps connections open for the next ones. Threads may share it.
 
@@ -149,11 +153,12 @@ class Connections:
     def __init__(self, context: ssl.SSLContext | None = None) -> None:
         self._context = context
         self._lock = threading.Lock()
-        self._unused: dict[tuple[str, str], list[http.client.HTTPConnection]] = {}
+        self._unused: dict[_Place, list[http.client.HTTPConnection]] = {}
 
     def __call__(self, request: Request) -> Response:
         url = urlsplit(request.url)
-        place = (url.scheme, url.netloc)
+        # A forked process must not use the connections of its parent.
+        place = (url.scheme, url.netloc, os.getpid())
         deadline = time.monotonic() + request.timeout
         cancellation = current.get()
         if cancellation:
@@ -174,7 +179,7 @@ class Connections:
         headers = {name.lower(): value for name, value in answer.getheaders()}
         return Response(answer.status, headers, self._parts(place, connection, timed, answer))
 
-    def _parts(self, place: tuple[str, str], connection: http.client.HTTPConnection, timed: _Timed, answer: http.client.HTTPResponse) -> Iterator[bytes]:
+    def _parts(self, place: _Place, connection: http.client.HTTPConnection, timed: _Timed, answer: http.client.HTTPResponse) -> Iterator[bytes]:
         whole = False
         try:
             left = answer.length  # None if the answer is chunked, or ends with the connection
@@ -188,7 +193,7 @@ class Connections:
             answer.close()
             self._give_back(place, connection, timed, usable=whole)
 
-    def _give_back(self, place: tuple[str, str], connection: http.client.HTTPConnection, timed: _Timed, usable: bool) -> None:
+    def _give_back(self, place: _Place, connection: http.client.HTTPConnection, timed: _Timed, usable: bool) -> None:
         cancellation = current.get()
         if cancellation:
             cancellation.forget(timed.socket)
@@ -196,7 +201,10 @@ class Connections:
             connection.close()
             return
         with self._lock:
-            self._unused.setdefault(place, []).append(connection)
+            unused = self._unused.setdefault(place, [])
+            while unused and _ended(unused[0]):
+                unused.pop(0).close()
+            unused.append(connection)
 
     def _open(self, scheme: str, netloc: str, timeout: float) -> http.client.HTTPConnection:
         limit = min(timeout, threading.TIMEOUT_MAX) if timeout < math.inf else None
@@ -212,7 +220,7 @@ class Connections:
         connection.sock = timed
         return connection
 
-    def _take(self, place: tuple[str, str]) -> http.client.HTTPConnection | None:
+    def _take(self, place: _Place) -> http.client.HTTPConnection | None:
         """Returns an unused connection that the service has not closed."""
         while True:
             with self._lock:
@@ -220,8 +228,7 @@ class Connections:
                 connection = unused.pop() if unused else None
             if connection is None:
                 return None
-            timed: Any = connection.sock
-            if not _readable(timed.socket):
+            if not _ended(connection):
                 return connection
             connection.close()
 
@@ -234,8 +241,10 @@ class Connections:
                 connection.close()
 
 
-def _readable(sock: socket.socket) -> bool:
-    """Whether an idle connection has something to read: its end, as a rule."""
+def _ended(connection: http.client.HTTPConnection) -> bool:
+    """Whether an unused connection has something to read: its end, as a rule."""
+    timed: Any = connection.sock
+    sock: socket.socket = timed.socket
     if hasattr(select, "poll"):
         poll = select.poll()
         poll.register(sock, select.POLLIN)

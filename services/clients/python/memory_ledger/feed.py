@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
@@ -23,7 +23,7 @@ class Feed:
     def __init__(self, ledger: MemoryLedger) -> None:
         self._ledger = ledger
 
-    def pages(self, *, after: str = "0", page_size: int = 100, timeout: float | None = None) -> Iterator[Events]:
+    def pages(self, *, after: str = "0", page_size: int = 100, timeout: float | None = None) -> Generator[Events, None, None]:
         """Yields the history from a cursor to its end, from the beginning by default.
 
         A page has about `page_size` events in order, and the cursor after them. Pass the cursor as
@@ -38,7 +38,7 @@ class Feed:
             after = page["cursor"]
             yield page
 
-    def follow(self, *, after: str | None = None, idle: float = 45.0, timeout: float | None = None) -> Iterator[Events]:
+    def follow(self, *, after: str | None = None, idle: float = 45.0, timeout: float | None = None) -> Generator[Events, None, None]:
         """Yields the history from a cursor on, from now on by default, and then new events as they arrive.
 
         It has no end: break out of the loop. When a stream ends, the client keeps trying to reopen

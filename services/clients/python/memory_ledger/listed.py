@@ -81,7 +81,7 @@ def check_limited(listed: Iterator[Memory], namespaces: Sequence[str], order: st
     """Checks the list of a key that sees only some namespaces."""
     previous: int | None = None
     for memory in listed:
-        check_answer(memory, {"id": is_text, "content": is_text, "metadata": is_object, "leafIndex": is_count})
+        check_answer(memory, {"id": is_text, "content": is_text, "metadata": is_object, "leafHash": is_hash, "leafIndex": is_count})
         index = memory["leafIndex"]
         if previous is not None and (index <= previous if order == "oldest" else index >= previous):
             raise IncompleteListError("leafIndex", f"after {previous} comes {index}", "service")

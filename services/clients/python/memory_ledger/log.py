@@ -74,7 +74,7 @@ class Log:
         except VerificationError as err:
             raise service_lied(err) from None
 
-    def export_file(self, *, timeout: float | None = None) -> Iterator[bytes]:
+    def export_file(self, *, timeout: float | None = None) -> Generator[bytes, None, None]:
         """Yields the bytes of an export as they arrive, for storage. They are not checked: `verify_export` does that."""
         yield from self._ledger.core_stream("/export", timeout=timeout)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import quote, urlencode, urlsplit
@@ -116,7 +116,7 @@ class Memories:
         page: list[Memory] = self._ledger.core("GET", f"/memories?cursor={first}&limit={limit}", timeout=timeout).body
         return page
 
-    def list(self, *, order: Order = "oldest", page_size: int = 500, stream: bool = False, timeout: float | None = None) -> Iterator[Memory]:
+    def list(self, *, order: Order = "oldest", page_size: int = 500, stream: bool = False, timeout: float | None = None) -> Generator[Memory, None, None]:
         """Yields all memories.
 
         A list that is read to its end is checked: only retracted leaves are missing, and, if the
@@ -134,7 +134,7 @@ class Memories:
             head = ledger.log.head(timeout=timeout)
             yield from check_whole(self._listed(order, page_size, stream, timeout), head, order, ledger.log, timeout)
 
-    def _listed(self, order: str, page_size: int, stream: bool, timeout: float | None) -> Iterator[Memory]:
+    def _listed(self, order: str, page_size: int, stream: bool, timeout: float | None) -> Generator[Memory, None, None]:
         if stream:
             yield from objects_of(self._ledger.core_stream(f"/memories?order={order}", timeout=timeout))
             return
@@ -149,7 +149,7 @@ class Memories:
     def search(
         self, query: str, *, mode: Mode = "substring", order: SearchOrder | None = None, filter: SearchFilter | None = None,
         page_size: int = 100, timeout: float | None = None,
-    ) -> Iterator[FoundMemory]:
+    ) -> Generator[FoundMemory, None, None]:
         """Yields the results of a search, in its order, to the last page.
 
         mode="ranked" takes a question in words. Results are not checked: no proof shows that a

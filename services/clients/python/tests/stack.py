@@ -2,7 +2,8 @@
 
 CORE_URL, EXTENSION_URL and RPC_URL name its addresses. BAD_URL is the core API over a bad network:
 connections are cut, doubled and delayed. CUT_URL cuts each event stream after some bytes. WRITES
-is how many memories to write through the bad network.
+is how many memories to write through the bad network. HEADS is a file for heads, which the Go
+client reads afterwards.
 """
 
 import asyncio
@@ -41,7 +42,7 @@ def event_ids(pages: Any) -> list[str]:
 
 class Product(unittest.TestCase):
     def test_write_list_search_prove(self) -> None:
-        client = new_client()
+        client = new_client(heads=ledger.FileHeads(os.environ["HEADS"]))
         written = [client.memories.write(f"memory {n} ☂ \U0001f600", {"n": n, "deep": [{"z": 1e21, "a": "é"}]}) for n in range(7)]
         self.assertEqual([w["leafIndex"] for w in written], list(range(7)))
         for options in ({}, {"page_size": 2}, {"stream": True}):

@@ -225,6 +225,9 @@ class Connections(unittest.TestCase):
             for _ in range(20):
                 client.keys.list()
             self.assertEqual(server.connections, 2)
+            with mock.patch("os.getpid", lambda: -1):  # a forked process
+                client.keys.list()
+            self.assertEqual(server.connections, 3)
 
     def test_an_answer_that_breaks_off_or_takes_too_long(self) -> None:
         def drip(connection: socket.socket, head: bytes, byte: bytes) -> None:
