@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import threading
-from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterator
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, cast
 
@@ -64,7 +64,7 @@ async def in_thread(run: Callable[[], R]) -> R:
     return await _step(run, Cancellation())
 
 
-async def _iterate(start: Callable[[], Iterator[R]]) -> AsyncGenerator[R, None]:
+async def _iterate(start: Callable[[], Generator[R, None, Any]]) -> AsyncGenerator[R, None]:
     cancellation = Cancellation()
     iterator = start()
     try:
@@ -75,8 +75,10 @@ async def _iterate(start: Callable[[], Iterator[R]]) -> AsyncGenerator[R, None]:
             yield cast(R, item)
     finally:
         cancellation.cancel()
-        if isinstance(iterator, Generator) and not iterator.gi_running:
+        try:
             iterator.close()
+        except ValueError:
+            pass  # its thread still runs, and now ends
 
 
 class _Part(Generic[S]):
@@ -102,7 +104,7 @@ class _Awaited(Generic[P, R]):
 class _Iterated(Generic[P, R]):
     """A method that yields what the plain client's yields."""
 
-    def __init__(self, method: Callable[Concatenate[Any, P], Iterator[R]]) -> None:
+    def __init__(self, method: Callable[Concatenate[Any, P], Generator[R, None, Any]]) -> None:
         self._method, self.__doc__ = method, method.__doc__
 
     def __get__(self, part: _Part[Any], kind: object) -> Callable[P, AsyncGenerator[R, None]]:

@@ -39,6 +39,7 @@ class HeadStore(Protocol):
 
         Without it a slow user could lower the head, and a fork would go unnoticed.
         """
+        ...
 
 
 class MemoryHeads:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
@@ -75,8 +75,7 @@ class Writes:
         members: dict[str, Any] = dict(memory.get("metadata") or {})
         if "source" in memory:
             members["source"] = memory["source"].strip(_SPACE)
-        given: Mapping[str, Any] = memory
-        members.update({name: given[name] for name in ("occurredAt", "tags", "namespace") if name in given})
+        members.update({name: value for name, value in memory.items() if name in ("occurredAt", "tags", "namespace")})
         namespaces = self._ledger.namespaces
         any_namespace = self._ledger.may_be_limited and "namespace" not in members
         if namespaces is not None and len(namespaces) == 1:
