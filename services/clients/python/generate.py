@@ -108,7 +108,8 @@ def main() -> None:
         for name in names:
             schemas.named(name)
         classes = {**schemas.classes, **classes}  # core's Memory is the one that the client returns
-    (HERE / "memory_ledger/schema.py").write_text(HEAD + "".join(classes.values()))
+    exported = "".join(f'    "{name}",\n' for name in sorted(classes))
+    (HERE / "memory_ledger/schema.py").write_text(f"{HEAD}\n__all__ = [\n{exported}]\n{''.join(classes.values())}")
 
 
 if __name__ == "__main__":

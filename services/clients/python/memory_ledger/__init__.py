@@ -1,5 +1,6 @@
 """Memory Ledger for Python: a client that checks every proof itself."""
 
+from . import schema
 from .aio import AsyncMemoryLedger
 from .chain import Issuer, Onchain, check_issuer, check_onchain, commitment_address
 from .client import MemoryLedger
@@ -18,26 +19,21 @@ from .heads import FileHeads, Head, HeadStore
 from .memories import FoundPage
 from .merkle import EMPTY_ROOT, RootOfLeaves, consistency_roots, directions_of, fold, is_consistent, leaf_hash, node_hash
 from .receipt import entry_hash, parse_receipt, verify_receipt
-from .schema import (
-    Anchor, Case, CaseStatus, ConsistencyProof, CreatedBy, CreatedKey, CreatedMemory, Drop, DropStatus, DroppedMemory, Entry, Event, Events,
-    FilledDrop, FoundMemory, InclusionProof, InclusionProofProof, Key, LiveGrant, LiveSession, LogHead, Lot, Memory, NewCase, NewDrop, NewMemory,
-    Receipt, Revoked, SearchFilter, SearchFilterVia, Session, StakingStatus, UnsignedTransaction, Via,
-)
+from .schema import *
 from .tools import memory_tools
 from .transaction import StakingProgram, check_transaction
 from .wallet import KeypairWallet, Wallet
 
 __all__ = [
-    "Anchor", "AnchorError", "ApiError", "AsyncMemoryLedger", "CantCompleteError", "Case", "CaseStatus", "ChainUnreachableError", "ChallengeError",
-    "ConflictError", "ConnectionError", "Connections", "ConsistencyError", "ConsistencyProof", "ContentMismatchError", "CreatedBy", "CreatedKey",
-    "CreatedMemory", "Drop", "DropStatus", "DroppedMemory", "EMPTY_ROOT", "Entry", "Event", "Events", "ExportHeader", "ExportedLeaf", "Fetch",
-    "FileHeads", "FilledDrop", "ForbiddenError", "FoundMemory", "FoundPage", "GoneError", "Head", "HeadStore", "IdempotencyError", "InclusionError",
-    "InclusionProof", "InclusionProofProof", "IncompleteExportError", "IncompleteListError", "InvalidRequestError", "Issuer", "Key", "KeypairWallet",
-    "LeafMismatchError", "LedgerError", "LiveGrant", "LiveSession", "LogForkedError", "LogHead", "LogShrankError", "Lot", "MalformedError", "Memory",
-    "MemoryLedger", "NewCase", "NewDrop", "NewMemory", "NoCorrectionError", "NotAnchoredError", "NotFoundError", "Onchain", "OwnerMismatchError",
-    "RateLimitedError", "Receipt", "Request", "Response", "Revoked", "RootMismatchError", "RootOfLeaves", "SearchFilter", "SearchFilterVia",
-    "Session", "StakingProgram", "StakingStatus", "StaleProofError", "TimeoutError", "TransactionError", "UnauthorizedError", "UnavailableError",
-    "UnsignedTransaction", "VerificationError", "Via", "Wallet", "WrongMemoryError", "canonicalize", "check_issuer", "check_onchain",
+    "AnchorError", "ApiError", "AsyncMemoryLedger", "CantCompleteError", "ChainUnreachableError", "ChallengeError", "ConflictError",
+    "ConnectionError", "Connections", "ConsistencyError", "ContentMismatchError", "EMPTY_ROOT", "ExportHeader", "ExportedLeaf", "Fetch", "FileHeads",
+    "ForbiddenError", "FoundPage", "GoneError", "Head", "HeadStore", "IdempotencyError", "InclusionError", "IncompleteExportError",
+    "IncompleteListError", "InvalidRequestError", "Issuer", "KeypairWallet", "LeafMismatchError", "LedgerError", "LogForkedError", "LogShrankError",
+    "MalformedError", "MemoryLedger", "NoCorrectionError", "NotAnchoredError", "NotFoundError", "Onchain", "OwnerMismatchError", "RateLimitedError",
+    "Request", "Response", "RootMismatchError", "RootOfLeaves", "StakingProgram", "StaleProofError", "TimeoutError", "TransactionError",
+    "UnauthorizedError", "UnavailableError", "VerificationError", "Wallet", "WrongMemoryError", "canonicalize", "check_issuer", "check_onchain",
     "check_transaction", "commitment_address", "complete_onchain", "complete_receipt", "consistency_roots", "directions_of", "entry_hash", "fold",
-    "from_base58", "is_consistent", "leaf_hash", "memory_tools", "node_hash", "parse_receipt", "to_base58", "verify_correction", "verify_export", "verify_receipt",
+    "from_base58", "is_consistent", "leaf_hash", "memory_tools", "node_hash", "parse_receipt", "to_base58", "verify_correction", "verify_export",
+    "verify_receipt",
 ]
+__all__ += schema.__all__

@@ -4,6 +4,44 @@ from __future__ import annotations
 
 from typing import Any, Literal, TypedDict, Union
 
+__all__ = [
+    "Anchor",
+    "App",
+    "Case",
+    "CaseStatus",
+    "ConsistencyProof",
+    "CreatedBy",
+    "CreatedKey",
+    "CreatedMemory",
+    "Drop",
+    "DropStatus",
+    "DroppedMemory",
+    "Entry",
+    "Event",
+    "Events",
+    "FilledDrop",
+    "FoundMemory",
+    "InclusionProof",
+    "InclusionProofProof",
+    "Key",
+    "LiveGrant",
+    "LiveSession",
+    "LogHead",
+    "Lot",
+    "Memory",
+    "NewCase",
+    "NewDrop",
+    "NewMemory",
+    "Receipt",
+    "Revoked",
+    "SearchFilter",
+    "SearchFilterVia",
+    "Session",
+    "StakingStatus",
+    "UnsignedTransaction",
+    "Via",
+]
+
 
 class Case(TypedDict):
     id: str
@@ -103,6 +141,14 @@ class ConsistencyProof(_ConsistencyProofWords):
     proof: list[str]
 
 
+class App(TypedDict):
+    """The app that got the key by OAuth. Null for a key that was made by hand."""
+    #: What the app calls itself. Nobody has checked it.
+    name: str
+    #: Where the app's authorization code was sent.
+    redirectHost: str
+
+
 class CreatedBy(TypedDict):
     """The session or API key that made it. Null if that was not recorded."""
     kind: Literal['session', 'key']
@@ -117,6 +163,7 @@ class CreatedKey(TypedDict):
     label: str
     scopes: list[Literal['read', 'write', 'retract', 'share']]
     namespaces: Union[list[str], None]
+    app: Union[App, None]
     createdAt: str
     createdBy: Union[CreatedBy, None]
     expiresAt: Union[str, None]
@@ -220,6 +267,7 @@ class Key(TypedDict):
     label: str
     scopes: list[Literal['read', 'write', 'retract', 'share']]
     namespaces: Union[list[str], None]
+    app: Union[App, None]
     createdAt: str
     createdBy: Union[CreatedBy, None]
     expiresAt: Union[str, None]
