@@ -79,6 +79,10 @@ func useEverySecret(t *testing.T, r *run) (secrets map[string]string, witness st
 	core.Expect(200, "GET", "/memories/"+a.Text("id"), nil, stacktest.Bearer(key))
 	core.Expect(200, "POST", "/memories/search", map[string]any{"query": "private thought"}, session)
 	core.Expect(200, "POST", "/memories/search", map[string]any{"query": "what about heliotropes?", "mode": "ranked"}, session)
+	app := newApp(core)
+	code := app.allow(session, map[string]any{}).Get("code")
+	granted := core.Expect(200, "POST", "/oauth/token", app.form(code), asForm)
+	core.Expect(200, "GET", "/memories", nil, stacktest.Bearer(granted.Text("access_token")))
 	tokenOf := func(a stacktest.Answer) string { return a.Text("url")[strings.LastIndex(a.Text("url"), "/")+1:] }
 	drop := tokenOf(extension.Expect(201, "POST", "/memory-drops", nil, other))
 	extension.Expect(201, "POST", "/memory-drops/"+drop, map[string]any{"content": throughDrop})
@@ -87,6 +91,7 @@ func useEverySecret(t *testing.T, r *run) (secrets map[string]string, witness st
 	extension.Expect(200, "POST", "/auth/logout", nil, other)
 	return map[string]string{
 		"content": content, "content of a drop": throughDrop, "core token": coreToken, "extension token": extensionToken,
+		"code": code, "access token": granted.Text("access_token"), "refresh token": granted.Text("refresh_token"),
 		"API key": key, "drop token": drop, "case token": agentCase, "idempotency key": "secret-idempotency-key",
 		"search query": "private thought", "ranked query": "what about heliotropes?",
 	}, witness
