@@ -30,7 +30,7 @@ type keyView struct {
 	Prefix     string            `json:"prefix"`
 	Label      string            `json:"label"`
 	Scopes     []events.Scope    `json:"scopes"`
-	Namespaces []string          `json:"namespaces"` // null for no limit
+	Namespaces *[]string         `json:"namespaces"` // null for no limit
 	App        *events.App       `json:"app"`        // null for a key that was made by hand
 	CreatedAt  events.Timestamp  `json:"createdAt"`
 	CreatedBy  *events.Via       `json:"createdBy"` // null if the event does not say
@@ -42,6 +42,14 @@ type keyView struct {
 func (v keyView) appendJSON(to []byte) ([]byte, error) {
 	text, err := json.Marshal(v)
 	return append(to, text...), err
+}
+
+// orNull returns what JSON shows as null if a list is nil. A nil slice would be shown as [].
+func orNull(list []string) *[]string {
+	if list == nil {
+		return nil
+	}
+	return &list
 }
 
 func (a *API) createKey(c *fiber.Ctx, caller access.Caller) error {
@@ -84,7 +92,7 @@ func (a *API) createKey(c *fiber.Ctx, caller access.Caller) error {
 	}
 	return c.Status(http.StatusCreated).JSON(keyView{
 		ID: create.KeyID, Key: key, Prefix: create.Prefix, Label: create.Label,
-		Scopes: scopes, Namespaces: namespaces, CreatedAt: create.CreatedAt, CreatedBy: new(caller.Credential.Via()), ExpiresAt: expires,
+		Scopes: scopes, Namespaces: orNull(namespaces), CreatedAt: create.CreatedAt, CreatedBy: new(caller.Credential.Via()), ExpiresAt: expires,
 	})
 }
 
@@ -158,7 +166,7 @@ func (l *keyList) Next(ctx context.Context, yield func(keyView) error) error {
 	for _, k := range keys {
 		l.after = k.At
 		err := yield(keyView{
-			ID: k.ID, Prefix: k.Prefix, Label: k.Label, Scopes: k.Scopes, Namespaces: k.Namespaces, App: k.App,
+			ID: k.ID, Prefix: k.Prefix, Label: k.Label, Scopes: k.Scopes, Namespaces: orNull(k.Namespaces), App: k.App,
 			CreatedAt: k.CreatedAt, CreatedBy: k.CreatedBy, ExpiresAt: k.ExpiresAt, LastUsedAt: k.LastUsedAt, RevokedAt: k.RevokedAt,
 		})
 		if err != nil && !errors.Is(err, memory.ErrEnough) {
