@@ -20,8 +20,11 @@ function Keys({ api }) {
         <p class="soft">${k.scopes.map((s) => html`<span class="tag" key=${s}>${s}</span>`)} used <${Time} at=${k.lastUsedAt}/>${k.expiresAt && html` · ends ${when(k.expiresAt)}`}${k.namespaces && html` · only in <span dir="auto">${k.namespaces.join(', ')}</span>`}</p></div>
         <button type="button" class="quiet" disabled=${revoking} aria-label=${`${verb} ${k.label}`} onClick=${() => revoke(k.id)}>${verb}</button></li>`)}</ul>`;
   const apps = live.filter((k) => k.app), made = live.filter((k) => !k.app);
-  return html`${apps.length > 0 && html`<section class="card"><h2>Connected apps</h2><p class="soft">Apps that you allowed with your wallet. Each chose its name itself; its answers went to the host beside it.</p>
-    ${items(apps, (k) => html`<code>${k.app.redirectHost}</code>`, 'Connected apps', 'End')}</section>`}
+  const address = `${site.coreUrl}/mcp`;
+  return html`<section class="card"><h2>Connected apps</h2><p class="soft">Give Claude, ChatGPT or another assistant this address. It asks for what you then allow with your wallet.</p>
+      <div class="row secret"><code class="grow break" tabIndex="0">${address}</code><${Copy} text=${address} what="Copy address"/></div>
+      ${apps.length > 0 && html`${items(apps, (k) => html`<code>${k.app.redirectHost}</code>`, 'Connected apps', 'End')}
+        <p class="soft">Each app chose its name itself. Its answer went to the host beside it.</p>`}</section>
     <section class="card"><div class="row"><div class="grow"><h2>API keys</h2><p class="soft">For programs and agents. A key is dead on the request after you revoke it.</p></div>
       <button type="button" class="primary" onClick=${() => setMaking(true)}>New key</button></div>
     <${Problem} error=${error ?? refused} again=${error && again}/>
