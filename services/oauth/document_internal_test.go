@@ -62,6 +62,20 @@ func TestDocuments(t *testing.T) {
 			t.Errorf("%+v, %v, fetched %d times", m, err, fetched)
 		}
 	}
+	// An app with a document needs no registration. Its document's host stands for its name.
+	s := &Server{Config{BaseURL: "https://core.example"}, entries{}, d}
+	parameters := map[string]string{
+		"client_id": address, "redirect_uri": "https://example.com/cb", "response_type": "code", "resource": "https://core.example/mcp/",
+		"code_challenge": strings.Repeat("x", 43), "code_challenge_method": "S256",
+	}
+	asked := func(name string) string { return parameters[name] }
+	if q, err := s.Parse(t.Context(), asked); err != nil || q.Name != "Good" || q.Document != "example.com" || q.Host != "example.com" || q.resource != "https://core.example/mcp" {
+		t.Errorf("%+v, %v", q, err)
+	}
+	parameters["redirect_uri"] = "https://example.com/other"
+	if q, err := s.Parse(t.Context(), asked); !errors.Is(err, errRedirect) {
+		t.Errorf("%+v, %v", q, err)
+	}
 	for name, serve := range map[string]http.HandlerFunc{
 		"of another address": func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = w.Write([]byte(strings.Replace(good, "client.json", "other.json", 1)))

@@ -330,7 +330,7 @@ func (s *Server) Refresh(ctx context.Context, parameter func(string) string) (Gr
 
 // grant returns tokens of an app whose key is alive.
 func (s *Server) grant(ctx context.Context, owner events.Owner, keyID string, e entry) (Granted, error) {
-	now := s.Now()
+	now := s.Now().Truncate(time.Second) // the finest time that a token states
 	claims := jwt.RegisteredClaims{Subject: string(owner), ID: keyID, IssuedAt: jwt.NewNumericDate(now)}
 	refresh, err := s.Tokens.Seal(signin.KindRefresh, &refreshToken{claims, e.Generation})
 	if err != nil {
@@ -366,7 +366,7 @@ func (s *Server) Revoke(ctx context.Context, token, client string) error {
 	switch {
 	case err != nil:
 		return err
-	case found.Client != hashOf(client):
+	case client != "" && found.Client != hashOf(client):
 		return &Error{"invalid_client", "the token is of another app"}
 	}
 	return s.end(ctx, owner, claims.ID)
