@@ -260,7 +260,8 @@ func decodeCanonicalMemory(data []byte, m *MemoryWritten) bool {
 	if !plain(m.MemoryID) {
 		return false
 	}
-	// A memory that supersedes others has one member more, and is left to the general decoder.
+	// Memories that supersede others, or were imported, have more members, and are left to the
+	// general decoder.
 	if head, m.Sealing = cutSealing(head); m.Sealing == 0 {
 		return false
 	}

@@ -36,6 +36,7 @@ func golden() []events.Data {
 			MemoryID: id, LeafIndex: 7, LeafHash: h1, LeafVersion: 1,
 			Metadata: jsontext.Value(`{"a":"\u0000<é>","b":[1,2]}`), Sealed: []byte{0, 1, 2, 253, 254, 255}, IdempotencyKeyHash: &h2,
 			Via: &events.Via{Kind: events.ViaDrop, ID: other}, Salt: events.SaltGuest, Sealing: events.SealedByLeaf, Supersedes: []uint64{5, 2},
+			Imported: &events.Imported{ID: other, CreatedAt: goldenTime(), Via: &events.Via{Kind: events.ViaKey, ID: id}},
 		},
 		&events.MemoryRetracted{MemoryID: id, LeafIndex: 7, Leaves: 9},
 		&events.MemoryForgotten{MemoryID: id, LeafIndex: 7, Leaves: 9},
@@ -59,6 +60,8 @@ func golden() []events.Data {
 		&events.BatchFailed{BatchID: other, Signature: "sig", Reason: "blockhash expired"},
 		&events.StakeDeposited{Mint: "mint", Vault: "vault", Amount: "18446744073709551615", Signature: "sig", Slot: 5, BlockTime: goldenTime()},
 		&events.StakeWithdrawn{Mint: "mint", Vault: "vault", Amount: "1", Signature: "sig", Slot: 6, BlockTime: goldenTime()},
+		&events.ImportStarted{Root: h1, Size: 9, Leaves: 7},
+		&events.ImportFinished{Root: h1, Reason: events.ImportComplete, Leaves: 9},
 	}
 }
 

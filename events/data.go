@@ -19,6 +19,8 @@ const (
 	TypeMemoryRetracted Type = "MemoryRetracted"
 	TypeMemoryForgotten Type = "MemoryForgotten"
 	TypeOwnerErased     Type = "OwnerErased"
+	TypeImportStarted   Type = "ImportStarted"
+	TypeImportFinished  Type = "ImportFinished"
 	TypeGrantMinted     Type = "GrantMinted"
 	TypeGrantConsumed   Type = "GrantConsumed"
 	TypeGrantRevoked    Type = "GrantRevoked"
@@ -102,6 +104,15 @@ type MemoryWritten struct {
 	// memories that its writer named, and then of all others with the same leaf hashes. All
 	// are smaller than LeafIndex. Metadata has the hashes. Versions 1 to 3 had none.
 	Supersedes []uint64 `json:"supersedes,omitzero"`
+	// Imported says what the memory was where it was exported. Versions 1 to 4 had none.
+	Imported *Imported `json:"imported,omitzero"`
+}
+
+// Imported is what an export says of a memory beside its leaf.
+type Imported struct {
+	ID        string    `json:"id"` // of the memory, a UUIDv7
+	CreatedAt Timestamp `json:"createdAt"`
+	Via       *Via      `json:"via,omitzero"` // absent if the export did not say
 }
 
 // Versions of the sealing of a text.
@@ -118,8 +129,11 @@ const (
 	SaltOwner Salt = "owner"
 	// SaltGuest is the secret of an API key that may not read; Via names the key.
 	SaltGuest Salt = "guest"
-	// SaltSealed is reserved for a salt that is sealed with the text. Nothing writes it yet.
+	// SaltSealed is sealed before the text: the memory was imported, and no secret here gives
+	// its salt; see [Salt.Split].
 	SaltSealed Salt = "sealed"
+	// SaltNone is of an imported leaf without an entry: its text and its salt stayed behind.
+	SaltNone Salt = "none"
 )
 
 // Via names what something was done with: a session or an API key of its owner, or a
@@ -172,6 +186,30 @@ type OwnerErased struct {
 	// Leaves is how many leaves the owner's log has: all of them are erased.
 	Leaves uint64 `json:"leaves"`
 }
+
+// ImportStarted: an owner began to import an export of a log of theirs. Until it is finished,
+// no other memory is written.
+type ImportStarted struct {
+	Root   Hash   `json:"root"`   // of the whole export
+	Size   uint64 `json:"size"`   // leaves of the export
+	Leaves uint64 `json:"leaves"` // as in MemoryRetracted; they are the export's first ones
+}
+
+// ImportFinished: an import ended. Other memories may be written again.
+type ImportFinished struct {
+	Root   Hash      `json:"root"` // of the whole export
+	Reason ImportEnd `json:"reason"`
+	Leaves uint64    `json:"leaves"` // as in MemoryRetracted
+}
+
+// ImportEnd says why an import ended.
+type ImportEnd string
+
+// An import ends with its last leaf, or before it by its owner; then the leaves so far stay.
+const (
+	ImportComplete ImportEnd = "complete"
+	ImportGivenUp  ImportEnd = "givenUp"
+)
 
 // GrantMinted: an owner handed out a capability.
 type GrantMinted struct {
@@ -351,6 +389,8 @@ func (*MemoryWritten) EventType() Type   { return TypeMemoryWritten }
 func (*MemoryRetracted) EventType() Type { return TypeMemoryRetracted }
 func (*MemoryForgotten) EventType() Type { return TypeMemoryForgotten }
 func (*OwnerErased) EventType() Type     { return TypeOwnerErased }
+func (*ImportStarted) EventType() Type   { return TypeImportStarted }
+func (*ImportFinished) EventType() Type  { return TypeImportFinished }
 func (*GrantMinted) EventType() Type     { return TypeGrantMinted }
 func (*GrantConsumed) EventType() Type   { return TypeGrantConsumed }
 func (*GrantRevoked) EventType() Type    { return TypeGrantRevoked }

@@ -59,6 +59,12 @@ func story(n int) []fixture.Message {
 			m.Supersedes = []uint64{7, 3}
 		}
 		leaves = append(leaves, m.LeafHash)
+		if i == 130 {
+			before := &events.Imported{ID: fixture.UUID(), CreatedAt: now, Via: &events.Via{Kind: events.ViaKey, ID: key}}
+			m.Imported, m.Salt = before, events.SaltNone
+			say(&events.ImportStarted{Root: m.LeafHash, Size: 200, Leaves: 130}, m, &events.ImportFinished{Root: m.LeafHash, Reason: events.ImportGivenUp, Leaves: 131})
+			continue
+		}
 		say(m)
 		if i == 100 {
 			say(&events.MemoryRetracted{MemoryID: m.MemoryID, LeafIndex: 100, Leaves: 101})

@@ -27,6 +27,7 @@ type fold struct {
 	retractions map[string]*retraction // by owner, leaf index, and whether it was forgotten
 	destroyed   map[string]Finding     // by owner and leaf index: its key is destroyed, and no event says why
 	erasures    map[string]*erasure    // by owner and sequence
+	imports     map[string]*imported   // by owner and sequence
 	keys        map[string]*apiKey
 	grants      map[string]*grant
 	batches     map[string]*batch
@@ -43,7 +44,7 @@ type fold struct {
 
 func newFold(a *auditor) *fold {
 	return &fold{
-		auditor: a, owners: map[events.Owner]*owner{}, sessions: map[string]*session{}, corrections: map[string]*correction{}, retractions: map[string]*retraction{}, destroyed: map[string]Finding{}, erasures: map[string]*erasure{}, keys: map[string]*apiKey{},
+		auditor: a, owners: map[events.Owner]*owner{}, sessions: map[string]*session{}, corrections: map[string]*correction{}, retractions: map[string]*retraction{}, destroyed: map[string]Finding{}, erasures: map[string]*erasure{}, imports: map[string]*imported{}, keys: map[string]*apiKey{},
 		grants: map[string]*grant{}, batches: map[string]*batch{}, attempts: map[string]*attempt{},
 		movements: map[string]*movement{}, tiles: map[string]wantRow{},
 		back: map[events.Owner][]claim{},
@@ -62,10 +63,11 @@ type owner struct {
 	chainVersion            int     // the highest, as in the read model
 	chainLastSeq            uint64
 
-	base   *tree.Frontier
-	recent []events.Hash
-	tiles  []*tile // by level; empty without a database
-	active map[events.GrantKind]*grant
+	base      *tree.Frontier
+	recent    []events.Hash
+	tiles     []*tile // by level; empty without a database
+	active    map[events.GrantKind]*grant
+	importing *imported // nil: none is running
 
 	committed []*batch // largest confirmed batch; several only if that size was confirmed again
 }
@@ -158,6 +160,10 @@ func (f *fold) event(ctx context.Context, c *current) error {
 		return f.forgotten(ctx, c, data.LeafIndex)
 	case *events.OwnerErased:
 		return f.ownerErased(ctx, c, data)
+	case *events.ImportStarted:
+		f.importStarted(c, data)
+	case *events.ImportFinished:
+		f.importFinished(c, data)
 	case *events.SessionIssued:
 		f.sessionIssued(c, data)
 	case *events.SessionRevoked:
@@ -208,6 +214,9 @@ func (f *fold) memory(ctx context.Context, c *current, data *events.MemoryWritte
 	if data.Salt == events.SaltGuest {
 		f.guestWrote(c, data)
 	}
+	if (data.Imported != nil) != (o.importing != nil) {
+		f.wrong(c, CheckLeaf, "leaf %d was imported without an import, or written during one", data.LeafIndex)
+	}
 	if err := f.recompute(ctx, c, data); err != nil {
 		return err
 	}
@@ -250,6 +259,10 @@ func (f *fold) recompute(ctx context.Context, c *current, data *events.MemoryWri
 			Detail: "the key of the memory is destroyed, and the log does not call it forgotten"}
 		return nil
 	}
+	if data.Salt == events.SaltNone {
+		f.report.unread[unread{why: "it was imported without an entry"}]++
+		return nil
+	}
 	f.report.summary.LeavesRecomputed++
 	if why := f.leafDiffers(key, c.owner.name, data); why != "" {
 		f.report.add(Finding{Check: CheckLeaf, Owner: c.owner.name, Seq: c.seq, LeafIndex: at(data.LeafIndex), Detail: why})
@@ -261,7 +274,7 @@ func (f *fold) leafDiffers(key Key, owner events.Owner, data *events.MemoryWritt
 	if data.LeafVersion != leaf.Version {
 		return fmt.Sprintf("leaf version %d is unknown", data.LeafVersion)
 	}
-	content, err := key.Open(data.Sealing, data.LeafIndex, data.MemoryID, data.Sealed)
+	body, err := key.Open(data.Sealing, data.LeafIndex, data.MemoryID, data.Sealed)
 	if err != nil {
 		return "the sealed content does not open: it was altered, or belongs to another memory"
 	}
@@ -269,13 +282,16 @@ func (f *fold) leafDiffers(key Key, owner events.Owner, data *events.MemoryWritt
 	if err != nil || metadata.String() != string(data.Metadata) {
 		return "the metadata is not in canonical form"
 	}
-	secret, err := key.LeafSecret(data.Salt, data.Via)
-	if err != nil {
-		return err.Error()
-	}
-	l, err := leaf.New(secret, leaf.Memory{Content: content, Metadata: metadata, Owner: owner})
-	if err != nil {
-		return err.Error()
+	salt, content := data.Salt.Split(body)
+	l := leaf.Leaf{Memory: leaf.Memory{Content: content, Metadata: metadata, Owner: owner}, Salt: salt}
+	if salt == "" {
+		secret, err := key.LeafSecret(data.Salt, data.Via)
+		if err != nil {
+			return err.Error()
+		}
+		if l, err = leaf.New(secret, l.Memory); err != nil {
+			return err.Error()
+		}
 	}
 	hash, err := l.Hash()
 	if err != nil {

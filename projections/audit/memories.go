@@ -29,10 +29,13 @@ const (
 	memoryVia
 	memorySalt
 	memorySealing
+	memoryImportedID
+	memoryImportedAt
+	memoryImportedVia
 	memoryColumns
 )
 
-var memoryNames = [memoryColumns]string{"owner", "leaf_index", "id", "leaf_hash", "metadata", "sealed", "created_at", "idempotency_key_hash", "seq", "via", "salt", "sealing"}
+var memoryNames = [memoryColumns]string{"owner", "leaf_index", "id", "leaf_hash", "metadata", "sealed", "created_at", "idempotency_key_hash", "seq", "via", "salt", "sealing", "imported_id", "imported_at", "imported_via"}
 
 // memoryRow is a row of the memories table: values in PostgreSQL's binary form, nil for
 // NULL.
@@ -50,9 +53,10 @@ func (m *memoryRow) order(o *memoryRow) int {
 // memoryOf returns the row that a projector must make of an event.
 func memoryOf(e *events.Event, data *events.MemoryWritten, seq uint64) *memoryRow {
 	eight := func(n int64) []byte { return binary.BigEndian.AppendUint64(nil, uint64(n)) }
+	when := func(at events.Timestamp) []byte { return eight(at.Time().UnixMicro() - postgresEpoch) }
 	m := &memoryRow{[]byte(e.Owner), eight(int64(data.LeafIndex)), nil, data.LeafHash[:], data.Metadata,
-		data.Sealed, eight(e.Time.Time().UnixMicro() - postgresEpoch), nil, eight(int64(seq)), nil, []byte(data.Salt),
-		binary.BigEndian.AppendUint16(nil, uint16(data.Sealing))}
+		data.Sealed, when(e.Time), nil, eight(int64(seq)), nil, []byte(data.Salt),
+		binary.BigEndian.AppendUint16(nil, uint16(data.Sealing)), nil, nil, nil}
 	if id, ok := column.ParseUUID(data.MemoryID); ok { // otherwise NULL, which no row has
 		m[memoryID] = id[:]
 	}
@@ -61,6 +65,15 @@ func memoryOf(e *events.Event, data *events.MemoryWritten, seq uint64) *memoryRo
 	}
 	if data.Via != nil {
 		m[memoryVia] = []byte(data.Via.String())
+	}
+	if before := data.Imported; before != nil {
+		if id, ok := column.ParseUUID(before.ID); ok {
+			m[memoryImportedID] = id[:]
+		}
+		m[memoryImportedAt] = when(before.CreatedAt)
+		if before.Via != nil {
+			m[memoryImportedVia] = []byte(before.Via.String())
+		}
 	}
 	return m
 }
@@ -80,7 +93,7 @@ type memoryRows struct {
 }
 
 func openMemories(ctx context.Context, conn *pgx.Conn, r *report, where string, args []any) (*memoryRows, error) {
-	rows, err := conn.Query(ctx, `SELECT owner, leaf_index, id, leaf_hash, metadata, sealed, created_at, idempotency_key_hash, seq, via, salt, sealing
+	rows, err := conn.Query(ctx, `SELECT owner, leaf_index, id, leaf_hash, metadata, sealed, created_at, idempotency_key_hash, seq, via, salt, sealing, imported_id, imported_at, imported_via
 		FROM memories`+where+` ORDER BY seq, leaf_index, owner`, append([]any{pgx.QueryResultFormats{pgx.BinaryFormatCode}}, args...)...)
 	if err != nil {
 		return nil, fmt.Errorf("read memories: %w", err)
@@ -147,7 +160,7 @@ func shownMemory(column int, value []byte) string {
 		return "NULL"
 	case column == memoryOwner || column == memoryMetadata:
 		return string(value)
-	case column == memoryCreatedAt && len(value) == 8:
+	case (column == memoryCreatedAt || column == memoryImportedAt) && len(value) == 8:
 		return stamp(time.UnixMicro(postgresEpoch + int64(binary.BigEndian.Uint64(value))))
 	}
 	return hex.EncodeToString(value)

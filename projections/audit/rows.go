@@ -224,6 +224,8 @@ func (f *fold) tables() []*table {
 			})},
 		{name: "erasures", key: []string{"owner", "seq"}, columns: []string{"leaves", "erased_at"},
 			want: wanted(f.erasures, func(e *erasure) (*owner, []any) { return e.owner, []any{e.leaves, e.at} })},
+		{name: "imports", key: []string{"owner", "seq"}, columns: []string{"root", "size", "ended_at"},
+			want: wanted(f.imports, func(i *imported) (*owner, []any) { return i.owner, []any{i.root, i.size, i.ended} })},
 		{name: "api_keys", key: []string{"id"}, columns: []string{"hash", "prefix", "label", "scopes", "created_at", "expires_at", "last_used_at", "revoked_at", "seq", "created_by", "namespaces", "app"},
 			want: wanted(f.keys, func(k *apiKey) (*owner, []any) {
 				return k.owner, []any{k.hash, k.prefix, raw(&k.label), k.scopes, k.created, k.expires, k.used, k.revoked, k.seq, column.ViaArg(k.createdBy), k.namespaces, k.app}

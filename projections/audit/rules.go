@@ -46,6 +46,13 @@ type erasure struct {
 	at     time.Time
 }
 
+type imported struct {
+	owner *owner
+	root  events.Hash
+	size  uint64
+	ended *time.Time
+}
+
 type apiKey struct {
 	prefix, label, scopes  string
 	owner                  *owner
@@ -123,6 +130,32 @@ func (f *fold) forgotten(ctx context.Context, c *current, leaf uint64) error {
 		f.wrong(c, CheckKey, "the keystore has the key of leaf %d, which was forgotten; a core service destroys it within a minute", leaf)
 	}
 	return nil
+}
+
+// importStarted checks that no other import is running.
+func (f *fold) importStarted(c *current, data *events.ImportStarted) {
+	if leaves := c.owner.leaves(); c.owner.importing != nil || data.Leaves != leaves {
+		f.wrong(c, CheckKey, "an import starts at leaf %d of %d, or during another one", data.Leaves, leaves)
+	}
+	c.owner.importing = &imported{owner: c.owner, root: data.Root, size: data.Size}
+	f.imports[rowKey(string(c.owner.name), strconv.FormatUint(c.seq, 10))] = c.owner.importing
+}
+
+// importFinished checks that an import that is complete gave the root of its export.
+func (f *fold) importFinished(c *current, data *events.ImportFinished) {
+	i, leaves, complete := c.owner.importing, c.owner.leaves(), data.Reason == events.ImportComplete
+	switch {
+	case i == nil:
+		f.wrong(c, CheckKey, "an import ends that did not start")
+		return
+	case data.Leaves != leaves || data.Root != i.root || complete && leaves != i.size:
+		f.wrong(c, CheckKey, "an import of %d leaves ends with %d, the log has %d", i.size, data.Leaves, leaves)
+	case complete:
+		if root, known := c.owner.root(leaves); known && root != i.root {
+			f.wrong(c, CheckLeaf, "the log has the root %s after the import of %s", root, i.root)
+		}
+	}
+	i.ended, c.owner.importing = c.now(), nil
 }
 
 // explained notes that the log says why the key of a leaf is destroyed.

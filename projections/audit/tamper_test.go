@@ -214,6 +214,8 @@ func TestBrokenRulesAreFound(t *testing.T) {
 	expired := &events.ApiKeyCreated{KeyID: id, KeyHash: fixture.Hash(id), Prefix: "svc_", Label: "l", ExpiresAt: &soon}
 	hour := at(time.Hour)
 	same := fixture.Hash("key")
+	imported := &events.MemoryWritten{MemoryID: id, LeafIndex: 0, Metadata: []byte(`{}`), Imported: &events.Imported{ID: second, CreatedAt: soon}}
+	started, finished := &events.ImportStarted{Size: 1}, &events.ImportFinished{Reason: events.ImportComplete, Leaves: 1}
 	for name, c := range map[string]struct {
 		said  []events.Data // each in its own message
 		check audit.Check   // empty: no finding
@@ -252,6 +254,14 @@ func TestBrokenRulesAreFound(t *testing.T) {
 		"guest's salt of a guest": {[]events.Data{
 			&events.ApiKeyCreated{KeyID: id, KeyHash: fixture.Hash(id), Prefix: "svc_", Label: "l", Scopes: []events.Scope{events.ScopeWrite}},
 			&events.MemoryWritten{MemoryID: id, LeafIndex: 0, Metadata: []byte(`{}`), Via: &events.Via{Kind: events.ViaKey, ID: id}, Salt: events.SaltGuest}}, ""},
+		"an import":                         {[]events.Data{started, imported, finished}, ""},
+		"an import during another one":      {[]events.Data{started, started}, audit.CheckKey},
+		"the end of no import":              {[]events.Data{finished}, audit.CheckKey},
+		"an import that lacks a leaf":       {[]events.Data{started, &events.ImportFinished{Reason: events.ImportComplete}}, audit.CheckKey},
+		"an import that gives another root": {[]events.Data{&events.ImportStarted{Root: same, Size: 1}, imported, &events.ImportFinished{Root: same, Reason: events.ImportComplete, Leaves: 1}}, audit.CheckLeaf},
+		"imported without an import":        {[]events.Data{imported}, audit.CheckLeaf},
+		"written during an import": {[]events.Data{started,
+			&events.MemoryWritten{MemoryID: id, LeafIndex: 0, Metadata: []byte(`{}`)}}, audit.CheckLeaf},
 		"memory id again": {[]events.Data{
 			&events.MemoryWritten{MemoryID: id, LeafIndex: 0, Metadata: []byte(`{}`)},
 			&events.MemoryWritten{MemoryID: id, LeafIndex: 1, Metadata: []byte(`{}`)}}, audit.CheckUnique},

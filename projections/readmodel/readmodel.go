@@ -7,6 +7,7 @@ import (
 	"github.com/memory-ledger/ledger/projections/readmodel/batches"
 	"github.com/memory-ledger/ledger/projections/readmodel/erasures"
 	"github.com/memory-ledger/ledger/projections/readmodel/grants"
+	"github.com/memory-ledger/ledger/projections/readmodel/imports"
 	"github.com/memory-ledger/ledger/projections/readmodel/memories"
 	"github.com/memory-ledger/ledger/projections/readmodel/owners"
 	"github.com/memory-ledger/ledger/projections/readmodel/retractions"
@@ -19,6 +20,6 @@ import (
 func All() []projector.Projection {
 	return []projector.Projection{
 		owners.Projection{}, sessions.Projection, apikeys.Projection, grants.Projection,
-		memories.Projection{}, batches.Projection, retractions.Projection, erasures.Projection, stakes.Projection{}, tree.Projection{},
+		memories.Projection{}, batches.Projection, retractions.Projection, erasures.Projection, imports.Projection, stakes.Projection{}, tree.Projection{},
 	}
 }

@@ -20,6 +20,8 @@ var folds = map[events.Type][]string{
 	events.TypeMemoryRetracted: {"retractions"},
 	events.TypeMemoryForgotten: {"retractions"},
 	events.TypeOwnerErased:     {"erasures"},
+	events.TypeImportStarted:   {"imports"},
+	events.TypeImportFinished:  {"imports"},
 	events.TypeGrantMinted:     {"grants"},
 	events.TypeGrantConsumed:   {"grants"},
 	events.TypeGrantRevoked:    {"grants"},

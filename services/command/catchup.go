@@ -101,6 +101,10 @@ func leavesAfter(batch []events.Event) (leaves uint64, some bool) {
 			leaves, some = data.Leaves, true
 		case *events.OwnerErased:
 			leaves, some = data.Leaves, true
+		case *events.ImportStarted:
+			leaves, some = data.Leaves, true
+		case *events.ImportFinished:
+			leaves, some = data.Leaves, true
 		}
 	}
 	return leaves, some

@@ -34,5 +34,5 @@ func (c *EraseOwner) decide(s *State, now time.Time) (Decision, error) {
 		}
 	}
 	c.Erased = s.Leaves
-	return Decision{events.KindMemory, []events.Data{&events.OwnerErased{Leaves: s.Leaves}}}, nil
+	return Decision{events.KindMemory, append(s.endImport(), &events.OwnerErased{Leaves: s.Leaves})}, nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/memory-ledger/ledger/projections/readmodel/apikeys"
 	"github.com/memory-ledger/ledger/projections/readmodel/erasures"
 	"github.com/memory-ledger/ledger/projections/readmodel/grants"
+	"github.com/memory-ledger/ledger/projections/readmodel/imports"
 	"github.com/memory-ledger/ledger/projections/readmodel/memories"
 	"github.com/memory-ledger/ledger/projections/readmodel/owners"
 	"github.com/memory-ledger/ledger/projections/readmodel/retractions"
@@ -93,6 +94,11 @@ func (r ReadModel) loadCredentials(ctx context.Context, tx pgx.Tx, state *State)
 	}
 	if state.Erased, err = erasures.Find(ctx, tx, state.Owner); err != nil {
 		return err
+	}
+	if running, found, err := imports.Running(ctx, tx, state.Owner); err != nil {
+		return err
+	} else if found {
+		state.Importing = &running
 	}
 	live, err := grants.Active(ctx, tx, state.Owner, now)
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/memory-ledger/ledger/events/verify/leaf"
 	"github.com/memory-ledger/ledger/projections/fence"
 	"github.com/memory-ledger/ledger/projections/readmodel/erasures"
+	"github.com/memory-ledger/ledger/projections/readmodel/imports"
 	"github.com/memory-ledger/ledger/services/quota"
 )
 
@@ -70,6 +71,7 @@ type State struct {
 	Retracted  leaf.Set // also those that were forgotten; an owner may retract as many as there are
 	Forgotten  leaf.Set
 	Erased     erasures.Erased
+	Importing  *imports.Import  // nil: none is running
 	Grants     map[string]Grant // by id: neither revoked nor spent
 	Keys       map[string]Key   // by id: not revoked; some may have expired
 	// Day is the newest UTC day, counted from 1970, on which the owner wrote a memory, and
@@ -148,6 +150,10 @@ func (s *State) apply(seq uint64, e *events.Event) {
 		}
 	case *events.OwnerErased:
 		s.Erased = erasures.Erased{Times: s.Erased.Times + 1, Leaves: data.Leaves}
+	case *events.ImportStarted:
+		s.Importing = &imports.Import{Root: data.Root, Size: data.Size}
+	case *events.ImportFinished:
+		s.Importing = nil
 	case *events.GrantMinted:
 		maps.DeleteFunc(s.Grants, func(_ string, g Grant) bool { return g.over(e.Time.Time()) })
 		s.Grants[data.GrantID] = Grant{ID: data.GrantID, Kind: data.Kind, ExpiresAt: data.ExpiresAt, MaxUses: data.MaxUses, By: viaOf(data.By)}
@@ -210,17 +216,25 @@ func (s *State) count(at time.Time, bytes int64) {
 	}
 }
 
-// admit refuses memories that would exceed the owner's bytes of a UTC day. The bytes are
-// folded from the owner's events, so all replicas agree.
+// admit refuses memories during an import, and those that would exceed the owner's bytes of a
+// UTC day.
 func (s *State) admit(now time.Time, memories ...*WriteMemory) error {
-	var bytes int64
-	if dayOf(now) <= s.Day { // also if another replica's clock has passed midnight
-		bytes = s.DayBytes
+	if s.Importing != nil {
+		return ErrImporting
 	}
+	var bytes int64
 	for _, m := range memories {
 		bytes += bytesOf(m.SealedBytes, m.Metadata.Len())
 	}
-	limit := memories[0].BytesPerDay
+	return s.admitBytes(now, bytes, memories[0].BytesPerDay)
+}
+
+// admitBytes refuses bytes that would exceed an owner's limit of a UTC day; 0 is none. The
+// bytes so far are folded from the owner's events, so all replicas agree.
+func (s *State) admitBytes(now time.Time, bytes, limit int64) error {
+	if dayOf(now) <= s.Day { // also if another replica's clock has passed midnight
+		bytes += s.DayBytes
+	}
 	if limit == 0 || bytes <= limit {
 		return nil
 	}

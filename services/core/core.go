@@ -84,6 +84,8 @@ func (a *API) Mount(app *httpapi.App) {
 	app.Get("/log/consistency", a.reading(a.logConsistency))
 
 	app.Get("/export", app.Compressed(a.exportLog))
+	app.Post("/import", a.owning(a.importLog))
+	app.Delete("/import", a.owning(a.giveUpImport))
 	app.Get("/events", a.listEvents(app))
 
 	app.Post("/keys", a.owning(a.createKey))

@@ -32,6 +32,9 @@ const (
 	requestTimeout = 10 * time.Second
 	// cutAfter is how long a request may take before its connection is cut.
 	cutAfter = requestTimeout + 5*time.Second
+	// readTimeout is how long a request, or a part of a body that is read as it arrives, may
+	// take to arrive.
+	readTimeout = 30 * time.Second
 	// answerBytes holds a page of a list, so that the page is sent in one system call.
 	// Each call wakes the client, and on a busy machine the sender then waits for a
 	// processor.
@@ -113,7 +116,7 @@ func New(cfg Config) *App {
 		AppName: "memory-ledger " + cfg.Service, DisableStartupMessage: true,
 		BodyLimit: MaxBody, StreamRequestBody: true, ReadBufferSize: 16 << 10, WriteBufferSize: answerBytes,
 		// WriteTimeout is long enough for a list of everything, to a slow client.
-		ReadTimeout: 30 * time.Second, WriteTimeout: 5 * time.Minute, IdleTimeout: 2 * time.Minute,
+		ReadTimeout: readTimeout, WriteTimeout: 5 * time.Minute, IdleTimeout: 2 * time.Minute,
 		// A form is a body like any other: the route decides about it. The framework
 		// would parse it first, and answer a malformed form with 400 on every route.
 		DisablePreParseMultipartForm: true,

@@ -8,6 +8,8 @@ import (
 
 	"github.com/gofiber/fiber/v2"
 	"github.com/valyala/fasthttp"
+
+	"github.com/memory-ledger/ledger/services/memory"
 )
 
 // Errors of a request that another program might read with a different end, or as for a
@@ -67,7 +69,7 @@ func framing(header *fasthttp.RequestHeader) (closes bool, err error) {
 			return false, errTarget
 		}
 	}
-	return framingOf(header.RawHeaders(), http11)
+	return framingOf(header.RawHeaders(), http11, longest(header))
 }
 
 // framingOf is framing for the header lines. They are the bytes that arrived, with one
@@ -75,7 +77,7 @@ func framing(header *fasthttp.RequestHeader) (closes bool, err error) {
 // before, moves all the bytes that it has read, and may then start over. This leaves a
 // space at the end of the line, and some bytes twice in the place from which they were
 // moved. So after such a line, no further request is run.
-func framingOf(raw []byte, http11 bool) (closes bool, err error) {
+func framingOf(raw []byte, http11 bool, longest int64) (closes bool, err error) {
 	var hosts, lengths, encodings int
 	long := false
 	for len(raw) > 0 {
@@ -111,7 +113,7 @@ func framingOf(raw []byte, http11 bool) (closes bool, err error) {
 			}
 		case colon == len("content-length") && isName(line[:colon], "content-length"):
 			lengths++
-			long = long || isLong(bytes.Trim(value, " \t"))
+			long = long || isLong(bytes.Trim(value, " \t"), longest)
 		case colon == len("transfer-encoding") && isName(line[:colon], "transfer-encoding"):
 			if encodings++; !isName(bytes.Trim(value, " \t"), "chunked") {
 				return false, errEncodings
@@ -161,22 +163,31 @@ func isName(name []byte, lower string) bool {
 	return true
 }
 
-// isLong reports whether a length is more than MaxBody. The server's own parser reads
-// some numbers beyond 64 bits as small ones.
-func isLong(length []byte) bool {
+// longest returns how long a request's body may be: more than MaxBody only where the route
+// reads it as it arrives.
+func longest(header *fasthttp.RequestHeader) int64 {
+	if header.IsPost() && string(header.RequestURI()) == "/import" {
+		return memory.MaxImport
+	}
+	return MaxBody
+}
+
+// isLong reports whether a length is more than a number. The server's own parser reads some
+// numbers beyond 64 bits as small ones.
+func isLong(length []byte, longest int64) bool {
 	for _, c := range length {
 		if c < '0' || c > '9' {
 			return false // the server refuses it
 		}
 	}
 	length = bytes.TrimLeft(length, "0")
-	const most = "1048576" // MaxBody
+	most := strconv.FormatInt(longest, 10)
 	return len(length) > len(most) || len(length) == len(most) && string(length) > most
 }
 
 // skipLong makes the server skip a body that is refused for its length.
 func skipLong(header *fasthttp.RequestHeader) fasthttp.RequestConfig {
-	if header.ContentLength() > MaxBody {
+	if int64(header.ContentLength()) > longest(header) {
 		header.SetContentLength(0)
 	}
 	return fasthttp.RequestConfig{}

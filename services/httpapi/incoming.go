@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -103,6 +104,58 @@ func bodyOf(c *fiber.Ctx, budget func(bodies) *semaphore.Weighted) ([]byte, erro
 	return c.Request().Body(), nil
 }
 
+// Arriving returns the body of a request as it arrives, for a route that takes more than
+// Body. Neither the request's deadline nor the cut of its connection runs from then on: the
+// context ends when the service stops. Call it only once the caller is known.
+func Arriving(c *fiber.Ctx) (context.Context, io.Reader, error) {
+	if err := contentEncoding(c); err != nil {
+		return nil, nil, err
+	}
+	body, ok := c.Locals(localBody).(*incoming)
+	if !ok || body.whole {
+		return Context(c), bytes.NewReader(c.Request().Body()), nil
+	}
+	if cut, ok := c.Locals(localCut).(*time.Timer); ok {
+		cut.Stop()
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(Context(c)))
+	stop := context.AfterFunc(body.app.stopping, cancel)
+	body.renewed = func() { stop(); cancel() }
+	c.Locals(localContext, ctx)
+	return ctx, &arriving{body, c.Request().BodyStream(), c.Context().Conn()}, nil
+}
+
+// arriving reads a body. The connection's timeout starts over with each part.
+type arriving struct {
+	of     *incoming
+	stream io.Reader
+	conn   net.Conn
+}
+
+// Read implements io.Reader.
+func (a *arriving) Read(p []byte) (int, error) {
+	if err := a.conn.SetReadDeadline(time.Now().Add(readTimeout)); err != nil {
+		return 0, err
+	}
+	n, err := a.stream.Read(p)
+	switch {
+	case errors.Is(err, io.EOF):
+		a.of.whole = true
+	case err != nil:
+		err = notArrived(err)
+	}
+	return n, err
+}
+
+// notArrived is the refusal of a request whose body broke off.
+func notArrived(err error) error {
+	var network net.Error
+	if errors.As(err, &network) && network.Timeout() {
+		return fiber.ErrRequestTimeout
+	}
+	return Refuse(http.StatusBadRequest, "the body did not arrive whole")
+}
+
 // read reads the whole body, at most most bytes, and puts it into the request. It
 // acquires the bytes that it holds from the budget; nil means no budget.
 func (b *incoming) read(request *fasthttp.Request, most int, budget *semaphore.Weighted) error {
@@ -127,7 +180,6 @@ func (b *incoming) read(request *fasthttp.Request, most int, budget *semaphore.W
 		}
 		n, err := stream.Read(text[len(text):cap(text)])
 		text = text[:len(text)+n]
-		var network net.Error
 		switch {
 		case err == nil:
 		case errors.Is(err, io.EOF):
@@ -137,10 +189,8 @@ func (b *incoming) read(request *fasthttp.Request, most int, budget *semaphore.W
 			request.SetBodyRaw(text)
 			b.whole = true
 			return nil
-		case errors.As(err, &network) && network.Timeout():
-			return fiber.ErrRequestTimeout
 		default:
-			return Refuse(http.StatusBadRequest, "the body did not arrive whole")
+			return notArrived(err)
 		}
 	}
 }

@@ -23,6 +23,7 @@ var next = map[int]string{
 	http.StatusUnauthorized:          "The API key or session was revoked or has expired. Ask the person for a new key, from the dashboard under Access; do not call again before.",
 	http.StatusForbidden:             "Ask the person for a credential that may do this; do not call again before.",
 	http.StatusNotFound:              "No memory of this person has that id. Use recall to find ids.",
+	http.StatusConflict:              "Tell the person, and call again after that.",
 	http.StatusGone:                  "It is gone for good. Do not call again for it.",
 	http.StatusUnprocessableEntity:   "Use a new idempotencyKey, or the same memories as before.",
 	http.StatusTooManyRequests:       "Call again after that.",

@@ -3,6 +3,7 @@ package memory
 import (
 	"strconv"
 
+	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/memory-ledger/ledger/events/verify/canonical"
@@ -56,6 +57,13 @@ func (v *View) AppendJSON(b []byte) ([]byte, error) {
 	}
 	if b, err = appendIDs(b, "supersededBy", v.SupersededBy); err != nil {
 		return nil, err
+	}
+	if v.Imported != nil { // few memories are
+		text, err := json.Marshal(v.Imported)
+		if err != nil {
+			return nil, err
+		}
+		b = append(append(b, `,"imported":`...), text...)
 	}
 	return append(b, '}'), nil
 }

@@ -44,6 +44,9 @@ var (
 	ErrNamespaceNeeded = errors.New("namespace is required: the credential is limited to several")
 )
 
+// maxSuperseded is how many memories one supersedes at most.
+const maxSuperseded = 16
+
 // isName reports whether a text may be a source, a tag or a namespace.
 func isName(text string) bool {
 	n := Length(text)
@@ -66,7 +69,7 @@ func (m Members) check() error {
 	if m.Namespace != nil && !isName(*m.Namespace) {
 		return ErrNamespace
 	}
-	if m.Supersedes != nil && (len(*m.Supersedes) < 1 || len(*m.Supersedes) > 16) {
+	if m.Supersedes != nil && (len(*m.Supersedes) < 1 || len(*m.Supersedes) > maxSuperseded) {
 		return ErrSupersedes
 	}
 	return nil

@@ -16,6 +16,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/memory-ledger/ledger/anchoring/chainview"
 	"github.com/memory-ledger/ledger/events"
@@ -85,6 +86,7 @@ type Config struct {
 // Service writes and reads memories.
 type Service struct {
 	Config
+	spooled *semaphore.Weighted // bytes of exports that are being imported
 }
 
 // New returns a Service.
@@ -104,7 +106,7 @@ func New(cfg Config) *Service {
 	if cfg.DamagedMemories == nil {
 		cfg.DamagedMemories = new(atomic.Uint64)
 	}
-	return &Service{cfg}
+	return &Service{cfg, semaphore.NewWeighted(MaxImport)}
 }
 
 // Draft is a memory to be written.
@@ -241,9 +243,13 @@ type View struct {
 	// those that correct it, newest first.
 	Supersedes   []string `json:"supersedes,omitzero"`
 	SupersededBy []string `json:"supersededBy,omitzero"`
+	// Imported is what the memory was where it was imported from. CreatedAt is from there,
+	// too.
+	Imported *events.Imported `json:"imported,omitzero"`
 
 	salt      events.Salt
-	retracted bool // and therefore without content
+	ownSalt   string // that was sealed with the content; empty if it derives from a secret
+	retracted bool   // and therefore without content
 }
 
 // Reader is who reads an owner's memories. Head is what the fence returned for the request: data that

@@ -43,15 +43,19 @@ func (s *Service) Receipt(ctx context.Context, reader Reader, id string) (*verif
 
 // entryOf returns the entry of an opened memory, with the salt that it was hashed with.
 func entryOf(key *keystore.OwnerKey, owner events.Owner, v *View) (verify.Entry, error) {
-	secret, err := key.LeafSecret(v.salt, v.Via)
-	if err != nil {
-		return verify.Entry{}, fmt.Errorf("salt memory: %w", err)
+	salt := v.ownSalt
+	if salt == "" {
+		secret, err := key.LeafSecret(v.salt, v.Via)
+		if err != nil {
+			return verify.Entry{}, fmt.Errorf("salt memory: %w", err)
+		}
+		salted, err := leaf.New(secret, leaf.Memory{Content: v.Content, Metadata: canonical.Trusted(v.Metadata), Owner: owner})
+		if err != nil {
+			return verify.Entry{}, fmt.Errorf("salt memory: %w", err)
+		}
+		salt = salted.Salt
 	}
-	salted, err := leaf.New(secret, leaf.Memory{Content: v.Content, Metadata: canonical.Trusted(v.Metadata), Owner: owner})
-	if err != nil {
-		return verify.Entry{}, fmt.Errorf("salt memory: %w", err)
-	}
-	return verify.Entry{Content: v.Content, Metadata: v.Metadata, Owner: string(owner), Salt: salted.Salt, V: leaf.Version}, nil
+	return verify.Entry{Content: v.Content, Metadata: v.Metadata, Owner: string(owner), Salt: salt, V: leaf.Version}, nil
 }
 
 // anchor adds the newest confirmed batch, which covers at least the leaves of the memory's

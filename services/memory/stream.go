@@ -173,29 +173,37 @@ func (p *Picked) yield(rows []*memories.Memory, yield func(*View) error) error {
 func openRow(key *keystore.OwnerKey, opener *keystore.Opener, m *memories.Memory) (View, error) {
 	v := View{
 		ID: m.ID, Metadata: jsontext.Value(m.Metadata.String()), LeafHash: m.LeafHash,
-		LeafIndex: m.LeafIndex, BatchID: m.BatchID, Anchored: m.Anchored, CreatedAt: m.CreatedAt, Via: m.Via,
+		LeafIndex: m.LeafIndex, BatchID: m.BatchID, Anchored: m.Anchored, CreatedAt: m.CreatedAt, Via: m.Via, Imported: m.Imported,
 		salt: m.Salt, retracted: m.Retracted,
 	}
 	if m.Retracted {
 		return v, nil
 	}
-	content, err := opener.Open(m.Sealing, m.LeafIndex, []byte(m.ID), m.Sealed)
+	body, err := opener.Open(m.Sealing, m.LeafIndex, []byte(m.ID), m.Sealed)
 	if errors.Is(err, keystore.ErrLeafDestroyed) {
 		v.retracted = true
 		return v, ErrRetracted
 	}
 	if err == nil {
-		v.Content = string(content)
-		secret, err := key.LeafSecret(m.Salt, m.Via)
-		if err == nil {
-			hash, err := leaf.Commit(secret, leaf.Memory{Content: v.Content, Metadata: m.Metadata, Owner: m.Owner})
-			if err == nil && hash == m.LeafHash {
-				return v, nil
-			}
+		v.ownSalt, v.Content = m.Salt.Split(string(body))
+		if hash, err := v.hash(key, leaf.Memory{Content: v.Content, Metadata: m.Metadata, Owner: m.Owner}); err == nil && hash == m.LeafHash {
+			return v, nil
 		}
 	}
 	v.Content, v.Metadata, v.Damaged = "", jsontext.Value(`{}`), true
 	return v, fmt.Errorf("%w (leaf %d of %s)", ErrDamaged, m.LeafIndex, m.Owner)
+}
+
+// hash returns the leaf hash of an opened memory.
+func (v *View) hash(key *keystore.OwnerKey, m leaf.Memory) (leaf.Hash, error) {
+	if v.ownSalt != "" {
+		return leaf.Leaf{Memory: m, Salt: v.ownSalt}.Hash()
+	}
+	secret, err := key.LeafSecret(v.salt, v.Via)
+	if err != nil {
+		return leaf.Hash{}, err
+	}
+	return leaf.Commit(secret, m)
 }
 
 // tellDamaged logs and counts memories that were found damaged.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/projections/readmodel/memories"
 	"github.com/memory-ledger/ledger/services/keystore"
 	"github.com/memory-ledger/ledger/services/recall"
@@ -126,6 +127,9 @@ func (p *Picked) open(ctx context.Context, number, to uint64, most int, yield fu
 			id, err := uuid.UUID(b.ID).MarshalText()
 			if err == nil {
 				text, err = opener.Open(b.Sealing, b.Leaf, id, b.Sealed)
+			}
+			if b.Salt == events.SaltSealed && len(text) >= events.SaltBytes {
+				text = text[events.SaltBytes:]
 			}
 			if err != nil && !errors.Is(err, keystore.ErrLeafDestroyed) {
 				c.damaged = append(c.damaged, b.Leaf)

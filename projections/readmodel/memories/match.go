@@ -107,7 +107,7 @@ func (f Filter) query(owner events.Owner, size uint64) (query string, args []any
 		args = append(args, v)
 		return fmt.Sprintf("$%d", len(args))
 	}
-	b.WriteString(`SELECT m.leaf_index, m.created_at, `)
+	b.WriteString(`SELECT m.leaf_index, ` + writtenFirst + `, `)
 	if len(f.Metadata) > 0 || f.Namespaces != nil {
 		b.WriteString(`m.metadata`)
 	} else {
@@ -115,10 +115,10 @@ func (f Filter) query(owner events.Owner, size uint64) (query string, args []any
 	}
 	b.WriteString(` FROM memories m WHERE m.owner = $1 AND m.leaf_index < $2`)
 	if !f.From.IsZero() {
-		b.WriteString(` AND m.created_at >= ` + arg(f.From))
+		b.WriteString(` AND ` + writtenFirst + ` >= ` + arg(f.From))
 	}
 	if !f.To.IsZero() {
-		b.WriteString(` AND m.created_at < ` + arg(f.To))
+		b.WriteString(` AND ` + writtenFirst + ` < ` + arg(f.To))
 	}
 	if f.Anchored != nil {
 		// The largest confirmed batch covers all leaves below its size.

@@ -24,11 +24,12 @@ type Memory struct {
 	LeafHash  events.Hash
 	Metadata  canonical.Object
 	Sealed    []byte
-	CreatedAt events.Timestamp
+	CreatedAt events.Timestamp // of an imported memory: where it was written first
 	Seq       uint64
 	Via       *events.Via // how it was written; nil if its event does not say
 	Salt      events.Salt
 	Sealing   int // version of the sealing
+	Imported  *events.Imported
 
 	Supersedes   []Other // in the order of its event
 	SupersededBy []Other // newest first, without those that were taken back
@@ -43,10 +44,13 @@ type Memory struct {
 
 const columns = own + `, ` + corrections + `, ` + retracted
 
-const own = `m.id, m.owner, m.leaf_index, m.leaf_hash, m.metadata, m.sealed, m.created_at, m.seq, m.via, m.salt, m.sealing`
+const own = `m.id, m.owner, m.leaf_index, m.leaf_hash, m.metadata, m.sealed, ` + writtenFirst + `, m.seq, m.via, m.salt, m.sealing, m.imported_id, m.imported_via`
 
 const retracted = `EXISTS (SELECT FROM retractions r WHERE r.owner = m.owner AND r.leaf_index = m.leaf_index)
 	OR EXISTS (SELECT FROM erasures e WHERE e.owner = m.owner AND e.leaves > m.leaf_index)`
+
+// writtenFirst is when row m was written, here or where it was imported from.
+const writtenFirst = `coalesce(m.imported_at, m.created_at)`
 
 // covering finds the batch that covers row m, with one probe in each of two small
 // indexes: for the smallest confirmed batch that reaches the leaf, and for the smallest
@@ -57,14 +61,19 @@ const covering = `
 	(SELECT b.id FROM batches b WHERE b.owner = m.owner AND b.state IN ('cut', 'submitted') AND b.size > m.leaf_index
 	 ORDER BY b.size, b.id LIMIT 1) AS open`
 
-// ByID returns a memory of the owner. It does not find the id of another owner's memory, or
-// a text that is not an id.
+// ByID returns a memory of the owner by its id, or by the one that it had where it was
+// imported from. It does not find the id of another owner's memory, or a text that is not an
+// id.
 func ByID(ctx context.Context, q schema.Querier, owner events.Owner, id string) (*Memory, bool, error) {
 	key, ok := column.ParseUUID(id)
 	if !ok {
 		return nil, false, nil
 	}
-	return one(ctx, q, owner, `m.id = $2`, key)
+	m, found, err := one(ctx, q, owner, `m.id = $2`, key)
+	if found || err != nil {
+		return m, found, err
+	}
+	return one(ctx, q, owner, `m.leaf_index = (SELECT min(leaf_index) FROM memories WHERE owner = $1 AND imported_id = $2)`, key)
 }
 
 // one returns the memory of the owner that a condition holds for. Most owners have no
@@ -159,11 +168,13 @@ func scan(row pgx.Row, m *Memory, more ...any) error {
 		created        pgtype.Timestamptz
 		seq            int64
 		via            *string
+		importedID     *column.UUID
+		importedVia    *string
 
 		supersedes, supersededBy []string
 	)
 	targets := append([]any{&id, (*string)(&m.Owner), &m.LeafIndex, &hash,
-		&metadata, &m.Sealed, &created, &seq, &via, (*string)(&m.Salt), &m.Sealing, &supersedes, &supersededBy, &m.Retracted}, more...)
+		&metadata, &m.Sealed, &created, &seq, &via, (*string)(&m.Salt), &m.Sealing, &importedID, &importedVia, &supersedes, &supersededBy, &m.Retracted}, more...)
 	if err := row.Scan(targets...); err != nil {
 		return err
 	}
@@ -174,6 +185,9 @@ func scan(row pgx.Row, m *Memory, more ...any) error {
 	m.CreatedAt = createdAt(created)
 	m.Via, m.Seq = column.Via(via), uint64(seq)
 	m.ID, m.Metadata = column.UUIDText(id), canonical.Trusted(metadata)
+	if importedID != nil {
+		m.Imported = &events.Imported{ID: column.UUIDText(*importedID), CreatedAt: m.CreatedAt, Via: column.Via(importedVia)}
+	}
 	return nil
 }
 

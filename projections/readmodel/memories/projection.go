@@ -57,7 +57,7 @@ func (Projection) Apply(_ context.Context, w *projector.Writer, s projector.Slic
 		insert(w, rows)
 	default:
 		order := byOwner(rows)
-		w.Copy("memories", []string{"owner", "leaf_index", "id", "leaf_hash", "metadata", "sealed", "created_at", "idempotency_key_hash", "seq", "via", "salt", "sealing"},
+		w.Copy("memories", []string{"owner", "leaf_index", "id", "leaf_hash", "metadata", "sealed", "created_at", "idempotency_key_hash", "seq", "via", "salt", "sealing", "imported_id", "imported_at", "imported_via"},
 			pgx.CopyFromSlice(len(rows), func(i int) ([]any, error) { return rows[order[i].row].values(), nil }))
 	}
 	return nil
@@ -73,16 +73,20 @@ func insert(w *projector.Writer, rows []written) {
 		created                  = make([]time.Time, n)
 		via, salt                = make([]*string, n), make([]string, n)
 		sealing                  = make([]int16, n)
+		importedID               = make([][]byte, n)
+		importedAt               = make([]*time.Time, n)
+		importedVia              = make([]*string, n)
 	)
 	for i := range rows {
 		m := &rows[i]
 		owner[i], leafIndex[i], id[i], leafHash[i], metadata[i] = m.owner, int64(m.LeafIndex), m.id[:], m.LeafHash[:], string(m.Metadata)
 		sealed[i], created[i], ik[i], seq[i] = column.Bytes(m.Sealed), m.created, column.HashArg(m.IdempotencyKeyHash), m.seq
 		via[i], salt[i], sealing[i] = column.ViaArg(m.Via), string(m.Salt), int16(m.Sealing)
+		importedID[i], importedAt[i], importedVia[i] = m.before()
 	}
-	w.Exec(`INSERT INTO memories (owner, leaf_index, id, leaf_hash, metadata, sealed, created_at, idempotency_key_hash, seq, via, salt, sealing)
-		SELECT * FROM unnest($1::text[], $2::bigint[], $3::uuid[], $4::bytea[], $5::text[], $6::bytea[], $7::timestamptz[], $8::bytea[], $9::bigint[], $10::text[], $11::text[], $12::smallint[])`,
-		owner, leafIndex, id, leafHash, metadata, sealed, created, ik, seq, via, salt, sealing)
+	w.Exec(`INSERT INTO memories (owner, leaf_index, id, leaf_hash, metadata, sealed, created_at, idempotency_key_hash, seq, via, salt, sealing, imported_id, imported_at, imported_via)
+		SELECT * FROM unnest($1::text[], $2::bigint[], $3::uuid[], $4::bytea[], $5::text[], $6::bytea[], $7::timestamptz[], $8::bytea[], $9::bigint[], $10::text[], $11::text[], $12::smallint[], $13::uuid[], $14::timestamptz[], $15::text[])`,
+		owner, leafIndex, id, leafHash, metadata, sealed, created, ik, seq, via, salt, sealing, importedID, importedAt, importedVia)
 }
 
 // place is the sort key of a row.
@@ -115,6 +119,18 @@ func byOwner(rows []written) []place {
 
 // values returns the row's values in the order of Apply's columns.
 func (m *written) values() []any {
+	id, at, via := m.before()
 	return []any{m.owner, int64(m.LeafIndex), m.id[:], m.LeafHash[:], []byte(m.Metadata), column.Bytes(m.Sealed), m.created,
-		column.HashArg(m.IdempotencyKeyHash), m.seq, column.ViaArg(m.Via), string(m.Salt), int16(m.Sealing)}
+		column.HashArg(m.IdempotencyKeyHash), m.seq, column.ViaArg(m.Via), string(m.Salt), int16(m.Sealing), id, at, via}
+}
+
+// before returns what the memory was where it was exported: NULLs if it was not imported.
+func (m *written) before() (id []byte, at *time.Time, via *string) {
+	if m.Imported == nil {
+		return nil, nil, nil
+	}
+	if parsed, ok := column.ParseUUID(m.Imported.ID); ok { // only of a log that another program wrote it is none
+		id = parsed[:]
+	}
+	return id, column.TimeArg(&m.Imported.CreatedAt), column.ViaArg(m.Imported.Via)
 }

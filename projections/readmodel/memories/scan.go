@@ -178,6 +178,7 @@ type Body struct {
 	ID      [16]byte
 	Sealed  []byte // valid until the next body
 	Sealing int    // version of the sealing
+	Salt    events.Salt
 	Created time.Time
 	// Metadata is valid until the next body, and only there if it may say when the memory
 	// occurred; see [Body.Occurred].
@@ -188,7 +189,7 @@ type Body struct {
 // (exclusive), in leaf order, as they arrive. If yield returns an error, Bodies stops and
 // returns it. It decodes the columns itself: a search passes 100,000 rows.
 func Bodies(ctx context.Context, q schema.Querier, owner events.Owner, from, to uint64, yield func(Body) error) error {
-	rows, err := q.Query(ctx, `SELECT leaf_index, id, sealed, created_at, sealing, CASE WHEN `+saysOccurred+` THEN metadata END FROM memories m
+	rows, err := q.Query(ctx, `SELECT leaf_index, id, sealed, `+writtenFirst+`, sealing, salt, CASE WHEN `+saysOccurred+` THEN metadata END FROM memories m
 		WHERE owner = $1 AND leaf_index >= $2 AND leaf_index < $3 ORDER BY leaf_index`,
 		pgx.QueryResultFormats{pgx.BinaryFormatCode}, string(owner), int64(from), int64(to))
 	if err != nil {
@@ -200,7 +201,7 @@ func Bodies(ctx context.Context, q schema.Querier, owner events.Owner, from, to 
 		if len(raw[0]) != 8 || len(raw[1]) != 16 || len(raw[3]) != 8 || len(raw[4]) != 2 {
 			return fmt.Errorf("read texts: a row of %d, %d, %d and %d bytes", len(raw[0]), len(raw[1]), len(raw[3]), len(raw[4]))
 		}
-		b := Body{Leaf: binary.BigEndian.Uint64(raw[0]), ID: [16]byte(raw[1]), Sealed: raw[2], Sealing: int(binary.BigEndian.Uint16(raw[4])), Metadata: raw[5]}
+		b := Body{Leaf: binary.BigEndian.Uint64(raw[0]), ID: [16]byte(raw[1]), Sealed: raw[2], Sealing: int(binary.BigEndian.Uint16(raw[4])), Salt: events.Salt(raw[5]), Metadata: raw[6]}
 		b.Created = time.UnixMicro(postgresEpoch.UnixMicro() + int64(binary.BigEndian.Uint64(raw[3])))
 		if err := yield(b); err != nil {
 			return err

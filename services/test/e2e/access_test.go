@@ -132,6 +132,10 @@ func (b *bystander) ask(api contracttest.API, op contracttest.Operation, column 
 	case "exchangeToken":
 		a := newApp(c)
 		body = a.form(a.allow(c.SignIn(b.wallet), map[string]any{}).Get("code"))
+	case "giveUpImport":
+		if column == "core session" {
+			breakOff(b.t, b.Stack, b.wallet)
+		}
 	case "getHome":
 		headers = append(headers, stacktest.With("Accept", "text/html"))
 	case "callAgentTools":

@@ -100,6 +100,8 @@ func headersOf(op contracttest.Operation) stacktest.Header {
 		return navigates
 	case "exchangeToken", "revokeToken":
 		return asForm
+	case "importLog":
+		return ndjson
 	}
 	return func(http.Header) {}
 }
@@ -129,8 +131,16 @@ func goodBody(op contracttest.Operation, wallet stacktest.Wallet) any {
 		return map[string]any{"jsonrpc": "2.0", "id": 1, "method": "ping"}
 	case "mintCase", "mintDrop", "searchMemories", "allowApp":
 		return map[string]any{}
+	case "importLog":
+		return emptyExport(wallet.PublicKey)
 	}
 	return nil
+}
+
+// emptyExport is the export of a log without leaves.
+func emptyExport(owner string) string {
+	return `{"format":"memory-ledger/export/1","owner":"` + owner + `","treeSize":0,` +
+		`"root":"e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855","anchor":null}` + "\n" + `{"complete":true,"leaves":0}` + "\n"
 }
 
 func queryOf(op contracttest.Operation) string {
@@ -271,6 +281,9 @@ func answersAtTheWire(t *testing.T, every func(func(contracttest.API, contractte
 					t.Error(err)
 					return
 				}
+				if op.ID == "importLog" {
+					raw = strings.Replace(raw, "1048577", "4294967297", 1)
+				}
 				exact := wire{addr, method + " " + path + " HTTP/1.1\r\nHost: x\r\n" + raw}
 				answer, err := contracttest.Transport(t, api, exact).RoundTrip(request)
 				if err != nil {
@@ -362,6 +375,7 @@ func answersToRequests(t *testing.T, every func(func(contracttest.API, contractt
 		drop := s.Extension[0].Expect(201, "POST", "/memory-drops", nil, sessions[contracttest.Extension])
 		return "/memory-drops/" + tokenOf(drop)
 	}
+	moving := importing(t, s)
 	every(func(api contracttest.API, op contracttest.Operation) {
 		c, session := clients[api], sessions[api]
 		method, path := requestOf(op)
@@ -404,6 +418,14 @@ func answersToRequests(t *testing.T, every func(func(contracttest.API, contractt
 				other := stacktest.NewWallet()
 				signedIn := c.SignIn(other)
 				c.Expect(409, method, "/memories/"+withoutOwnKey(t, s, other)+"/forget", nil, signedIn)
+			case status == 409 && op.ID == "importLog":
+				c.Expect(409, method, path, emptyExport(moving.owner), moving.sessions[api], ndjson)
+			case status == 409 && op.ID == "fillDrop":
+				c.Expect(409, method, "/memory-drops/"+moving.drop, body)
+			case status == 409 && op.ID != "createKey":
+				c.Expect(409, method, path, body, moving.sessions[api])
+			case status == 415 && op.ID == "importLog":
+				c.Expect(415, method, path, body, session, stacktest.With("Content-Encoding", "gzip"))
 			case status == 415 && op.ID == "fillDrop":
 				c.Expect(415, method, liveDrop(), `{}`, stacktest.With("Content-Type", "text/plain"))
 			case status == 415 && !strings.HasSuffix(op.ID, "stake"):
@@ -434,6 +456,7 @@ func answersToRequests(t *testing.T, every func(func(contracttest.API, contractt
 			}
 		}
 	})
+	s.Core[0].Expect(200, "DELETE", "/import", nil, moving.sessions[contracttest.Core])
 	preflight := stacktest.With("Access-Control-Request-Method", "DELETE")
 	s.Core[0].Expect(204, "OPTIONS", "/keys/x", nil, preflight, stacktest.With("Origin", page))
 	s.Core[0].Expect(403, "OPTIONS", "/keys/x", nil, preflight, stacktest.With("Origin", page+".example"))
@@ -603,7 +626,7 @@ func answersOverQuota(t *testing.T, every func(func(contracttest.API, contractte
 		if op.ID == "allowApp" {
 			op.Path = newApp(c).path()
 		}
-		if a := c.Do(op.Method, op.Path, goodBody(op, wallet), c.SignIn(wallet)); a.Status > 201 {
+		if a := c.Do(op.Method, op.Path, goodBody(op, wallet), c.SignIn(wallet), headersOf(op)); a.Status > 201 {
 			t.Errorf("%s: %d, %s", op.ID, a.Status, a.Body)
 		}
 		c.Expect(429, op.Method, op.Path, goodBody(op, wallet), c.SignIn(wallet))

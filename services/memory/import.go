@@ -1,0 +1,284 @@
+package memory
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/google/uuid"
+
+	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/events/eventlog"
+	"github.com/memory-ledger/ledger/events/verify"
+	"github.com/memory-ledger/ledger/events/verify/canonical"
+	"github.com/memory-ledger/ledger/projections/readmodel/imports"
+	"github.com/memory-ledger/ledger/projections/tree"
+	"github.com/memory-ledger/ledger/services/command"
+	"github.com/memory-ledger/ledger/services/keystore"
+	"github.com/memory-ledger/ledger/services/quota"
+)
+
+// MaxImport bounds an export that is imported, and what all of them hold on disk at a time;
+// maxImportLine bounds its lines.
+const (
+	MaxImport     = 4 << 30
+	maxImportLine = 1 << 20
+)
+
+// Errors of imports, beside those of package command.
+var (
+	ErrExport       = errors.New("the export can't be imported")
+	ErrImportTooBig = fmt.Errorf("an import has lines of %d bytes, and %d bytes in all, at most", maxImportLine, MaxImport)
+)
+
+// ImportResult is the answer of POST /import.
+type ImportResult struct {
+	TreeSize uint64      `json:"treeSize"`
+	Root     events.Hash `json:"root"`
+	Added    uint64      `json:"added"` // leaves that this request added
+}
+
+// importing is an import of one request.
+type importing struct {
+	service *Service
+	reader  Reader
+	by      command.Credential
+	file    *spool
+	export  imports.Import
+	next    uint64 // the index of the leaf that is being read
+	// corrected has the leaf hashes that memories of the export correct, and those of the
+	// leaves before next that have them.
+	corrected map[events.Hash][]uint64
+}
+
+// Import adds the leaves of an export of the reader's own log, with their salts, so that they
+// are the same leaves. The log must hold nothing but the first of them. Nothing is added
+// before the whole export was read and verified; until then it is kept in a file.
+//
+// A crash, or an error, leaves the first of the leaves, and an import that broke off: no other
+// memory can be written until the same export is sent again, or the import is given up.
+func (s *Service) Import(ctx context.Context, r Reader, by command.Credential, export io.Reader) (done ImportResult, err error) {
+	if err := s.Quotas.Take(quota.Writes, r.Owner, 1); err != nil {
+		return done, err
+	}
+	if _, err := s.Keys.FindToSeal(ctx, r.Owner); err != nil {
+		return done, err // before a long body is read
+	}
+	present, err := s.extent(ctx, r)
+	if err != nil {
+		return done, err
+	}
+	root, err := tree.Root(ctx, s.Pool, r.Owner, present.leaves)
+	if err != nil {
+		return done, fmt.Errorf("root of %d leaves: %w", present.leaves, err)
+	}
+	x := &importing{service: s, reader: r, by: by, corrected: map[events.Hash][]uint64{}}
+	if x.file, err = newSpool(s.spooled); err != nil {
+		return done, err
+	}
+	defer x.file.close()
+	if err := x.verify(io.TeeReader(&bounded{from: export}, x.file), present.leaves, root); err != nil {
+		return done, err
+	}
+	start := &command.StartImport{Export: x.export, Equal: present.leaves, Credential: by}
+	if err := s.Commands.Execute(ctx, r.Owner, start); err != nil {
+		return done, err
+	}
+	done = ImportResult{x.export.Size, x.export.Root, x.export.Size - start.Next}
+	if done.Added == 0 {
+		return done, nil
+	}
+	return done, x.add(ctx, start.Next)
+}
+
+// each reads an export, verifies it, and calls yield for each leaf.
+func (x *importing) each(from io.Reader, begin func(*verify.ExportHeader) error, yield func(*verify.ExportedMemory) error) error {
+	export, err := verify.ReadExport(from)
+	if err != nil {
+		return wrongExport(err)
+	}
+	if err := begin(&export.Header); err != nil {
+		return err
+	}
+	x.next = 0
+	for m, err := range export.Memories() {
+		if err == nil {
+			err = yield(&m)
+		}
+		if err != nil && x.next < export.Header.TreeSize {
+			err = fmt.Errorf("leaf %d: %w", x.next, err)
+		}
+		if err != nil {
+			return wrongExport(err)
+		}
+		x.next++
+	}
+	return nil
+}
+
+// wrongExport tells an export that is wrong from one that could not be read.
+func wrongExport(err error) error {
+	var wrong *verify.Error
+	if errors.As(err, &wrong) {
+		return fmt.Errorf("%w: %w", ErrExport, err)
+	}
+	return err
+}
+
+// verify reads the export as it arrives. The log's leaves must be its first ones.
+func (x *importing) verify(from io.Reader, present uint64, root events.Hash) error {
+	log := tree.EmptyFrontier()
+	return x.each(from, func(h *verify.ExportHeader) error {
+		x.export = imports.Import{Root: h.Root, Size: h.TreeSize}
+		switch {
+		case h.Owner != string(x.reader.Owner):
+			return fmt.Errorf("%w: it is of the owner %s", ErrExport, h.Owner)
+		case present > h.TreeSize:
+			return command.ErrNotPrefix
+		}
+		return nil
+	}, func(m *verify.ExportedMemory) error {
+		if x.next < present {
+			if log.Append(m.LeafHash); x.next+1 == present && log.Root() != root {
+				return command.ErrNotPrefix
+			}
+		}
+		return x.check(m)
+	})
+}
+
+// check refuses what could not have been written here, and notes what the memory corrects.
+func (x *importing) check(m *verify.ExportedMemory) error {
+	year := m.CreatedAt.UTC().Year()
+	if !isUUID(m.ID) || year < 0 || year > 9999 {
+		return fmt.Errorf("%w: id must be a UUID, and createdAt a time of a year from 0000 to 9999", ErrExport)
+	}
+	if v := m.Via; v != nil {
+		switch kind := events.ViaKind(v.Kind); {
+		case !isUUID(v.ID), kind != events.ViaSession && kind != events.ViaKey && kind != events.ViaDrop:
+			return fmt.Errorf("%w: via must be a session, a key or a drop, with a UUID", ErrExport)
+		}
+	}
+	if m.Entry == nil {
+		return nil
+	}
+	metadata, err := canonical.Canonicalize(m.Entry.Metadata)
+	switch {
+	case err != nil:
+		return err
+	case m.Entry.Content == "":
+		return ErrEmptyContent
+	case len(m.Entry.Content) > MaxContentBytes:
+		return ErrContentTooLarge
+	case metadata.Len() > MaxMetadataBytes:
+		return ErrMetadataTooLarge
+	}
+	for _, hash := range correctedBy(metadata) {
+		if _, known := x.corrected[hash]; !known {
+			// Memory is scarcer than the disk, so this counts for more bytes than it takes.
+			if err := x.file.hold(4 << 10); err != nil {
+				return err
+			}
+			x.corrected[hash] = nil
+		}
+	}
+	return nil
+}
+
+func isUUID(text string) bool {
+	id, err := uuid.Parse(text)
+	return err == nil && id.String() == text
+}
+
+// correctedBy returns the leaf hashes that metadata says that a memory supersedes.
+func correctedBy(metadata canonical.Object) (hashes []events.Hash) {
+	if !strings.Contains(metadata.String(), `"supersedes":["`) {
+		return nil
+	}
+	members, err := metadata.Members()
+	if err != nil || json.Unmarshal(members["supersedes"], &hashes) != nil || len(hashes) > maxSuperseded {
+		return nil // a member of the same name that the service did not write
+	}
+	return hashes
+}
+
+// add adds the leaves from one on, a message at a time.
+func (x *importing) add(ctx context.Context, from uint64) error {
+	// This is about as long as a message may be; the rest is for what is not counted.
+	const most = eventlog.MaxPayload / 2
+	message := &command.AddImported{Export: x.export, From: from, Credential: x.by, BytesPerDay: x.service.BytesPerDay}
+	var key *keystore.OwnerKey
+	bytes := 0
+	flush := func() error {
+		for end := message.From + uint64(len(message.Leaves)); message.Next < end; {
+			if err := x.service.Commands.Execute(ctx, x.reader.Owner, message); err != nil {
+				return err
+			}
+		}
+		message.From, message.Leaves, bytes, key = message.From+uint64(len(message.Leaves)), nil, 0, nil
+		return nil
+	}
+	written, err := x.file.read()
+	if err != nil {
+		return err
+	}
+	err = x.each(written, func(*verify.ExportHeader) error { return nil }, func(m *verify.ExportedMemory) (err error) {
+		l := command.ImportedLeaf{LeafHash: m.LeafHash, Metadata: canonical.Empty, Salt: events.SaltNone, MemoryID: x.service.NewID(),
+			Imported: events.Imported{ID: m.ID, CreatedAt: events.At(m.CreatedAt)}}
+		if m.Via != nil {
+			l.Imported.Via = &events.Via{Kind: events.ViaKind(m.Via.Kind), ID: m.Via.ID}
+		}
+		text := ""
+		if m.Entry != nil {
+			if l.Metadata, err = canonical.Canonicalize(m.Entry.Metadata); err != nil {
+				return err
+			}
+			salt, err := hex.DecodeString(m.Entry.Salt)
+			if err != nil {
+				return err
+			}
+			l.Salt, text, l.Supersedes = events.SaltSealed, string(salt)+m.Entry.Content, x.supersededBy(l.Metadata)
+		}
+		if earlier, wanted := x.corrected[m.LeafHash]; wanted {
+			x.corrected[m.LeafHash] = append(earlier, x.next)
+		}
+		if x.next < from {
+			return nil
+		}
+		if key == nil {
+			if key, err = x.service.Keys.FindToSeal(ctx, x.reader.Owner); err != nil {
+				return err
+			}
+			message.KeyErasures = key.Erasures()
+		}
+		sealing := key
+		l.Seal = func(leaf uint64) ([]byte, int, error) { return sealing.Seal(leaf, l.MemoryID, text) }
+		l.SealedBytes = len(text) + keystore.Overhead
+		message.Leaves = append(message.Leaves, l)
+		bytes += 1<<10 + l.Metadata.Len() + base64.StdEncoding.EncodedLen(l.SealedBytes) + 20*len(l.Supersedes)
+		if bytes < most && x.next+1 < x.export.Size {
+			return nil
+		}
+		return flush()
+	})
+	return err
+}
+
+// supersededBy returns the earlier leaves that a memory of the export supersedes: all with
+// the hashes that its metadata has.
+func (x *importing) supersededBy(metadata canonical.Object) (leaves []uint64) {
+	for _, hash := range correctedBy(metadata) {
+		leaves = append(leaves, x.corrected[hash]...)
+	}
+	return leaves
+}
+
+// GiveUpImport ends an import that broke off. Its leaves stay, as memories like any other.
+func (s *Service) GiveUpImport(ctx context.Context, owner events.Owner, by command.Credential) error {
+	return s.Commands.Execute(ctx, owner, &command.GiveUpImport{Credential: by})
+}

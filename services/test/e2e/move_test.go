@@ -1,0 +1,242 @@
+package e2e_test
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/events/verify"
+	"github.com/memory-ledger/ledger/infra/localnats/natstest"
+	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
+	"github.com/memory-ledger/ledger/projections/audit"
+	"github.com/memory-ledger/ledger/projections/readmodel/imports"
+	"github.com/memory-ledger/ledger/projections/rebuild"
+	"github.com/memory-ledger/ledger/services/command"
+	"github.com/memory-ledger/ledger/services/run/assembly"
+	"github.com/memory-ledger/ledger/services/run/config"
+	"github.com/memory-ledger/ledger/services/test/contracttest"
+	"github.com/memory-ledger/ledger/services/test/stacktest"
+)
+
+// ndjson is the header of a request with an export.
+var ndjson = stacktest.With("Content-Type", "application/x-ndjson")
+
+// exportLine is a line of an export.
+type exportLine struct {
+	Index     uint64
+	ID        string
+	CreatedAt string
+	Via       map[string]string
+	LeafHash  string
+	Entry     json.RawMessage
+}
+
+func linesOf(t *testing.T, export []byte) (lines []exportLine) {
+	t.Helper()
+	all := bytes.Split(bytes.TrimSpace(export), []byte("\n"))
+	for _, text := range all[1 : len(all)-1] {
+		lines = append(lines, decode[exportLine](t, text))
+	}
+	return lines
+}
+
+// another starts a deployment that shares nothing with others, and returns its servers.
+func another(t *testing.T, bytesPerDay int64) (*stacktest.Stack, stacktest.Options) {
+	t.Helper()
+	servers := stacktest.Options{NATSURL: natstest.Start(t).URL(), DatabaseURL: pgtest.Database(t), Configure: func(c *config.Config) {
+		c.MasterKey = base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{9}, 32))
+	}}
+	limited := servers
+	limited.Configure = func(c *config.Config) {
+		servers.Configure(c)
+		c.QuotaBytesPerDay = bytesPerDay
+	}
+	return stacktest.Start(t, limited), servers
+}
+
+// TestMovingALog: an owner takes a log to another operator. An export that is not good adds
+// nothing. An import that breaks off is finished by another process. Then both logs have the
+// same leaves, and everything that was true of the memories is true there.
+func TestMovingALog(t *testing.T) {
+	t.Parallel()
+	from, wallet := stacktest.Start(t, stacktest.Options{}), stacktest.NewWallet()
+	core, session := from.Core[0], from.Core[0].SignIn(wallet)
+	write := func(as stacktest.Header, body map[string]any) string {
+		t.Helper()
+		return core.Expect(201, "POST", "/memories", body, as).Text("id")
+	}
+	ids := []string{write(session, map[string]any{"content": "Ada lives in Oslo", "tags": []string{"home"}})}
+	ids = append(ids, write(session, map[string]any{"content": "Ada lives in Porto", "supersedes": ids}))
+	ids = append(ids, write(session, map[string]any{"content": "Retracted \x00 \U0001F408 \u202e\ufeff e\u0301"}), write(session, map[string]any{"content": "Forgotten"}))
+	guest := stacktest.Bearer(core.Expect(201, "POST", "/keys", map[string]any{"label": "g", "scopes": []string{"write"}}, session).Text("key"))
+	ids = append(ids, write(guest, map[string]any{"content": "Written by a guest", "metadata": map[string]any{"n": 1e22, "é": "\u2028\x00"}}))
+	for part := range 8 {
+		var texts []string
+		for n := range 250 {
+			texts = append(texts, fmt.Sprintf("Note %d \x00 \U0001F408 日本語 \\ \" %s", part*250+n, strings.Repeat("é\n", n)))
+		}
+		core.Expect(201, "POST", "/memories/batch", batchOf(texts...), session)
+	}
+	core.Expect(200, "DELETE", "/memories/"+ids[2], nil, session)
+	core.Expect(200, "POST", "/memories/"+ids[3]+"/forget", nil, session)
+	export := core.Expect(200, "GET", "/export", nil, session).Body
+	receipt, err := verify.ParseReceipt(core.Expect(200, "GET", "/memories/"+ids[4]+"/receipt", nil, session).Body)
+	noErr(t, err)
+	lines, head := linesOf(t, export), core.Expect(200, "GET", "/log", nil, session)
+
+	const limit = 300_000
+	to, servers := another(t, limit)
+	there, mine := to.Core[0], to.Core[0].SignIn(wallet)
+	size := func() int {
+		t.Helper()
+		return there.Expect(200, "GET", "/log", nil, mine).Number("treeSize")
+	}
+	flipped := bytes.Replace(export, []byte("Note 1234 "), []byte("Note 1235 "), 1)
+	for name, c := range map[string]struct {
+		status int
+		body   []byte
+		says   string
+	}{
+		"a flipped bit": {400, flipped, "leaf 1239: "},
+		"cut at 99 %":   {400, export[:len(export)*99/100], "incomplete"},
+		"no end":        {400, export[:len(export)-20], "incomplete"},
+		"another root":  {400, bytes.Replace(export, []byte(head.Text("root")), []byte(lines[0].LeafHash), 1), "wrong root"},
+		"a long line":   {413, append(bytes.Repeat([]byte(" "), 1<<20), export...), "1048576"},
+		"nothing":       {400, nil, "incomplete"},
+	} {
+		if a := there.Expect(c.status, "POST", "/import", c.body, mine, ndjson); !strings.Contains(a.Text("error"), c.says) {
+			t.Errorf("%s: %.300s", name, a.Body)
+		}
+	}
+	there.Expect(400, "POST", "/import", export, there.SignIn(stacktest.NewWallet()), ndjson)
+	if n := size(); n != 0 {
+		t.Fatalf("bad exports added %d leaves", n)
+	}
+
+	there.Expect(429, "POST", "/import", export, mine, ndjson) // the day's bytes end it in the middle
+	broken := size()
+	if broken == 0 || broken >= len(lines) {
+		t.Fatalf("%d leaves of %d were added", broken, len(lines))
+	}
+	to.Stop()
+	servers.Extension = 1
+	to = stacktest.Start(t, servers) // with no limit
+	there, mine = to.Core[0], to.Core[0].SignIn(wallet)
+	other := to.Extension[0].SignIn(wallet)
+	for path, body := range map[string]any{"/memories": map[string]any{"content": "x"}, "/memories/batch": batchOf("x")} {
+		there.Expect(409, "POST", path, body, mine)
+	}
+	to.Extension[0].Expect(409, "POST", "/memories", map[string]any{"content": "x", "source": "s"}, other)
+	drop := to.Extension[0].Expect(201, "POST", "/memory-drops", nil, other)
+	to.Extension[0].Expect(409, "POST", "/memory-drops/"+tokenOf(drop), map[string]any{"content": "x"})
+	there.Expect(200, "GET", "/memories/"+ids[0], nil, mine) // reads go on
+	done := there.Expect(200, "POST", "/import", export, mine, ndjson)
+	if done.Number("added") != len(lines)-broken || done.Number("treeSize") != len(lines) || done.Text("root") != head.Text("root") {
+		t.Errorf("%s", done.Body)
+	}
+	if again := there.Expect(200, "POST", "/import", export, mine, ndjson); again.Number("added") != 0 {
+		t.Errorf("again: %s", again.Body)
+	}
+
+	if now := there.Expect(200, "GET", "/log", nil, mine); now.Text("root") != head.Text("root") || now.Number("treeSize") != head.Number("treeSize") {
+		t.Errorf("the log is %s, and was %s", now.Body, head.Body)
+	}
+	for i, moved := range linesOf(t, there.Expect(200, "GET", "/export", nil, mine).Body) {
+		was := lines[i]
+		if moved.LeafHash != was.LeafHash || moved.Index != was.Index || !bytes.Equal(moved.Entry, was.Entry) || moved.CreatedAt != was.CreatedAt || moved.ID == was.ID {
+			t.Fatalf("line %d: %+v\nwas %+v", i, moved, was)
+		}
+	}
+	// By the ids of before.
+	oslo := decode[told](t, there.Expect(200, "GET", "/memories/"+ids[0], nil, mine).Body)
+	porto := decode[told](t, there.Expect(200, "GET", "/memories/"+ids[1], nil, mine).Body)
+	if len(oslo.SupersededBy) != 1 || oslo.SupersededBy[0] != porto.ID || len(porto.Supersedes) != 1 || porto.Supersedes[0] != oslo.ID || oslo.ID == ids[0] {
+		t.Errorf("%+v, %+v", oslo, porto)
+	}
+	before := there.Expect(200, "GET", "/memories/"+oslo.ID, nil, mine)
+	imported, _ := before.Field("imported").(map[string]any)
+	if imported["id"] != ids[0] || imported["createdAt"] != lines[0].CreatedAt || before.Text("createdAt") != lines[0].CreatedAt || fmt.Sprint(imported["via"]) != fmt.Sprint(lines[0].Via) {
+		t.Errorf("%s, was %+v", before.Body, lines[0])
+	}
+	for _, id := range ids[2:4] {
+		there.Expect(410, "GET", "/memories/"+id, nil, mine)
+		there.Expect(200, "GET", "/memories/"+id+"/proof", nil, mine)
+		there.Expect(200, "DELETE", "/memories/"+id, nil, mine)
+	}
+	there.Expect(410, "POST", "/memories", map[string]any{"content": "x", "supersedes": ids[3:4]}, mine)
+	moved, err := verify.ParseReceipt(there.Expect(200, "GET", "/memories/"+ids[4]+"/receipt", nil, mine).Body)
+	if noErr(t, err); moved.LeafHash != receipt.LeafHash || moved.Entry.Salt != receipt.Entry.Salt || moved.Verify() != nil || receipt.Verify() != nil {
+		t.Errorf("the receipt is %+v, and was %+v", moved, receipt)
+	}
+	for _, mode := range []string{"substring", "ranked"} {
+		found := decode[[]told](t, there.Expect(200, "POST", "/memories/search", map[string]any{"query": "Ada lives", "mode": mode, "filter": map[string]any{"superseded": true, "to": porto.CreatedAt}}, mine).Body)
+		if len(found) != 1 || found[0].ID != oslo.ID {
+			t.Errorf("%s: %+v", mode, found)
+		}
+	}
+	there.Expect(200, "POST", "/memories/"+ids[0]+"/forget", nil, mine)
+	there.Expect(410, "GET", "/memories/"+oslo.ID, nil, mine)
+	there.Expect(201, "POST", "/memories", map[string]any{"content": "Ada lives in Rome", "supersedes": ids[1:2]}, mine)
+	there.Expect(409, "POST", "/import", export, mine, ndjson)
+	there.Expect(404, "DELETE", "/import", nil, mine)
+
+	result, err := assembly.Rebuild(t.Context(), to.Config, rebuild.Config{Report: func(d audit.Finding) { t.Errorf("difference: %v", d) }})
+	if err != nil || !result.Swapped {
+		t.Errorf("%+v, %v", result, err)
+	}
+	wantAudit(t, from.Config)
+	wantAudit(t, to.Config)
+}
+
+// TestGivingUpAnImport: the leaves that were added stay, and the log is open for others.
+func TestGivingUpAnImport(t *testing.T) {
+	t.Parallel()
+	from, wallet := stacktest.Start(t, stacktest.Options{}), stacktest.NewWallet()
+	session := from.Core[0].SignIn(wallet)
+	from.Core[0].Expect(201, "POST", "/memories/batch", batchOf("one", "two", "three"), session)
+	export := from.Core[0].Expect(200, "GET", "/export", nil, session).Body
+	to, _ := another(t, 150) // two of them
+	there, mine := to.Core[0], to.Core[0].SignIn(wallet)
+	there.Expect(429, "POST", "/import", export, mine, ndjson)
+	from.Core[0].Expect(201, "POST", "/memories", map[string]any{"content": "four"}, session)
+	there.Expect(409, "POST", "/import", from.Core[0].Expect(200, "GET", "/export", nil, session).Body, mine, ndjson) // another export
+	there.Expect(200, "DELETE", "/import", nil, mine)
+	there.Expect(404, "DELETE", "/import", nil, mine)
+	if n := len(decode[[]told](t, there.Expect(200, "GET", "/memories", nil, mine).Body)); n != 2 {
+		t.Errorf("%d memories", n)
+	}
+	there.Expect(429, "POST", "/import", export, mine, ndjson) // goes on where it was
+	erase(t, there, wallet)                                    // which gives it up, too
+	wantAudit(t, to.Config)
+}
+
+// mover is an owner whose import broke off, with a drop from before it.
+type mover struct {
+	owner, drop string
+	sessions    map[contracttest.API]stacktest.Header
+}
+
+func importing(t *testing.T, s *stacktest.Stack) mover {
+	t.Helper()
+	wallet := stacktest.NewWallet()
+	m := mover{owner: wallet.PublicKey, sessions: map[contracttest.API]stacktest.Header{
+		contracttest.Core: s.Core[0].SignIn(wallet), contracttest.Extension: s.Extension[0].SignIn(wallet),
+	}}
+	m.drop = tokenOf(s.Extension[0].Expect(201, "POST", "/memory-drops", nil, m.sessions[contracttest.Extension]))
+	breakOff(t, s, wallet)
+	return m
+}
+
+// breakOff begins an import of an owner's, and does not go on with it.
+func breakOff(t *testing.T, s *stacktest.Stack, wallet stacktest.Wallet) {
+	t.Helper()
+	base, _ := s.Beside(t)
+	deciding, err := assembly.NewAPIServer(t.Context(), base, assembly.Neighbors{})
+	noErr(t, err)
+	size := s.Core[0].Expect(200, "GET", "/log", nil, s.Core[0].SignIn(wallet)).Number("treeSize")
+	noErr(t, deciding.Commands.Execute(t.Context(), events.Owner(wallet.PublicKey), &command.StartImport{Export: imports.Import{Size: 1 << 20}, Equal: uint64(size)}))
+}
