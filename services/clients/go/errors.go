@@ -38,7 +38,8 @@ var (
 	ErrForbidden = errors.New("memoryledger: forbidden")
 	// ErrNotFound: 404. The resource does not exist, or belongs to another owner.
 	ErrNotFound = errors.New("memoryledger: not found")
-	// ErrConflict: 409. There are too many API keys, or a memory has no key of its own.
+	// ErrConflict: 409. There are too many API keys, a memory has no key of its own, or an import
+	// is in the way.
 	ErrConflict = errors.New("memoryledger: conflict")
 	// ErrGone: 410. The text can no longer be read. Its proof remains.
 	ErrGone = errors.New("memoryledger: gone")

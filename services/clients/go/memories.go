@@ -38,6 +38,16 @@ type Memory struct {
 	// corrects it, the newest first. They are not proven: Receipt.Corrects proves one.
 	Supersedes   []string `json:"supersedes,omitzero"`
 	SupersededBy []string `json:"supersededBy,omitzero"`
+	// Imported is what the memory was in the log that Import took it from. It is found by
+	// that id, too, and CreatedAt is from there. Nothing proves either.
+	Imported *Imported `json:"imported,omitzero"`
+}
+
+// Imported is what a memory was in the log that it was imported from.
+type Imported struct {
+	ID        string    `json:"id"`
+	CreatedAt time.Time `json:"createdAt"`
+	Via       *Via      `json:"via,omitzero"`
 }
 
 // NewMemory is a memory to be written. All but Content may be empty. The members below
@@ -198,7 +208,7 @@ func (c *Client) Get(ctx context.Context, id string) (*Memory, error) {
 	if _, err := c.call(ctx, c.core(http.MethodGet, memoryPath(id)), m); err != nil || !c.verify {
 		return m, err
 	}
-	if m.ID != id {
+	if m.ID != id && (m.Imported == nil || m.Imported.ID != id) {
 		return nil, serviceLies(ErrWrongMemory, "id", "it is %s, not %s", m.ID, id)
 	}
 	r, err := c.Receipt(ctx, id)

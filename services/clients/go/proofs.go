@@ -257,6 +257,42 @@ func (c *Client) export(ctx context.Context, o ExportOptions, yield func(Exporte
 	return nil
 }
 
+// ImportResult is the log after an import.
+type ImportResult struct {
+	TreeSize uint64 `json:"treeSize"`
+	Root     Hash   `json:"root"`
+	Added    uint64 `json:"added"` // leaves that this call added
+}
+
+// Import adds the leaves of an export of the owner's log at another service, with the same
+// hashes, so that receipts from there still verify. It needs a session. The log must be empty,
+// or hold nothing but the first of these leaves: after a failure, Import of the same export
+// goes on, and other memories can't be written before it ends. ErrInvalid: the export is
+// wrong, and nothing was added. ErrConflict: the log holds something else. It is not repeated,
+// and takes as long as it takes: bound it with the context.
+func (c *Client) Import(ctx context.Context, export io.Reader) (*ImportResult, error) {
+	r := c.core(http.MethodPost, "/import")
+	r.lines = export
+	response, err := c.attempt(ctx, &r)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		return nil, err
+	}
+	done := new(ImportResult)
+	return done, decode(r.name(), text, done)
+}
+
+// GiveUpImport ends an import that broke off, so that other memories can be written. The
+// leaves that it added stay. ErrNotFound: there is none.
+func (c *Client) GiveUpImport(ctx context.Context) error {
+	_, err := c.call(ctx, c.core(http.MethodDelete, "/import"), nil)
+	return err
+}
+
 // compareExport checks an export's header against the log's head from before the request.
 func (c *Client) compareExport(ctx context.Context, h *ExportHeader, head *LogHead) error {
 	if h.Owner != head.Owner {

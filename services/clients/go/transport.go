@@ -24,7 +24,8 @@ const maxMessage = 64 << 10
 type request struct {
 	method, url    string
 	credential     string
-	body           any // JSON
+	body           any       // JSON
+	lines          io.Reader // a body of lines, of any length, in place of body
 	idempotencyKey string
 	header         http.Header
 	// once: repeating the request could do something twice. Then only a 429 is repeated.
@@ -146,6 +147,9 @@ func (c *Client) attempt(ctx context.Context, r *request) (*http.Response, error
 	b := &answerBody{parent: ctx, name: r.name(), idle: r.idle}
 	b.ctx, b.cancel = context.WithCancelCause(ctx)
 	b.timer = time.AfterFunc(c.timeout, func() { b.cancel(ErrTimeout) })
+	if r.lines != nil {
+		b.timer.Stop()
+	}
 	request, err := http.NewRequestWithContext(b.ctx, r.method, r.url, body)
 	if err != nil {
 		b.stop()
@@ -170,6 +174,9 @@ func (c *Client) attempt(ctx context.Context, r *request) (*http.Response, error
 }
 
 func (r *request) encode() (io.Reader, error) {
+	if r.lines != nil {
+		return io.NopCloser(r.lines), nil // the caller's to close
+	}
 	if r.body == nil && r.once {
 		// When a used connection breaks, net/http itself sends a GET again, unless it has a
 		// body that can't be read twice. No body is sent for an empty one.
@@ -194,6 +201,9 @@ func (r *request) setHeader(request *http.Request) {
 	}
 	if r.body != nil {
 		request.Header.Set("Content-Type", "application/json")
+	}
+	if r.lines != nil {
+		request.Header.Set("Content-Type", "application/x-ndjson")
 	}
 }
 

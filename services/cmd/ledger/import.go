@@ -21,6 +21,7 @@ import (
 func newImport() *cobra.Command {
 	var (
 		from, format, source, namespace, by string
+		wallet                              ownerFlags
 		dry                                 bool
 	)
 	cmd := &cobra.Command{
@@ -35,12 +36,17 @@ with the API key in LEDGER_API_KEY. The key must be able to read, too. The forma
   markdown  each file is a memory, or with --by heading each heading. Front matter becomes
             metadata, the first folder the namespace: an Obsidian vault, for example
   mem0      what mem0's get_all returns
+  export    an export of this service from another place, by its owner: signs in with the
+            wallet in --keypair, and makes the same leaves, so old receipts still verify
 
 An entry keeps its id as metadata.externalId, so that it is stored once, however often the
 import runs. If its text has changed, the new memory supersedes the old one.`,
 		Example: `  LEDGER_API_KEY=svc_… ledger import --from notes --format markdown --dry-run`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if format == "export" {
+				return moveLog(cmd, from, wallet, dry)
+			}
 			options := foreign.Options{Format: foreign.Format(format), ByHeading: by == "heading"}
 			if err := checkImport(from, options.Format, by); err != nil {
 				return err
@@ -62,10 +68,11 @@ import runs. If its text has changed, the new memory supersedes the old one.`,
 		},
 	}
 	stringFlag(cmd.Flags(), &from, "from", "the file or folder to read")
-	stringFlag(cmd.Flags(), &format, "format", "its format: text, jsonl, markdown or mem0")
+	stringFlag(cmd.Flags(), &format, "format", "its format: text, jsonl, markdown, mem0 or export")
 	stringFlag(cmd.Flags(), &by, "by", "with markdown, what becomes a memory: file (default) or heading")
 	stringFlag(cmd.Flags(), &source, "source", "metadata.source of all entries; default: the format's name, where an entry has none")
 	stringFlag(cmd.Flags(), &namespace, "namespace", "the namespace of all entries")
+	wallet.add(cmd.Flags())
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "read everything, store nothing, and say what would be stored")
 	return cmd
 }
@@ -79,7 +86,7 @@ func checkImport(from string, format foreign.Format, by string) error {
 			return nil
 		}
 	}
-	return errors.New("--format must be text, jsonl, markdown or mem0, and --by file or, with markdown, heading")
+	return errors.New("--format must be text, jsonl, markdown, mem0 or export, and --by file or, with markdown, heading")
 }
 
 // importing is a run of an import.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/memory-ledger/ledger/events/verify"
 	memoryledger "github.com/memory-ledger/ledger/services/clients/go"
@@ -90,4 +91,28 @@ func signIn(ctx context.Context, url, public, keypair string) (owner, token stri
 		return "", "", fmt.Errorf("%s: %w", url, err)
 	}
 	return key.PublicKey().String(), verify.Printable(session.Token), nil
+}
+
+// ownerFlags say how a command signs in as an owner.
+type ownerFlags struct{ keypair, url, public string }
+
+func (f *ownerFlags) add(flags *pflag.FlagSet) {
+	stringFlag(flags, &f.keypair, "keypair", "file of the owner's wallet")
+	stringFlag(flags, &f.url, "url", "base URL of the core API; default: that of the local run")
+	stringFlag(flags, &f.public, "public-url", "the API's own public base URL, if --url is another address of it")
+}
+
+// signIn returns a client with a session of the owner's.
+func (f ownerFlags) signIn(ctx context.Context) (client *memoryledger.Client, owner string, err error) {
+	if f.keypair == "" {
+		return nil, "", errors.New("--keypair is missing: the owner's wallet")
+	}
+	url := cmp.Or(f.url, localCore())
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	owner, token, err := signIn(ctx, url, cmp.Or(f.public, url), f.keypair)
+	if err != nil {
+		return nil, "", err
+	}
+	return memoryledger.New(url, memoryledger.WithSession(token)), owner, nil
 }

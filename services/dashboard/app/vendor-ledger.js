@@ -633,7 +633,7 @@ var Transport = class {
         failure = apiError(response.status, messageOf(text, response), response.headers.get("X-Request-Id") ?? void 0);
         retryAfter = response.headers.get("Retry-After");
         const status = response.status;
-        const again = status === 429 || (status === 408 || status >= 500) && request.repeatable !== false;
+        const again = status === 429 && request.lines === void 0 || (status === 408 || status >= 500) && request.repeatable !== false;
         if (!again) throw failure;
       } catch (err) {
         request.signal?.throwIfAborted();
@@ -668,10 +668,12 @@ var Transport = class {
     if (request.credential) headers["Authorization"] = `Bearer ${request.credential}`;
     if (request.idempotencyKey) headers["Idempotency-Key"] = request.idempotencyKey;
     if (request.body !== void 0) headers["Content-Type"] = "application/json";
+    if (request.lines !== void 0) headers["Content-Type"] = "application/x-ndjson";
     return this.options.fetch(request.url, {
       method: request.method,
       headers,
-      body: request.body === void 0 ? null : JSON.stringify(request.body),
+      body: request.lines ?? (request.body === void 0 ? null : JSON.stringify(request.body)),
+      ...request.lines instanceof ReadableStream && { duplex: "half" },
       signal: request.signal ? AbortSignal.any([request.signal, timeout]) : timeout
     });
   }
@@ -1171,6 +1173,21 @@ var Log = class {
   async exportFile(options = {}) {
     return (await this.ledger.core("GET", "/export", { ...options, idleMs: this.ledger.timeoutMs(options) })).body;
   }
+  /**
+   * Adds the leaves of an export of this owner's log at another service, with the same hashes,
+   * so that receipts from there still verify. Needs a session. The log must be empty, or hold
+   * nothing but the first of these leaves: after a failure, the same export goes on, and other
+   * memories can't be written before it ends. It is not repeated, and takes as long as it
+   * takes, unless `timeoutMs` or `signal` end it. Browsers take a Blob, such as a File, and no
+   * stream.
+   */
+  async import(file, options = {}) {
+    return (await this.ledger.core("POST", "/import", { timeoutMs: Infinity, ...callOptions(options), lines: file, repeatable: false })).body;
+  }
+  /** Ends an import that broke off, so that other memories can be written. The leaves that it added stay. */
+  async giveUpImport(options = {}) {
+    await this.ledger.core("DELETE", "/import", options);
+  }
   async #checkExport(header, head, options) {
     const { owner, treeSize, root, anchor } = header;
     if (owner !== head.owner) throw new OwnerMismatchError("owner", `it is ${owner}, the log is ${head.owner}'s`);
@@ -1522,7 +1539,7 @@ var Memories = class {
   async get(id, options = {}) {
     const { body: memory } = await this.ledger.core("GET", pathOf(id), options);
     if (!this.ledger.verify) return memory;
-    if (memory.id !== id) throw new WrongMemoryError("id", `it is ${memory.id}, not ${id}`, "service");
+    if (memory.id !== id && memory.imported?.id !== id) throw new WrongMemoryError("id", `it is ${memory.id}, not ${id}`, "service");
     const receipt = await this.receipt(id, options);
     if (memory.leafHash !== receipt.leafHash) throw new LeafMismatchError("leafHash", `it is ${memory.leafHash}, the receipt has ${receipt.leafHash}`, "service");
     if (memory.leafIndex !== receipt.leafIndex) throw new WrongMemoryError("leafIndex", `it is ${memory.leafIndex}, the receipt has ${receipt.leafIndex}`, "service");
@@ -1778,12 +1795,15 @@ async function serviceLies(check) {
 
 // ../../clients/typescript/src/wallet.ts
 function standardWallet(wallet, account = wallet.accounts[0]) {
-  const feature = wallet.features["solana:signMessage"];
-  if (!feature || !account) throw new TypeError("the wallet has no account that signs messages");
+  const plain = wallet.features["solana:signMessage"];
+  const enveloping = wallet.features["solana:signOffchainMessage"];
+  const envelope = enveloping?.supportedMessageVersions?.includes(1) ? enveloping : void 0;
+  const signer = account && fromBase58(account.address, 32);
+  if (!(plain || envelope) || !account || !signer) throw new TypeError("the wallet has no account that signs messages");
   return {
     publicKey: account.address,
     async signMessage(message) {
-      const [output] = await feature.signMessage({ account, message });
+      const [output] = envelope ? await envelope.signOffchainMessage({ messageVersion: 1, account, message: new TextDecoder().decode(message), requiredSigners: [signer] }) : await plain.signMessage({ account, message });
       if (!output) throw new TypeError("the wallet signed nothing");
       return output.signature;
     }

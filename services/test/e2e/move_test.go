@@ -4,7 +4,11 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -15,6 +19,7 @@ import (
 	"github.com/memory-ledger/ledger/projections/audit"
 	"github.com/memory-ledger/ledger/projections/readmodel/imports"
 	"github.com/memory-ledger/ledger/projections/rebuild"
+	memoryledger "github.com/memory-ledger/ledger/services/clients/go"
 	"github.com/memory-ledger/ledger/services/command"
 	"github.com/memory-ledger/ledger/services/run/assembly"
 	"github.com/memory-ledger/ledger/services/run/config"
@@ -212,6 +217,54 @@ func TestGivingUpAnImport(t *testing.T) {
 	there.Expect(429, "POST", "/import", export, mine, ndjson) // goes on where it was
 	erase(t, there, wallet)                                    // which gives it up, too
 	wantAudit(t, to.Config)
+}
+
+// TestAnOwnerTakesAFile: the command moves an owner's log from one deployment to another, and
+// the Go client finds and proves the memories there by the ids that they had.
+func TestAnOwnerTakesAFile(t *testing.T) {
+	t.Parallel()
+	from, ledger := stacktest.Start(t, stacktest.Options{}), stacktest.Program(t, stacktest.Ledger)
+	to, _ := another(t, 0)
+	keypair, file := filepath.Join(t.TempDir(), "wallet.json"), filepath.Join(t.TempDir(), "export.ndjson")
+	run := func(exit int, args ...string) string {
+		t.Helper()
+		cmd := exec.CommandContext(t.Context(), ledger, args...)
+		cmd.Dir = t.TempDir()
+		out, err := cmd.Output()
+		if cmd.ProcessState == nil || cmd.ProcessState.ExitCode() != exit {
+			t.Fatalf("%v: %v: %s", args, err, out)
+		}
+		return strings.TrimSpace(string(out))
+	}
+	client := func(s *stacktest.Stack) *memoryledger.Client {
+		return memoryledger.New(s.Core[0].URL, memoryledger.WithSession(run(0, "sign-in", "--keypair", keypair, "--url", s.Core[0].URL)))
+	}
+	there, here := client(from), client(to)
+	first := must(there.Write(t.Context(), "one", nil))
+	second := must(there.Store(t.Context(), memoryledger.NewMemory{Content: "two", Supersedes: []string{first.ID}}))
+	var export bytes.Buffer
+	_, err := all(there.Export(t.Context(), memoryledger.ExportOptions{CopyTo: &export}))
+	noErr(t, err)
+	move := []string{"import", "--format", "export", "--from", file, "--keypair", keypair, "--url", to.Core[0].URL}
+	noErr(t, os.WriteFile(file, bytes.Replace(export.Bytes(), []byte("one"), []byte("ono"), 1), 0o600))
+	run(1, move...)
+	noErr(t, os.WriteFile(file, export.Bytes(), 0o600))
+	run(0, append(move, "--dry-run")...)
+	for _, added := range []string{": 2 were added", ": 0 were added"} {
+		if out := run(0, move...); !strings.HasSuffix(out, added) {
+			t.Errorf("%s", out)
+		}
+	}
+	moved, err := here.Get(t.Context(), second.ID)
+	if noErr(t, err); moved.Content != "two" || moved.LeafHash != second.LeafHash || moved.Imported == nil || moved.Imported.ID != second.ID {
+		t.Errorf("%+v", moved)
+	}
+	if err := here.GiveUpImport(t.Context()); !errors.Is(err, memoryledger.ErrNotFound) {
+		t.Error(err)
+	}
+	if done, err := here.Import(t.Context(), &export); err != nil || done.TreeSize != 2 || done.Added != 0 {
+		t.Errorf("%+v, %v", done, err)
+	}
 }
 
 // mover is an owner whose import broke off, with a drop from before it.

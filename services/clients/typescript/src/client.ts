@@ -342,7 +342,7 @@ export class Memories {
   async get(id: string, options: CallOptions = {}): Promise<Memory> {
     const { body: memory } = await this.ledger.core<Memory>("GET", pathOf(id), options);
     if (!this.ledger.verify) return memory;
-    if (memory.id !== id) throw new WrongMemoryError("id", `it is ${memory.id}, not ${id}`, "service");
+    if (memory.id !== id && memory.imported?.id !== id) throw new WrongMemoryError("id", `it is ${memory.id}, not ${id}`, "service");
     const receipt = await this.receipt(id, options);
     if (memory.leafHash !== receipt.leafHash) throw new LeafMismatchError("leafHash", `it is ${memory.leafHash}, the receipt has ${receipt.leafHash}`, "service");
     if (memory.leafIndex !== receipt.leafIndex) throw new WrongMemoryError("leafIndex", `it is ${memory.leafIndex}, the receipt has ${receipt.leafIndex}`, "service");

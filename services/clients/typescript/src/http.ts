@@ -27,6 +27,8 @@ export interface Request extends CallOptions {
   url: string;
   credential?: string | undefined;
   body?: unknown;
+  /** A body of lines, in place of `body`. */
+  lines?: BodyInit;
   idempotencyKey?: string | undefined;
   headers?: Record<string, string>;
   /** False if a retry could do something twice. Then only 429 is retried. */
@@ -70,7 +72,7 @@ export class Transport {
         failure = apiError(response.status, messageOf(text, response), response.headers.get("X-Request-Id") ?? undefined);
         retryAfter = response.headers.get("Retry-After");
         const status = response.status;
-        const again = status === 429 || ((status === 408 || status >= 500) && request.repeatable !== false);
+        const again = (status === 429 && request.lines === undefined) || ((status === 408 || status >= 500) && request.repeatable !== false);
         if (!again) throw failure;
       } catch (err) {
         request.signal?.throwIfAborted();
@@ -108,9 +110,11 @@ export class Transport {
     if (request.credential) headers["Authorization"] = `Bearer ${request.credential}`;
     if (request.idempotencyKey) headers["Idempotency-Key"] = request.idempotencyKey;
     if (request.body !== undefined) headers["Content-Type"] = "application/json";
+    if (request.lines !== undefined) headers["Content-Type"] = "application/x-ndjson";
     return this.options.fetch(request.url, {
       method: request.method, headers,
-      body: request.body === undefined ? null : JSON.stringify(request.body),
+      body: request.lines ?? (request.body === undefined ? null : JSON.stringify(request.body)),
+      ...(request.lines instanceof ReadableStream && { duplex: "half" }),
       signal: request.signal ? AbortSignal.any([request.signal, timeout]) : timeout,
     });
   }

@@ -11,7 +11,7 @@ export type { Anchored, ChainOptions, Issuer, Onchain } from "./chain.js";
 export { completeOnchain, completeReceipt, verifyCorrection } from "./complete.js";
 export { consistencyRoots, directionsOf, emptyRoot, fold, isConsistent, leafHash, nodeHash, RootOfLeaves } from "./merkle.js";
 export { entryHash, parseReceipt, verifyReceipt } from "./receipt.js";
-export type { Anchor, ConsistencyProof, CreatedKey, CreatedMemory, Entry, Event, FoundMemory, InclusionProof, Key, LiveSession, LogHead, Memory, Metadata, NewKey, NewMemory, Receipt, Scope, SearchFilter, Session, StakingStatus, UnsignedTransaction, Via } from "./schema/core.js";
+export type { Anchor, ConsistencyProof, CreatedKey, CreatedMemory, Entry, Event, FoundMemory, ImportResult, InclusionProof, Key, LiveSession, LogHead, Memory, Metadata, NewKey, NewMemory, Receipt, Scope, SearchFilter, Session, StakingStatus, UnsignedTransaction, Via } from "./schema/core.js";
 export { MemoryLedger } from "./client.js";
 export type { FoundPage, ListOptions, Options, SearchOptions, SearchPageOptions, WriteOptions, Written } from "./client.js";
 export { verifyExport } from "./export.js";

@@ -2,8 +2,8 @@ import type { MemoryLedger } from "./client.js";
 import { OwnerMismatchError, serviceLied, StaleProofError } from "./errors.js";
 import { verifyExport, type ExportedLeaf, type ExportHeader } from "./export.js";
 import { checkGrowth, checkProof, type Head } from "./heads.js";
-import type { CallOptions } from "./http.js";
-import type { ConsistencyProof, LogHead } from "./schema/core.js";
+import { callOptions, type CallOptions } from "./http.js";
+import type { ConsistencyProof, ImportResult, LogHead } from "./schema/core.js";
 
 /** The log as a whole. */
 export class Log {
@@ -65,6 +65,23 @@ export class Log {
   /** Returns the bytes of an export as they arrive, for storage. They are not checked: `verifyExport` does that. */
   async exportFile(options: CallOptions = {}): Promise<AsyncIterable<Uint8Array>> {
     return (await this.ledger.core<AsyncIterable<Uint8Array>>("GET", "/export", { ...options, idleMs: this.ledger.timeoutMs(options) })).body;
+  }
+
+  /**
+   * Adds the leaves of an export of this owner's log at another service, with the same hashes,
+   * so that receipts from there still verify. Needs a session. The log must be empty, or hold
+   * nothing but the first of these leaves: after a failure, the same export goes on, and other
+   * memories can't be written before it ends. It is not repeated, and takes as long as it
+   * takes, unless `timeoutMs` or `signal` end it. Browsers take a Blob, such as a File, and no
+   * stream.
+   */
+  async import(file: BodyInit, options: CallOptions = {}): Promise<ImportResult> {
+    return (await this.ledger.core<ImportResult>("POST", "/import", { timeoutMs: Infinity, ...callOptions(options), lines: file, repeatable: false })).body;
+  }
+
+  /** Ends an import that broke off, so that other memories can be written. The leaves that it added stay. */
+  async giveUpImport(options: CallOptions = {}): Promise<void> {
+    await this.ledger.core("DELETE", "/import", options);
   }
 
   async #checkExport(header: ExportHeader, head: LogHead, options: CallOptions): Promise<void> {

@@ -168,3 +168,16 @@ async function all(items) {
   for await (const item of items) found.push(item);
   return found;
 }
+
+test("an import is sent once, as it is", async (t) => {
+  for (const answer of [refused(503), refused(429, "1"), new TypeError("fetch failed")]) {
+    const c = client(t, [answer]), file = new Blob(["lines"]);
+    await assert.rejects(c.ledger.log.import(file));
+    assert.equal(c.requests.length, 1);
+    assert.equal(c.requests[0].body, file);
+    assert.equal(c.requests[0].headers["Content-Type"], "application/x-ndjson");
+  }
+  const c = client(t, [{ status: 200, body: { treeSize: 2, root: "", added: 1 } }]);
+  assert.equal((await c.ledger.log.import(new Blob(["lines"]).stream())).added, 1);
+  assert.equal(c.requests[0].duplex, "half");
+});

@@ -299,6 +299,15 @@ export type Anchor = {
     committedRoot: Hash;
 };
 
+export type ImportResult = {
+    treeSize: number;
+    root: Hash;
+    /**
+     * How many leaves this request added.
+     */
+    added: number;
+};
+
 export type LogHead = {
     owner: PublicKey;
     treeSize: number;
@@ -647,6 +656,16 @@ export type Memory = {
     damaged?: true;
     supersedes?: Supersedes;
     supersededBy?: SupersededBy;
+    imported?: Imported;
+};
+
+/**
+ * Where the memory was imported from: its id there, by which routes find it too, how it was written, and when. createdAt above is that time.
+ */
+export type Imported = {
+    id: Id;
+    createdAt: Timestamp;
+    via?: Via;
 };
 
 export type SearchRequest = {
@@ -750,6 +769,7 @@ export type FoundMemory = {
     score?: number;
     supersedes?: Supersedes;
     supersededBy?: SupersededBy;
+    imported?: Imported;
 };
 
 /**

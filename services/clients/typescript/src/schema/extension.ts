@@ -381,6 +381,16 @@ export type Memory = {
     damaged?: true;
     supersedes?: Supersedes;
     supersededBy?: SupersededBy;
+    imported?: Imported;
+};
+
+/**
+ * Where the memory was imported from: its id there, by which routes find it too, how it was written, and when. createdAt above is that time.
+ */
+export type Imported = {
+    id: Id;
+    createdAt: Timestamp;
+    via?: Via;
 };
 
 export type SearchRequest = {
@@ -484,6 +494,7 @@ export type FoundMemory = {
     score?: number;
     supersedes?: Supersedes;
     supersededBy?: SupersededBy;
+    imported?: Imported;
 };
 
 /**
