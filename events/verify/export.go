@@ -38,7 +38,8 @@ type ExportedMemory struct {
 	CreatedAt time.Time
 	Via       *Via
 	LeafHash  Hash
-	// Entry is nil if the memory was retracted, erased or damaged. Its hash stays.
+	// Entry is nil if the memory was retracted, erased or damaged. Its hash stays. Its
+	// metadata are in canonical form.
 	Entry *Entry
 	// Damaged: what the service stores of the memory does not match its leaf.
 	Damaged bool
@@ -191,10 +192,11 @@ func (e *Export) entry(raw jsontext.Value, leaf Hash) (*Entry, error) {
 	if entry.Owner != e.Header.Owner {
 		return nil, Wrong(ErrWrongOwner, "entry.owner", "it is %s, the export is of %s", entry.Owner, e.Header.Owner)
 	}
-	hash, err := entry.LeafHash()
+	hash, metadata, err := entry.leafHash()
 	if err != nil {
 		return nil, err
 	}
+	entry.Metadata = jsontext.Value(metadata.String())
 	if hash != leaf {
 		return nil, Wrong(ErrWrongLeaf, "leafHash", "it is %s, the entry hashes to %s", leaf, hash)
 	}

@@ -161,25 +161,31 @@ func readAnchor(raw jsontext.Value) (*Anchor, error) {
 
 // LeafHash computes the leaf hash. The error is an *Error.
 func (e *Entry) LeafHash() (Hash, error) {
+	hash, _, err := e.leafHash()
+	return hash, err
+}
+
+// leafHash is LeafHash, and also returns the metadata as they are hashed.
+func (e *Entry) leafHash() (hash Hash, metadata canonical.Object, err error) {
 	if e.V != Version {
-		return Hash{}, Wrong(ErrMalformed, "entry.v", "%d is not a version of the leaf that this program knows", e.V)
+		return hash, metadata, Wrong(ErrMalformed, "entry.v", "%d is not a version of the leaf that this program knows", e.V)
 	}
 	owner, err := leaf.ParseOwner(e.Owner)
 	if err != nil {
-		return Hash{}, Wrong(ErrMalformed, "entry.owner", "it is not a public key in base58")
+		return hash, metadata, Wrong(ErrMalformed, "entry.owner", "it is not a public key in base58")
 	}
 	if _, err := leaf.ParseHash(e.Salt); err != nil {
-		return Hash{}, Wrong(ErrMalformed, "entry.salt", "it is not 64 lowercase hex characters")
+		return hash, metadata, Wrong(ErrMalformed, "entry.salt", "it is not 64 lowercase hex characters")
 	}
-	metadata, err := canonical.Canonicalize(e.Metadata)
+	metadata, err = canonical.Canonicalize(e.Metadata)
 	if err != nil {
-		return Hash{}, Wrong(ErrMalformed, "entry.metadata", "%v", err)
+		return hash, metadata, Wrong(ErrMalformed, "entry.metadata", "%v", err)
 	}
-	hash, err := leaf.Leaf{Memory: leaf.Memory{Content: e.Content, Metadata: metadata, Owner: owner}, Salt: e.Salt}.Hash()
+	hash, err = leaf.Leaf{Memory: leaf.Memory{Content: e.Content, Metadata: metadata, Owner: owner}, Salt: e.Salt}.Hash()
 	if err != nil {
-		return Hash{}, Wrong(ErrMalformed, "entry.content", "%v", err)
+		return hash, metadata, Wrong(ErrMalformed, "entry.content", "%v", err)
 	}
-	return hash, nil
+	return hash, metadata, nil
 }
 
 // IsBase58 reports whether text is the base58 form of size bytes. It refuses longer texts

@@ -75,8 +75,8 @@ type AddImported struct {
 	KeyErasures int   // as in WriteMemory
 	BytesPerDay int64 // as in WriteMemory; as many leaves are added as fit
 
-	// Next is the answer: the first leaf that is missing.
-	Next uint64
+	// Next and Added are the answer: the first leaf that is missing, and how many were added.
+	Next, Added uint64
 }
 
 func (c *AddImported) decide(s *State, now time.Time) (Decision, error) {
@@ -84,7 +84,8 @@ func (c *AddImported) decide(s *State, now time.Time) (Decision, error) {
 		return Decision{}, err
 	}
 	end := c.From + uint64(len(c.Leaves))
-	if c.Next = s.Leaves; s.Leaves >= end && s.Leaves <= c.Export.Size {
+	c.Next, c.Added = s.Leaves, 0
+	if s.Leaves >= end && s.Leaves <= c.Export.Size {
 		return Decision{}, nil // another request has added them
 	}
 	switch {
@@ -112,7 +113,7 @@ func (c *AddImported) decide(s *State, now time.Time) (Decision, error) {
 			d.Events = append(d.Events, &events.MemoryRetracted{MemoryID: l.MemoryID, LeafIndex: written.LeafIndex, Leaves: c.Next})
 		}
 	}
-	if c.Next == c.Export.Size {
+	if c.Added = c.Next - s.Leaves; c.Next == c.Export.Size {
 		d.Events = append(d.Events, &events.ImportFinished{Root: c.Export.Root, Reason: events.ImportComplete, Leaves: c.Next})
 	}
 	return d, nil

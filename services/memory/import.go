@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/google/uuid"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/eventlog"
@@ -51,6 +52,7 @@ type importing struct {
 	file    *spool
 	export  imports.Import
 	next    uint64 // the index of the leaf that is being read
+	added   uint64 // leaves that were added
 	// corrected has the leaf hashes that memories of the export correct, and those of the
 	// leaves before next that have them.
 	corrected map[events.Hash][]uint64
@@ -89,11 +91,10 @@ func (s *Service) Import(ctx context.Context, r Reader, by command.Credential, e
 	if err := s.Commands.Execute(ctx, r.Owner, start); err != nil {
 		return done, err
 	}
-	done = ImportResult{x.export.Size, x.export.Root, x.export.Size - start.Next}
-	if done.Added == 0 {
-		return done, nil
+	if start.Next < x.export.Size {
+		err = x.add(ctx, start.Next)
 	}
-	return done, x.add(ctx, start.Next)
+	return ImportResult{x.export.Size, x.export.Root, x.added}, err
 }
 
 // each reads an export, verifies it, and calls yield for each leaf.
@@ -167,10 +168,8 @@ func (x *importing) check(m *verify.ExportedMemory) error {
 	if m.Entry == nil {
 		return nil
 	}
-	metadata, err := canonical.Canonicalize(m.Entry.Metadata)
+	metadata := canonical.Trusted(m.Entry.Metadata)
 	switch {
-	case err != nil:
-		return err
 	case m.Entry.Content == "":
 		return ErrEmptyContent
 	case len(m.Entry.Content) > MaxContentBytes:
@@ -207,66 +206,90 @@ func correctedBy(metadata canonical.Object) (hashes []events.Hash) {
 	return hashes
 }
 
-// add adds the leaves from one on, a message at a time.
+// add adds the leaves from one on, a message at a time, while it reads the next message.
 func (x *importing) add(ctx context.Context, from uint64) error {
-	// This is about as long as a message may be; the rest is for what is not counted.
-	const most = eventlog.MaxPayload / 2
-	message := &command.AddImported{Export: x.export, From: from, Credential: x.by, BytesPerDay: x.service.BytesPerDay}
-	var key *keystore.OwnerKey
-	bytes := 0
-	flush := func() error {
-		for end := message.From + uint64(len(message.Leaves)); message.Next < end; {
-			if err := x.service.Commands.Execute(ctx, x.reader.Owner, message); err != nil {
-				return err
+	messages := make(chan *command.AddImported)
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error {
+		defer close(messages)
+		return x.read(ctx, from, messages)
+	})
+	group.Go(func() error {
+		for m := range messages {
+			for end := m.From + uint64(len(m.Leaves)); m.Next < end; {
+				if err := x.service.Commands.Execute(ctx, x.reader.Owner, m); err != nil {
+					return err
+				}
+				x.added += m.Added
 			}
 		}
-		message.From, message.Leaves, bytes, key = message.From+uint64(len(message.Leaves)), nil, 0, nil
 		return nil
-	}
+	})
+	return group.Wait()
+}
+
+// read reads the export again, and makes messages of its leaves from one on.
+func (x *importing) read(ctx context.Context, from uint64, messages chan<- *command.AddImported) error {
 	written, err := x.file.read()
 	if err != nil {
 		return err
 	}
-	err = x.each(written, func(*verify.ExportHeader) error { return nil }, func(m *verify.ExportedMemory) (err error) {
-		l := command.ImportedLeaf{LeafHash: m.LeafHash, Metadata: canonical.Empty, Salt: events.SaltNone, MemoryID: x.service.NewID(),
-			Imported: events.Imported{ID: m.ID, CreatedAt: events.At(m.CreatedAt)}}
-		if m.Via != nil {
-			l.Imported.Via = &events.Via{Kind: events.ViaKind(m.Via.Kind), ID: m.Via.ID}
-		}
-		text := ""
-		if m.Entry != nil {
-			if l.Metadata, err = canonical.Canonicalize(m.Entry.Metadata); err != nil {
-				return err
-			}
-			salt, err := hex.DecodeString(m.Entry.Salt)
-			if err != nil {
-				return err
-			}
-			l.Salt, text, l.Supersedes = events.SaltSealed, string(salt)+m.Entry.Content, x.supersededBy(l.Metadata)
-		}
+	// This is about as long as a message may be; the rest is for what is not counted.
+	const most = eventlog.MaxPayload / 2
+	var key *keystore.OwnerKey
+	var message *command.AddImported
+	bytes := 0
+	return x.each(written, func(*verify.ExportHeader) error { return nil }, func(m *verify.ExportedMemory) (err error) {
 		if earlier, wanted := x.corrected[m.LeafHash]; wanted {
-			x.corrected[m.LeafHash] = append(earlier, x.next)
+			defer func() { x.corrected[m.LeafHash] = append(earlier, x.next) }()
 		}
 		if x.next < from {
 			return nil
 		}
-		if key == nil {
+		if message == nil {
 			if key, err = x.service.Keys.FindToSeal(ctx, x.reader.Owner); err != nil {
 				return err
 			}
-			message.KeyErasures = key.Erasures()
+			message = &command.AddImported{Export: x.export, From: x.next, Credential: x.by, KeyErasures: key.Erasures(), BytesPerDay: x.service.BytesPerDay}
 		}
-		sealing := key
-		l.Seal = func(leaf uint64) ([]byte, int, error) { return sealing.Seal(leaf, l.MemoryID, text) }
-		l.SealedBytes = len(text) + keystore.Overhead
+		l, err := x.leaf(m, key)
+		if err != nil {
+			return err
+		}
 		message.Leaves = append(message.Leaves, l)
 		bytes += 1<<10 + l.Metadata.Len() + base64.StdEncoding.EncodedLen(l.SealedBytes) + 20*len(l.Supersedes)
 		if bytes < most && x.next+1 < x.export.Size {
 			return nil
 		}
-		return flush()
+		select {
+		case messages <- message:
+			message, bytes = nil, 0
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	})
-	return err
+}
+
+// leaf returns what is written of a leaf of the export.
+func (x *importing) leaf(m *verify.ExportedMemory, key *keystore.OwnerKey) (command.ImportedLeaf, error) {
+	l := command.ImportedLeaf{LeafHash: m.LeafHash, Metadata: canonical.Empty, Salt: events.SaltNone, MemoryID: x.service.NewID(),
+		Imported: events.Imported{ID: m.ID, CreatedAt: events.At(m.CreatedAt)}}
+	if m.Via != nil {
+		l.Imported.Via = &events.Via{Kind: events.ViaKind(m.Via.Kind), ID: m.Via.ID}
+	}
+	body := ""
+	if m.Entry != nil {
+		salt, err := hex.DecodeString(m.Entry.Salt)
+		if err != nil {
+			return l, err
+		}
+		l.Metadata = canonical.Trusted(m.Entry.Metadata)
+		l.Salt, l.Supersedes, body = events.SaltSealed, x.supersededBy(l.Metadata), string(salt)+m.Entry.Content
+	}
+	l.Seal = func(leaf uint64) ([]byte, int, error) { return key.Seal(leaf, l.MemoryID, body) }
+	l.SealedBytes = len(body) + keystore.Overhead
+	return l, nil
 }
 
 // supersededBy returns the earlier leaves that a memory of the export supersedes: all with

@@ -106,6 +106,8 @@ func TestGatewayPassesOn(t *testing.T) {
 	t.Run("large bodies", func(t *testing.T) {
 		large := `{"content":"` + strings.Repeat("x", 1<<20) + `"}`
 		wantJSON(t, core.Expect(413, "POST", "/memories", large, session))
+		// An export goes past the gateway, and the service refuses it.
+		wantJSON(t, core.Expect(400, "POST", "/import", strings.Repeat("no export\n", 1<<18), session))
 	})
 	t.Run("wrong hosts", func(t *testing.T) { wrongHosts(t, g, core) })
 }

@@ -10,6 +10,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/memory-ledger/ledger/events"
@@ -139,9 +141,19 @@ func TestMovingALog(t *testing.T) {
 	drop := to.Extension[0].Expect(201, "POST", "/memory-drops", nil, other)
 	to.Extension[0].Expect(409, "POST", "/memory-drops/"+tokenOf(drop), map[string]any{"content": "x"})
 	there.Expect(200, "GET", "/memories/"+ids[0], nil, mine) // reads go on
-	done := there.Expect(200, "POST", "/import", export, mine, ndjson)
-	if done.Number("added") != len(lines)-broken || done.Number("treeSize") != len(lines) || done.Text("root") != head.Text("root") {
-		t.Errorf("%s", done.Body)
+	var group sync.WaitGroup
+	var added atomic.Int64
+	for range 2 { // a client that sends it again, while its first request is still at work
+		group.Go(func() {
+			done := there.Persist("POST", "/import", export, mine, ndjson)
+			if done.Status != 200 || done.Number("treeSize") != len(lines) || done.Text("root") != head.Text("root") {
+				t.Errorf("%d, %s", done.Status, done.Body)
+			}
+			added.Add(int64(done.Number("added")))
+		})
+	}
+	if group.Wait(); added.Load() != int64(len(lines)-broken) {
+		t.Errorf("%d leaves were added, %d were missing", added.Load(), len(lines)-broken)
 	}
 	if again := there.Expect(200, "POST", "/import", export, mine, ndjson); again.Number("added") != 0 {
 		t.Errorf("again: %s", again.Body)
