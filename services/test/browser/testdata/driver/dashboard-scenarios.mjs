@@ -577,6 +577,15 @@ export const scenarios = {
     for await (const chunk of file) text += chunk;
     assert.equal(text.trimEnd().split('\n').length, 7);
     await v.page.getByText('whole.').waitFor();
+    // The same file is in the log already. Another one is not good, and adds nothing.
+    const drop = async (text) => v.page.getByText('Drop the file here').dispatchEvent('drop', {
+      dataTransfer: await v.page.evaluateHandle((text) => { const all = new DataTransfer(); all.items.add(new File([text], 'log.ndjson')); return all; }, text),
+    });
+    await drop(text);
+    await v.page.getByText('Your log has all of it already.').waitFor();
+    v.expected.push(/400/);
+    await drop(text.replace('"index":3', '"index":4'));
+    await v.page.getByText('imported: leaf 3: ').waitFor();
     await v.page.getByRole('button', { name: 'Erase…' }).click();
     await v.page.getByRole('textbox', { name: 'Type erase' }).fill('erase');
     await v.page.getByRole('button', { name: 'Erase, signed with Test Wallet' }).waitFor();
