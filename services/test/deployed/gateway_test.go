@@ -179,6 +179,7 @@ func TestGatewayLimits(t *testing.T) {
 		{"writes", core, "/memories", "POST", write, session, 100, 500},
 		{"lists", core, "/memories?limit=1", "GET", nil, session, 20, 100},
 		{"keys", core, "/keys", "GET", nil, session, 20, 60},
+		{"consent", core, "/oauth/authorize", "GET", nil, stacktest.With("X-None", ""), 20, 60},
 		{"mints", extension, "/memory-drops", "POST", nil, extensionSession, 20, 60},
 		{"challenges", core, "/auth/challenge", "POST", map[string]any{"publicKey": "x"}, stacktest.With("X-None", ""), 2, 40},
 	} {
