@@ -19,7 +19,7 @@
 //
 // The audit keeps about 2 kB for each owner, plus the newest 64 leaf hashes (2 kB). It
 // keeps about 300 bytes for each session, API key, grant, batch and stake movement. For
-// each 256 leaves of an owner it keeps hashes of a tile and a page, 1 kB. It writes ids
-// that must be unique (commands, events, memories, idempotency keys) to 64 temporary
-// files, 25 bytes each, and reads the files back one at a time.
+// each 256 leaves of an owner it keeps hashes of a tile and a page, 1 kB. Of ids
+// that must be unique (commands, events, memories, idempotency keys) it keeps some 130 bytes
+// for each memory (an estimate).
 package audit
