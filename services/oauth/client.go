@@ -18,12 +18,9 @@ type metadata struct {
 	RedirectURIs []string `json:"redirect_uris"`
 }
 
-// maxRedirects bounds the redirect URIs of an app: they travel in its client id.
-const maxRedirects = 8
-
 // checked returns the metadata with a clean name.
 func (m metadata) checked() (metadata, error) {
-	if len(m.RedirectURIs) == 0 || len(m.RedirectURIs) > maxRedirects {
+	if len(m.RedirectURIs) == 0 || len(m.RedirectURIs) > 8 { // they travel in the client id
 		return metadata{}, &Error{Code: "invalid_redirect_uri", Description: "redirect_uris must have 1 to 8 entries"}
 	}
 	for _, text := range m.RedirectURIs {

@@ -17,17 +17,8 @@ import (
 	lru "github.com/hashicorp/golang-lru/v2"
 )
 
-const (
-	// fetchTimeout bounds the fetch of a metadata document, to its last byte.
-	fetchTimeout = 5 * time.Second
-	// maxDocument bounds a metadata document, in bytes.
-	maxDocument = 32 << 10
-	// keptDocuments bounds the documents in memory, and keptFor how long one is used. It
-	// spares the app's server a second fetch for each consent.
-	keptDocuments, keptFor = 256, 5 * time.Minute
-	// fetchesAtOnce bounds the fetches of this process, which anyone can cause.
-	fetchesAtOnce = 64
-)
+// maxDocument bounds a metadata document, in bytes.
+const maxDocument = 32 << 10
 
 // documentURL is the form of a client id that is the address of a metadata document: it has
 // a path, and no user, dot segments or fragment.
@@ -39,7 +30,7 @@ var documentURL = regexp.MustCompile(`^https://[A-Za-z0-9.-]+(:[0-9]{1,5})?/[A-Z
 type documents struct {
 	client *http.Client
 	kept   *lru.Cache[string, keptDocument]
-	slots  chan struct{}
+	slots  chan struct{} // one element for each fetch of this process, which anyone can cause
 	now    func() time.Time
 }
 
@@ -49,13 +40,14 @@ type keptDocument struct {
 }
 
 func newDocuments(now func() time.Time) *documents {
-	kept, err := lru.New[string, keptDocument](keptDocuments)
+	// A document that is kept spares the app's server a second fetch for each consent.
+	kept, err := lru.New[string, keptDocument](256)
 	if err != nil {
 		panic(err) // only for a size that is not positive
 	}
 	dialer := &net.Dialer{Control: onlyPublic}
-	return &documents{kept: kept, slots: make(chan struct{}, fetchesAtOnce), now: now, client: &http.Client{
-		Timeout: fetchTimeout,
+	return &documents{kept: kept, slots: make(chan struct{}, 64), now: now, client: &http.Client{
+		Timeout: 5 * time.Second, // to the last byte
 		// Another address would not be the one that the user is shown.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		Transport: &http.Transport{
@@ -120,7 +112,7 @@ func (d *documents) get(ctx context.Context, id string) (metadata, error) {
 	}
 	client, err := d.fetch(ctx, id)
 	if err == nil {
-		d.kept.Add(id, keptDocument{client, d.now().Add(keptFor)})
+		d.kept.Add(id, keptDocument{client, d.now().Add(5 * time.Minute)})
 	}
 	return client, err
 }

@@ -109,7 +109,7 @@ func TestSlowDocuments(t *testing.T) {
 		_ = http.NewResponseController(w).Flush()
 		<-r.Context().Done()
 	})
-	if d.client.Timeout != fetchTimeout {
+	if d.client.Timeout != 5*time.Second {
 		t.Errorf("the timeout is %v", d.client.Timeout)
 	}
 	d.client.Timeout = 50 * time.Millisecond
