@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"bufio"
 	"context"
 	"encoding/base64"
 	"encoding/hex"
@@ -8,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/google/uuid"
@@ -17,6 +19,7 @@ import (
 	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/events/verify"
 	"github.com/memory-ledger/ledger/events/verify/canonical"
+	"github.com/memory-ledger/ledger/events/verify/leaf"
 	"github.com/memory-ledger/ledger/projections/readmodel/imports"
 	"github.com/memory-ledger/ledger/projections/tree"
 	"github.com/memory-ledger/ledger/services/command"
@@ -97,21 +100,30 @@ func (s *Service) Import(ctx context.Context, r Reader, by command.Credential, e
 	return ImportResult{x.export.Size, x.export.Root, x.added}, err
 }
 
-// each reads an export, verifies it, and calls yield for each leaf.
-func (x *importing) each(from io.Reader, begin func(*verify.ExportHeader) error, yield func(*verify.ExportedMemory) error) error {
+// verify reads the export as it arrives. The log's leaves must be its first ones.
+func (x *importing) verify(from io.Reader, present uint64, root events.Hash) error {
 	export, err := verify.ReadExport(from)
 	if err != nil {
 		return wrongExport(err)
 	}
-	if err := begin(&export.Header); err != nil {
-		return err
+	h, log := export.Header, tree.EmptyFrontier()
+	x.export = imports.Import{Root: h.Root, Size: h.TreeSize}
+	switch {
+	case h.Owner != string(x.reader.Owner):
+		return fmt.Errorf("%w: it is of the owner %s", ErrExport, h.Owner)
+	case present > h.TreeSize:
+		return command.ErrNotPrefix
 	}
-	x.next = 0
 	for m, err := range export.Memories() {
-		if err == nil {
-			err = yield(&m)
+		if err == nil && log.Size() < present {
+			if log.Append(m.LeafHash); log.Size() == present && log.Root() != root {
+				return command.ErrNotPrefix
+			}
 		}
-		if err != nil && x.next < export.Header.TreeSize {
+		if err == nil {
+			err = x.check(&m)
+		}
+		if err != nil && x.next < h.TreeSize {
 			err = fmt.Errorf("leaf %d: %w", x.next, err)
 		}
 		if err != nil {
@@ -129,28 +141,6 @@ func wrongExport(err error) error {
 		return fmt.Errorf("%w: %w", ErrExport, err)
 	}
 	return err
-}
-
-// verify reads the export as it arrives. The log's leaves must be its first ones.
-func (x *importing) verify(from io.Reader, present uint64, root events.Hash) error {
-	log := tree.EmptyFrontier()
-	return x.each(from, func(h *verify.ExportHeader) error {
-		x.export = imports.Import{Root: h.Root, Size: h.TreeSize}
-		switch {
-		case h.Owner != string(x.reader.Owner):
-			return fmt.Errorf("%w: it is of the owner %s", ErrExport, h.Owner)
-		case present > h.TreeSize:
-			return command.ErrNotPrefix
-		}
-		return nil
-	}, func(m *verify.ExportedMemory) error {
-		if x.next < present {
-			if log.Append(m.LeafHash); x.next+1 == present && log.Root() != root {
-				return command.ErrNotPrefix
-			}
-		}
-		return x.check(m)
-	})
 }
 
 // check refuses what could not have been written here, and notes what the memory corrects.
@@ -228,23 +218,33 @@ func (x *importing) add(ctx context.Context, from uint64) error {
 	return group.Wait()
 }
 
+// importedLine is what is read again of a line that was verified.
+type importedLine struct {
+	ID        string        `json:"id"`
+	CreatedAt time.Time     `json:"createdAt"`
+	Via       *events.Via   `json:"via"`
+	LeafHash  events.Hash   `json:"leafHash"`
+	Entry     *verify.Entry `json:"entry"`
+}
+
 // read reads the export again, and makes messages of its leaves from one on.
 func (x *importing) read(ctx context.Context, from uint64, messages chan<- *command.AddImported) error {
 	written, err := x.file.read()
 	if err != nil {
 		return err
 	}
+	lines := bufio.NewScanner(written)
+	lines.Buffer(nil, maxImportLine+2)
+	lines.Scan() // the header
 	// This is about as long as a message may be; the rest is for what is not counted.
 	const most = eventlog.MaxPayload / 2
 	var key *keystore.OwnerKey
 	var message *command.AddImported
 	bytes := 0
-	return x.each(written, func(*verify.ExportHeader) error { return nil }, func(m *verify.ExportedMemory) (err error) {
-		if earlier, wanted := x.corrected[m.LeafHash]; wanted {
-			defer func() { x.corrected[m.LeafHash] = append(earlier, x.next) }()
-		}
-		if x.next < from {
-			return nil
+	for x.next = 0; x.next < x.export.Size && lines.Scan(); x.next++ {
+		var line importedLine
+		if err := json.Unmarshal(lines.Bytes(), &line); err != nil {
+			return fmt.Errorf("read leaf %d again: %w", x.next, err)
 		}
 		if message == nil {
 			if key, err = x.service.Keys.FindToSeal(ctx, x.reader.Owner); err != nil {
@@ -252,40 +252,55 @@ func (x *importing) read(ctx context.Context, from uint64, messages chan<- *comm
 			}
 			message = &command.AddImported{Export: x.export, From: x.next, Credential: x.by, KeyErasures: key.Erasures(), BytesPerDay: x.service.BytesPerDay}
 		}
-		l, err := x.leaf(m, key)
+		l, err := x.leaf(&line, key)
 		if err != nil {
-			return err
+			return fmt.Errorf("read leaf %d again: %w", x.next, err)
+		}
+		if earlier, wanted := x.corrected[l.LeafHash]; wanted {
+			x.corrected[l.LeafHash] = append(earlier, x.next)
 		}
 		message.Leaves = append(message.Leaves, l)
 		bytes += 1<<10 + l.Metadata.Len() + base64.StdEncoding.EncodedLen(l.SealedBytes) + 20*len(l.Supersedes)
 		if bytes < most && x.next+1 < x.export.Size {
-			return nil
+			continue
 		}
-		select {
-		case messages <- message:
-			message, bytes = nil, 0
-			return nil
-		case <-ctx.Done():
-			return ctx.Err()
+		if x.next >= from {
+			select {
+			case messages <- message:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
 		}
-	})
+		message, bytes = nil, 0
+	}
+	if lines.Err() == nil && x.next < x.export.Size {
+		return io.ErrUnexpectedEOF
+	}
+	return lines.Err()
 }
 
-// leaf returns what is written of a leaf of the export.
-func (x *importing) leaf(m *verify.ExportedMemory, key *keystore.OwnerKey) (command.ImportedLeaf, error) {
-	l := command.ImportedLeaf{LeafHash: m.LeafHash, Metadata: canonical.Empty, Salt: events.SaltNone, MemoryID: x.service.NewID(),
-		Imported: events.Imported{ID: m.ID, CreatedAt: events.At(m.CreatedAt)}}
-	if m.Via != nil {
-		l.Imported.Via = &events.Via{Kind: events.ViaKind(m.Via.Kind), ID: m.Via.ID}
-	}
+// leaf returns what is written of a leaf of the export. It hashes it once more: the disk may
+// have altered what was verified.
+func (x *importing) leaf(line *importedLine, key *keystore.OwnerKey) (l command.ImportedLeaf, err error) {
+	l = command.ImportedLeaf{LeafHash: line.LeafHash, Metadata: canonical.Empty, Salt: events.SaltNone, MemoryID: x.service.NewID(),
+		Imported: events.Imported{ID: line.ID, CreatedAt: events.At(line.CreatedAt), Via: line.Via}}
 	body := ""
-	if m.Entry != nil {
-		salt, err := hex.DecodeString(m.Entry.Salt)
+	if e := line.Entry; e != nil {
+		if l.Metadata, err = canonical.Canonicalize(e.Metadata); err != nil {
+			return l, err
+		}
+		hash, err := leaf.Leaf{Memory: leaf.Memory{Content: e.Content, Metadata: l.Metadata, Owner: x.reader.Owner}, Salt: e.Salt}.Hash()
+		if err == nil && hash != l.LeafHash {
+			err = errors.New("it was altered meanwhile")
+		}
 		if err != nil {
 			return l, err
 		}
-		l.Metadata = canonical.Trusted(m.Entry.Metadata)
-		l.Salt, l.Supersedes, body = events.SaltSealed, x.supersededBy(l.Metadata), string(salt)+m.Entry.Content
+		salt, err := hex.DecodeString(e.Salt)
+		if err != nil {
+			return l, err
+		}
+		l.Salt, l.Supersedes, body = events.SaltSealed, x.supersededBy(l.Metadata), string(salt)+e.Content
 	}
 	l.Seal = func(leaf uint64) ([]byte, int, error) { return key.Seal(leaf, l.MemoryID, body) }
 	l.SealedBytes = len(body) + keystore.Overhead
