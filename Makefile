@@ -142,6 +142,10 @@ generate: ## all files that are generated from other files
 	go test ./anchoring/staking -run TestTransactionsForClients -update >/dev/null
 	go test ./services/test/journey -run TestFilesAreCurrent -update >/dev/null
 
+.PHONY: related
+related: ## the table of related words, from word vectors that it fetches (118 MB)
+	go run ./services/test/relatedwords
+
 .PHONY: generated
 generated: ## fails if a generated file is out of date
 	@infra/generated

@@ -161,3 +161,9 @@ func terms(word string, in language) (term, other string) {
 	}
 	return term, other
 }
+
+// Term returns the term of an English word.
+func Term(word string) string {
+	term, _ := terms(word, inEnglish)
+	return term
+}

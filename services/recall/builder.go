@@ -30,6 +30,7 @@ type Dictionary struct {
 	words   []word            // by id
 	termIDs map[string]uint32
 	terms   []string // by id
+	related []uint16 // by id: in the table of related words
 }
 
 // word is a word as written.
@@ -152,6 +153,7 @@ func (x *builder) finish() *Words {
 	for _, id := range order {
 		b.begins = append(b.begins, uint32(all.Len()))
 		b.starts = append(b.starts, uint32(len(b.postings)))
+		b.related = append(b.related, x.related[id])
 		all.WriteString(x.terms[id])
 		mine := places[ends[id]-counts[id] : ends[id]]
 		last := uint32(0)
@@ -175,6 +177,7 @@ func (x *builder) finish() *Words {
 	b.starts = append(b.starts, uint32(len(b.postings)))
 	b.terms = all.String()
 	b.postings, b.begins, b.starts = slices.Clip(b.postings), slices.Clip(b.begins), slices.Clip(b.starts)
+	b.related = slices.Clip(b.related)
 	b.lengths, b.created = slices.Clip(b.lengths), slices.Clip(b.created)
 	return b
 }
@@ -219,6 +222,7 @@ func (d *Dictionary) termID(term string) uint32 {
 		id = uint32(len(d.terms))
 		d.termIDs[term] = id
 		d.terms = append(d.terms, term)
+		d.related = append(d.related, inTable().ids[term])
 	}
 	return id
 }

@@ -22,6 +22,7 @@ type Query struct {
 	must, not []phrase
 	excluded  []string // the texts of not
 	empty     bool     // no question: all memories match
+	keyword   bool     // no question, but one word
 }
 
 // Excluded returns the words and phrases that a memory must not have, as they were written.
@@ -31,6 +32,9 @@ func (q *Query) Excluded() []string { return q.excluded }
 type concept struct {
 	word   string
 	prefix bool
+	// related is the word's id in the table of related words, 0 if it has no relatives.
+	related uint16
+	light   bool // it says little
 }
 
 // phrase is a sequence of adjacent words.
@@ -42,7 +46,7 @@ type phrase []concept
 func ParseQuery(text string) *Query {
 	text = beginning(text, 16<<10)
 	q := &Query{empty: strings.TrimSpace(text) == ""}
-	var functional []concept
+	var plain, functional []concept
 	phrased := 0
 	follows := false // there is a word before
 	for rest := text; rest != ""; {
@@ -68,19 +72,59 @@ func ParseQuery(text string) *Query {
 			q.must = append(q.must, words)
 			q.add(words...)
 		default:
-			for _, c := range words {
-				if functionWords[foldedWord(c.word)] != 0 && !c.prefix {
-					functional = append(functional, c)
-				} else {
-					q.add(c)
-				}
-			}
+			plain = append(plain, words...)
+		}
+	}
+	english := isEnglish(plain)
+	for i, c := range plain {
+		in := functionWords[foldedWord(c.word)]
+		switch {
+		case c.prefix:
+			q.add(c)
+		case english && in.has(inEnglish), !english && in != 0:
+			functional = append(functional, c)
+		case english:
+			q.add(c.inEnglish(i == 0))
+		default:
+			q.add(c)
 		}
 	}
 	if len(q.any) == 0 {
 		q.add(functional...)
 	}
+	q.keyword = len(q.any) == 1 && len(functional) == 0
 	return q
+}
+
+// isEnglish reports whether words are English: by the function words among them, or
+// because English knows all of them but one of many. A single function word of another
+// language means nothing then: "car" is one of French, "son" one of Spanish.
+func isEnglish(words []concept) bool {
+	var votes vote
+	known := 0
+	for _, c := range words {
+		folded := foldedWord(c.word)
+		for s := functionWords[folded]; s != 0; s &= s - 1 {
+			votes[first(s)]++
+		}
+		if functionWords[folded].has(inEnglish) || inTable().ids[Term(c.word)] != 0 {
+			known++
+		}
+	}
+	most := votes.winner()
+	return most == inEnglish || votes[most] <= 1 && known > 0 && known >= len(words)-len(words)/4
+}
+
+// inEnglish returns the concept of a word in an English query. A name, in upper case where
+// no sentence begins, has no relatives: they are other names.
+func (c concept) inEnglish(begins bool) concept {
+	term := Term(c.word)
+	c.light = inTable().light[term]
+	r, _ := utf8.DecodeRuneInString(c.word)
+	if begins || !unicode.IsUpper(r) {
+		c.related = inTable().ids[term]
+	}
+	return c
 }
 
 func (q *Query) add(concepts ...concept) {

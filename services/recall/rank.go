@@ -13,13 +13,20 @@ type Hit struct {
 	Score float64
 }
 
-// match is the result of a query on one index.
+// match is what a ranking knows of an index, beside what it found there.
 type match struct {
 	first   uint64
 	lengths []uint16
 	created []uint32
-	counts  [][]count // for each concept of any
-	barred  []bool    // leaves that the phrases exclude; nil without phrases
+	barred  []bool // leaves that the phrases exclude; nil without phrases
+}
+
+// found is where an index has a concept's own word, or one of its relatives.
+type found struct {
+	first    uint64 // leaf of the index
+	counts   []count
+	weight   float64 // 1 for the word itself
+	relative uint16  // in the table of related words; 0: the word itself
 }
 
 type count struct {
@@ -27,28 +34,24 @@ type count struct {
 	times uint16
 }
 
-// match runs the query on an index.
-func (q *Query) match(b *Words) match {
-	m := match{first: b.first, lengths: b.lengths, created: b.created, counts: make([][]count, len(q.any))}
-	for i, c := range q.any {
-		m.counts[i] = countsOf(b, c.termsIn(b))
-	}
+// barred returns the leaves of an index that the phrases exclude, nil without phrases.
+func (q *Query) barred(b *Words) []bool {
 	if len(q.must)+len(q.not) == 0 {
-		return m
+		return nil
 	}
-	m.barred = make([]bool, b.leaves())
+	barred := make([]bool, b.leaves())
 	for _, p := range q.must {
 		has := p.in(b)
-		for leaf := range m.barred {
-			m.barred[leaf] = m.barred[leaf] || !has[uint32(leaf)]
+		for leaf := range barred {
+			barred[leaf] = barred[leaf] || !has[uint32(leaf)]
 		}
 	}
 	for _, p := range q.not {
 		for leaf := range p.in(b) {
-			m.barred[leaf] = true
+			barred[leaf] = true
 		}
 	}
-	return m
+	return barred
 }
 
 // countsOf returns how often each leaf has any of the terms, in ascending order of
@@ -110,50 +113,71 @@ func (p phrase) in(b *Words) map[uint32]bool {
 
 // Ranking is a query in progress over an owner's log.
 type Ranking struct {
-	query   *Query
-	matches []match
+	query     *Query
+	relatives *relatives
+	matches   []match
+	found     [][]found // by concept
 }
 
-// Rank begins to rank. Each leaf that has a word of the query scores by BM25. It gains 0.4
-// and 0.2 of the best score one and two leaves away, if that leaf was written within half
-// an hour. It also gains up to a tenth for recency, which halves every 30 days before the
-// newest memory.
-func (q *Query) Rank() *Ranking { return &Ranking{query: q} }
+// Rank begins to rank. For each word of the query, a leaf scores by BM25 if it has the
+// word, or less if it has a related word; the best of them counts. Words that say little
+// count a quarter. The sum is multiplied by the square root of the part of the query that
+// the leaf has. A leaf with related words only does not match far below the best score, or
+// where the query is one word that others have.
+//
+// A leaf gains 0.4 and 0.2 of the best score one and two leaves away, if that leaf was
+// written within half an hour. It also gains up to a tenth for recency, which halves every
+// 30 days before the newest memory.
+func (q *Query) Rank() *Ranking {
+	return &Ranking{query: q, relatives: q.relatives(), found: make([][]found, len(q.any))}
+}
 
 // Add looks for the query in the next leaves. The first ones begin with leaf 0.
-func (r *Ranking) Add(w *Words) { r.matches = append(r.matches, r.query.match(w)) }
+func (r *Ranking) Add(w *Words) {
+	for i, c := range r.query.any {
+		r.found[i] = append(r.found[i], found{first: w.first, counts: countsOf(w, c.termsIn(w)), weight: 1})
+	}
+	if r.relatives != nil {
+		r.relatives.find(w, r.found)
+	}
+	r.matches = append(r.matches, match{w.first, w.lengths, w.created, r.query.barred(w)})
+}
 
 // Hits returns the leaves that match, in ascending order, with their scores. Leaves from
 // size on are ignored everywhere, so that a later page of an answer ranks as the first page
 // did. So are leaves that are not visible: nothing tells a reader that they exist.
 func (r *Ranking) Hits(size uint64, visible func(leaf uint64) bool) []Hit {
-	return r.query.rank(r.matches, size, visible)
-}
-
-func (q *Query) rank(matches []match, size uint64, visible func(leaf uint64) bool) []Hit {
-	leaves := newLeaves(matches, size, visible)
-	scores := make([]float64, len(leaves.created))
-	has := make([]bool, len(scores))
-	for i := range q.any {
-		documents := 0
-		leaves.each(i, func(uint64, count) { documents++ })
-		if documents == 0 {
+	q, leaves := r.query, newLeaves(r.matches, size, visible)
+	scores, covered := make([]float64, len(leaves.created)), make([]float64, len(leaves.created))
+	best, asked := make([]float64, len(scores)), 0.0
+	for i, c := range q.any {
+		most := leaves.score(r.found[i], best)
+		if most == 0 {
 			continue
 		}
-		n := float64(leaves.visible)
-		rarity := math.Log(1 + (n-float64(documents)+0.5)/(float64(documents)+0.5))
-		leaves.each(i, func(leaf uint64, c count) {
-			times := float64(c.times)
-			// BM25 with k1 = 0.9 and b = 0.3. Texts are short, so a word that occurs twice
-			// says little more than one that occurs once, and the length says little.
-			norm := 0.7 + 0.3*float64(leaves.lengths[leaf])/leaves.average
-			scores[leaf] += rarity * times * 1.9 / (times + 0.9*norm)
-			has[leaf] = true
-		})
+		says := 1.0
+		if c.light {
+			says = lightness
+		}
+		asked += says
+		for leaf, score := range best {
+			scores[leaf] += says * score
+			covered[leaf] += says * score / most
+		}
+	}
+	highest, enough := 0.0, 0.0
+	for leaf := range scores {
+		scores[leaf] *= math.Sqrt(covered[leaf] / max(asked, 1))
+		if !leaves.barred[leaf] {
+			highest = max(highest, scores[leaf])
+		}
+	}
+	if enough = remote * highest; q.keyword && slices.Contains(leaves.exact, true) {
+		enough = math.Inf(1)
 	}
 	var hits []Hit
 	for leaf := range scores {
-		if (has[leaf] || q.empty) && !leaves.barred[leaf] {
+		if (q.empty || leaves.exact[leaf] || scores[leaf] > enough) && !leaves.barred[leaf] {
 			hits = append(hits, Hit{uint64(leaf), (scores[leaf] + leaves.beside(scores, leaf)) * leaves.recency(leaf)})
 		}
 	}
@@ -167,18 +191,18 @@ func (q *Query) rank(matches []match, size uint64, visible func(leaf uint64) boo
 
 // leaves is the matches' data about an owner's leaves.
 type leaves struct {
-	matches []match
 	lengths []uint16
 	created []uint32
 	barred  []bool // also those that are not visible
 	hidden  []bool
+	exact   []bool  // those that have a word of the query, not only its relatives
 	visible int     // leaves
 	newest  uint32  // when the newest visible one occurred
 	average float64 // of the visible lengths
 }
 
 func newLeaves(matches []match, size uint64, visible func(leaf uint64) bool) *leaves {
-	l := &leaves{matches: matches, lengths: make([]uint16, 0, size), created: make([]uint32, 0, size), barred: make([]bool, size)}
+	l := &leaves{lengths: make([]uint16, 0, size), created: make([]uint32, 0, size), barred: make([]bool, size), exact: make([]bool, size)}
 	for _, m := range matches {
 		n := min(uint64(len(m.lengths)), size-min(size, m.first))
 		l.lengths, l.created = append(l.lengths, m.lengths[:n]...), append(l.created, m.created[:n]...)
@@ -199,13 +223,57 @@ func newLeaves(matches []match, size uint64, visible func(leaf uint64) bool) *le
 	return l
 }
 
-// each calls yield for each leaf that has a concept.
-func (l *leaves) each(concept int, yield func(leaf uint64, c count)) {
-	for _, m := range l.matches {
-		for _, c := range m.counts[concept] {
-			if leaf := m.first + uint64(c.leaf); leaf < uint64(len(l.created)) && !l.hidden[leaf] {
-				yield(leaf, c)
-			}
+// score sets best to what each leaf scores for a concept, and returns the highest score. Of
+// the word and its relatives, the best counts. The word itself always scores more than a
+// relative does, wherever it is.
+func (l *leaves) score(all []found, best []float64) (most float64) {
+	documents := map[uint16]int{} // by word
+	for _, f := range all {
+		n := 0
+		l.each(f, func(uint64, count) { n++ })
+		documents[f.relative] += n
+	}
+	rarity := func(f found) float64 {
+		n, with := float64(l.visible), float64(documents[f.relative])
+		return math.Log(1 + (n-with+0.5)/(with+0.5))
+	}
+	clear(best)
+	least, rare := math.Inf(1), math.Inf(1) // of the word itself
+	for _, f := range all {
+		if f.relative == 0 && documents[0] > 0 {
+			rare = rarity(f)
+			l.each(f, func(leaf uint64, c count) {
+				l.exact[leaf] = true
+				best[leaf] = rare * l.frequency(leaf, c)
+				least, most = min(least, best[leaf]), max(most, best[leaf])
+			})
+		}
+	}
+	for _, f := range all {
+		if f.relative != 0 {
+			weight := f.weight * min(rare, rarity(f))
+			l.each(f, func(leaf uint64, c count) {
+				score := min(weight*l.frequency(leaf, c), 0.9*least) // recency does not undo nine tenths
+				best[leaf], most = max(best[leaf], score), max(most, score)
+			})
+		}
+	}
+	return most
+}
+
+// frequency is the part of BM25 that a word's count in a leaf decides, with k1 = 0.9 and
+// b = 0.3. Texts are short, so a word that occurs twice says little more than one that
+// occurs once, and the length says little.
+func (l *leaves) frequency(leaf uint64, c count) float64 {
+	norm := 0.7 + 0.3*float64(l.lengths[leaf])/l.average
+	return float64(c.times) * 1.9 / (float64(c.times) + 0.9*norm)
+}
+
+// each calls yield for each visible leaf of a find.
+func (l *leaves) each(f found, yield func(leaf uint64, c count)) {
+	for _, c := range f.counts {
+		if leaf := f.first + uint64(c.leaf); leaf < uint64(len(l.created)) && !l.hidden[leaf] {
+			yield(leaf, c)
 		}
 	}
 }

@@ -17,6 +17,8 @@ type Words struct {
 	// term.
 	terms  string
 	begins []uint32
+	// The id of each term in the table of related words, 0 for none.
+	related []uint16
 	// For each leaf that has the term: the difference between its place in the run and
 	// the previous one, how often it has the term, and the difference between each place
 	// of the term in the text and the previous one; all as varints.
@@ -28,7 +30,7 @@ func (b *Words) leaves() int { return len(b.lengths) }
 
 // Bytes is about how much memory the index takes.
 func (b *Words) Bytes() int64 {
-	return 256 + int64(cap(b.lengths)*2+cap(b.created)*4+len(b.terms)+cap(b.begins)*4+cap(b.postings)+cap(b.starts)*4)
+	return 256 + int64(cap(b.lengths)*2+cap(b.created)*4+len(b.terms)+cap(b.begins)*4+cap(b.related)*2+cap(b.postings)+cap(b.starts)*4)
 }
 
 func (b *Words) term(i int) string { return b.terms[b.begins[i]:b.begins[i+1]] }
