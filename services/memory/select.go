@@ -303,13 +303,46 @@ func (p *Picked) rank(ctx context.Context) error {
 		}
 	}
 	return p.slot(ctx, func() error {
-		last := recall.Hit{Leaf: p.at.leaf, Score: p.at.score}
 		hits := slices.DeleteFunc(ranking.Hits(p.size, p.sees), func(h recall.Hit) bool {
-			return p.at.begun && p.compare(h, last) <= 0 || !p.passes(h.Leaf) || slices.Contains(p.damaged, h.Leaf)
+			return !p.passes(h.Leaf) || slices.Contains(p.damaged, h.Leaf)
 		})
+		if p.selection.Order == Relevance && p.selection.Query != "" {
+			if err := p.newerFirst(ctx, hits); err != nil {
+				return err
+			}
+		}
+		last := recall.Hit{Leaf: p.at.leaf, Score: p.at.score}
+		hits = slices.DeleteFunc(hits, func(h recall.Hit) bool { return p.at.begun && p.compare(h, last) <= 0 })
 		p.hits = best(hits, cmp.Or(p.selection.Limit, RankedLimit)+1, p.compare)
 		return nil
 	})
+}
+
+// newerFirst changes the scores of the best hits, which ascend by their leaves, so that the
+// newer stands first of those that say nearly the same.
+func (p *Picked) newerFirst(ctx context.Context, hits []recall.Hit) error {
+	var all []recall.Candidate
+	for _, h := range best(slices.Clone(hits), 24, p.compare) {
+		if _, err := p.texts(ctx, h.Leaf, h.Leaf+1, func(c *chunk) {
+			at := int(h.Leaf - c.first())
+			n := 0
+			for text := range c.texts.All() {
+				if n == at {
+					all = append(all, recall.Candidate{Hit: h, Text: text, Created: c.created[at]})
+					break
+				}
+				n++
+			}
+		}); err != nil {
+			return err
+		}
+	}
+	recall.NewerFirst(all)
+	for _, c := range all {
+		at, _ := slices.BinarySearchFunc(hits, c.Leaf, func(h recall.Hit, leaf uint64) int { return cmp.Compare(h.Leaf, leaf) })
+		hits[at].Score = c.Score
+	}
+	return nil
 }
 
 // best returns the first n hits in an order, sorted.

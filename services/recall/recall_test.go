@@ -1,6 +1,7 @@
 package recall
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -157,6 +158,24 @@ func TestBesideAndRecency(t *testing.T) {
 	}
 	if apart[0].Score > 1.1*apart[2].Score {
 		t.Errorf("recency is worth more than a tenth: %v", apart)
+	}
+}
+
+// TestNewerFirst: of memories that say nearly the same, the newer stands first, but not
+// before one that answers better.
+func TestNewerFirst(t *testing.T) {
+	t.Parallel()
+	texts := []string{
+		"Ada lives in Oslo", "Ada lives in Oslo now", "Ada is living in Oslo, Norway", "Ada now lives in Porto", "Bob lives in Porto now", "The sea is cold",
+	}
+	var all []Candidate
+	for _, h := range newLibrary(time.Minute, texts...).ranked(len(texts), "Where does Ada live?") {
+		all = append(all, Candidate{h, []byte(texts[h.Leaf]), uint32(h.Leaf)})
+	}
+	NewerFirst(all)
+	slices.SortFunc(all, func(a, b Candidate) int { return cmp.Compare(b.Score, a.Score) })
+	if len(all) < 5 || all[0].Leaf != 3 || all[len(all)-1].Leaf != 4 {
+		t.Errorf("found %v", all)
 	}
 }
 
