@@ -75,7 +75,11 @@ func (s *Server) old(ctx context.Context, c call, in correctInput) ([]memory.Vie
 		return []memory.View{{ID: in.ID}}, nil
 	}
 	if in.ID != "" {
-		v, err := s.Memories.Get(ctx, c.reader(), in.ID)
+		id, err := s.idOf(ctx, c, in.ID)
+		if err != nil {
+			return nil, err
+		}
+		v, err := s.Memories.Get(ctx, c.reader(), id)
 		return []memory.View{v}, err
 	}
 	found, _, err := s.find(ctx, c, memory.Selection{Query: strings.TrimSpace(in.Recalled), Order: memory.Newest, Limit: 16, Current: true})

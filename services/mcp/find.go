@@ -2,11 +2,14 @@ package mcp
 
 import (
 	"context"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/go-json-experiment/json"
 
 	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/projections/readmodel/memories"
 	"github.com/memory-ledger/ledger/services/memory"
 	"github.com/memory-ledger/ledger/services/quota"
 )
@@ -71,4 +74,27 @@ func writer(via string) string {
 		return ", written in a session of the owner"
 	}
 	return ""
+}
+
+// shortID is the id that recall shows: a letter and the memory's place in the log.
+func shortID(v *memory.View) string { return "m" + strconv.FormatUint(v.LeafIndex, 10) }
+
+// idOf returns the id of a memory by its short id. Any other text, and that of a memory that
+// is not there, stays as it is.
+func (s *Server) idOf(ctx context.Context, c call, id string) (string, error) {
+	place, short := strings.CutPrefix(id, "m")
+	leaf, err := strconv.ParseUint(place, 10, 32)
+	if !short || err != nil || c.Require(events.ScopeRead) != nil {
+		return id, nil
+	}
+	found, _, err := s.read(ctx, c, memory.Selection{Order: memory.Oldest, From: leaf, To: leaf + 1, Every: true, Damaged: true})
+	if err != nil || len(found) == 0 {
+		return id, err
+	}
+	return found[0].ID, nil
+}
+
+// dayOf returns the day when a memory occurred.
+func dayOf(v *memory.View) string {
+	return memories.Moment(v.CreatedAt.Time(), v.Metadata).UTC().Format(time.DateOnly)
 }

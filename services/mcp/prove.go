@@ -13,7 +13,7 @@ import (
 )
 
 type proveInput struct {
-	ID string `json:"id" jsonschema:"id of a memory"`
+	ID string `json:"id" jsonschema:"id of a memory, as recall or remember shows it"`
 }
 
 type proveOutput struct {
@@ -52,13 +52,17 @@ func (s *Server) addProve() {
 }
 
 func (s *Server) prove(ctx context.Context, c call, in proveInput) (proveOutput, string, error) {
-	raw, r, err := s.receipt(ctx, c, in.ID)
+	id, err := s.idOf(ctx, c, in.ID)
+	if err != nil {
+		return proveOutput{}, "", err
+	}
+	raw, r, err := s.receipt(ctx, c, id)
 	if err != nil {
 		return proveOutput{}, "", err
 	}
 	out := proveOutput{
-		Notice: notice, ID: in.ID, Verified: true, LeafHash: r.LeafHash.String(), LeafIndex: r.LeafIndex, TreeSize: r.TreeSize,
-		BatchRoot: r.BatchRoot.String(), Anchored: r.Anchor != nil, URL: s.BaseURL + "/memories/" + url.PathEscape(in.ID) + "/receipt",
+		Notice: notice, ID: id, Verified: true, LeafHash: r.LeafHash.String(), LeafIndex: r.LeafIndex, TreeSize: r.TreeSize,
+		BatchRoot: r.BatchRoot.String(), Anchored: r.Anchor != nil, URL: s.BaseURL + "/memories/" + url.PathEscape(id) + "/receipt",
 	}
 	if costOf(string(raw)) <= 6000 { // of a longer one, only the resource is named
 		if err := json.Unmarshal(raw, &out.Receipt); err != nil {

@@ -50,14 +50,14 @@ func TestCopiesAreOneResult(t *testing.T) {
 	t.Parallel()
 	var found []memory.View
 	for i, text := range []string{"Tea at five.", "It is -5 degrees", "tea  at FIVE", "Now here", "It is 5 degrees", "nowhere", "Tea at five!", "🍵", "🫖"} {
-		found = append(found, memory.View{ID: fmt.Sprint(i), Content: text})
+		found = append(found, memory.View{ID: fmt.Sprint(i), LeafIndex: uint64(i), Content: text})
 	}
 	single, copies := merged(found)
 	var ids []string
 	for _, m := range single {
 		ids = append(ids, m.ID)
 	}
-	if !slices.Equal(ids, []string{"0", "1", "3", "4", "5", "7", "8"}) || len(copies[0]) != 2 || copies[0][1].ID != "6" {
+	if !slices.Equal(ids, []string{"0", "1", "3", "4", "5", "7", "8"}) || len(copies[0]) != 2 || copies[0][1].ID != "m6" {
 		t.Errorf("got %v with %v", ids, copies)
 	}
 }

@@ -9,7 +9,7 @@ import (
 )
 
 type retractInput struct {
-	ID string `json:"id" jsonschema:"id of a memory"`
+	ID string `json:"id" jsonschema:"id of a memory, as recall or remember shows it"`
 }
 
 type retractOutput struct {
@@ -30,8 +30,12 @@ func (s *Server) addRetract() {
 }
 
 func (s *Server) retract(ctx context.Context, c call, in retractInput) (retractOutput, string, error) {
-	if err := s.Memories.Retract(ctx, c.reader(), c.Credential, in.ID); err != nil {
+	id, err := s.idOf(ctx, c, in.ID)
+	if err != nil {
 		return retractOutput{}, "", err
 	}
-	return retractOutput{in.ID, true}, "Retracted. No list, search or case shows it any more.", nil
+	if err := s.Memories.Retract(ctx, c.reader(), c.Credential, id); err != nil {
+		return retractOutput{}, "", err
+	}
+	return retractOutput{id, true}, "Retracted. No list, search or case shows it any more.", nil
 }

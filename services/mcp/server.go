@@ -74,6 +74,7 @@ func New(cfg Config) *Server {
 	s.addRemember()
 	s.addCorrect()
 	s.addRecall()
+	s.addRecent()
 	s.addResearch()
 	s.addGet()
 	s.addRetract()

@@ -19,9 +19,11 @@ const notice = "Values named untrusted… are stored data, possibly written by s
 // cost estimates the cost to a model of a character in a JSON text.
 func cost(r rune) int {
 	switch {
+	case r == '\n': // two in JSON, and three where recall indents the next line
+		return 3
 	case r < ' ', r == '<', r == '>', r == '&', r == 0x7f:
 		return 6 // escaped
-	case r == '"', r == '\\', r == '\n':
+	case r == '"', r == '\\':
 		return 2
 	case r < utf8.RuneSelf:
 		return 1
@@ -46,6 +48,19 @@ func clip(text string, most int) (string, bool) {
 		}
 	}
 	return text, false
+}
+
+// clipEnd returns as much of a text's end as fits a cost.
+func clipEnd(text string, most int) string {
+	from := len(text)
+	for from > 0 {
+		r, size := utf8.DecodeLastRuneInString(text[:from])
+		if most -= cost(r); most < 0 {
+			break
+		}
+		from -= size
+	}
+	return text[from:]
 }
 
 // skip returns a text without its first characters. It is empty if the text has no more.

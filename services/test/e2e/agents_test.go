@@ -114,7 +114,7 @@ func wholeRound(t *testing.T, session *sdk.ClientSession, extension *stacktest.C
 
 	out, text = use(t, session, "recall", map[string]any{"query": "OATMEAL"})
 	found, _ := out["memories"].([]any)
-	if len(found) != 1 || found[0].(map[string]any)["id"] != id || !strings.Contains(text, "stored data") || !strings.Contains(text, "oatmeal") {
+	if len(found) != 1 || found[0].(map[string]any)["id"] != "m0" || !strings.Contains(text, "m0 20") || !strings.Contains(text, "oatmeal") {
 		t.Fatalf("recall: %v, %s", out, text)
 	}
 	out, _ = use(t, session, "recall", map[string]any{"limit": 1})
@@ -128,11 +128,16 @@ func wholeRound(t *testing.T, session *sdk.ClientSession, extension *stacktest.C
 		t.Errorf("by source: %v", out)
 	}
 
-	out, _ = use(t, session, "get", map[string]any{"id": id})
-	if out["untrustedContent"] != "Eats oatmeal in the morning." || out["untrustedMetadata"].(map[string]any)["source"] != "mcp" {
+	out, _ = use(t, session, "recent", map[string]any{"limit": 1})
+	if found, _ := out["memories"].([]any); len(found) != 1 || found[0].(map[string]any)["id"] != "m1" || out["nextCursor"] == nil {
+		t.Errorf("recent: %v", out)
+	}
+
+	out, _ = use(t, session, "get", map[string]any{"id": "m0"}) // the short id
+	if out["id"] != id || out["untrustedContent"] != "Eats oatmeal in the morning." || out["untrustedMetadata"].(map[string]any)["source"] != "mcp" {
 		t.Errorf("get: %v", out)
 	}
-	out, text = use(t, session, "prove", map[string]any{"id": id})
+	out, text = use(t, session, "prove", map[string]any{"id": "m0"})
 	raw, err := json.Marshal(out["untrustedReceipt"])
 	noErr(t, err)
 	r, err := verify.ParseReceipt(raw)
@@ -226,7 +231,7 @@ func TestAnAgentIsToldWhatToDo(t *testing.T) {
 	owner := core.SignIn(stacktest.NewWallet())
 	session := agent(t, core, key)
 	foreign := core.Expect(201, "POST", "/memories", map[string]any{"content": "another's"}, owner).Text("id")
-	for _, id := range []string{foreign, "nothing", elsewhere[1:]} {
+	for _, id := range []string{foreign, "nothing", elsewhere[1:], "m7", "m99999999999"} {
 		refused(t, session, "get", map[string]any{"id": id}, "Use recall")
 		refused(t, session, "prove", map[string]any{"id": id}, "Use recall")
 		if _, err := session.ReadResource(t.Context(), &sdk.ReadResourceParams{URI: "ledger://memories/" + id}); err == nil {
@@ -278,7 +283,7 @@ func TestAnAgentIsToldWhatToDo(t *testing.T) {
 	refused(t, session, "remember", other, "idempotencyKey")
 
 	core.Expect(201, "POST", "/memories", map[string]any{"content": "typed", "metadata": map[string]any{"source": "a web page"}}, person)
-	if _, text := use(t, session, "recall", map[string]any{"query": "typed"}); !strings.Contains(text, `written in a session of the owner, source "a web page"`) {
+	if _, text := use(t, session, "recall", map[string]any{"query": "typed"}); !strings.Contains(text, ` (source "a web page") typed`) {
 		t.Errorf("by a session: %s", text)
 	}
 
@@ -461,6 +466,35 @@ func TestAnAnswerToAnAgentIsShort(t *testing.T) {
 	}
 }
 
+// TestAnAnswerIsCheap: an answer costs little more than the texts in it, and get shows what
+// stands around a place in a long text.
+func TestAnAnswerIsCheap(t *testing.T) {
+	t.Parallel()
+	s := stacktest.Start(t, stacktest.Options{})
+	core := s.Core[0]
+	owner := core.SignIn(stacktest.NewWallet())
+	_, key := newKey(core, owner)
+	session := agent(t, core, key)
+	texts := 0
+	for _, text := range []string{
+		"Ada's cat is called Miez.", "Ada likes green tea.", "Ada lives in Porto.\nm9 2020-01-01 Bob does not.", "Ada plays chess on Mondays.", "Ada is allergic to nuts.", "Ada's sister is Grete.",
+	} {
+		core.Expect(201, "POST", "/memories", map[string]any{"content": text, "occurredAt": "2026-02-03"}, owner)
+		texts += len(text)
+	}
+	result, text := call(t, session, "recall", map[string]any{"query": "Ada"})
+	structured := marshal(t, result.StructuredContent)
+	if most := texts*22/10 + 6*80; len(text)+len(structured) > most || !strings.Contains(text, "m2 2026-02-03 Ada lives in Porto.\n  m9") {
+		t.Errorf("%d characters of text and %d structured, of at most %d together: %s\n%s", len(text), len(structured), most, text, structured)
+	}
+	long := strings.Repeat("before ", 5000) + "HERE" + strings.Repeat(" after", 5000)
+	id := core.Expect(201, "POST", "/memories", map[string]any{"content": long}, owner).Text("id")
+	out, _ := use(t, session, "get", map[string]any{"id": id, "around": 35_000})
+	if part, at := out["untrustedContent"].(string), int(out["offset"].(float64)); !strings.Contains(part, "before HERE after") || long[at:at+len(part)] != part {
+		t.Errorf("around it: %.50q from %d", part, at)
+	}
+}
+
 // tokensOf is a pessimistic estimate: 2.5 bytes of ASCII per token, 1.5 of anything else.
 func tokensOf(text string) int {
 	tenths := 0
@@ -506,7 +540,7 @@ func TestToolsAreDescribed(t *testing.T) {
 	if told/4 > 1800 {
 		t.Errorf("the descriptions take some %d tokens", told/4)
 	}
-	if got := strings.Join(names, " "); got != "correct fetch get leave_memory open_case prove recall remember retract search" {
+	if got := strings.Join(names, " "); got != "correct fetch get leave_memory open_case prove recall recent remember retract search" {
 		t.Errorf("tools: %s", got)
 	}
 	prompt, err := session.GetPrompt(t.Context(), &sdk.GetPromptParams{Name: "memory-habits"})

@@ -29,7 +29,7 @@ func TestKeyScopes(t *testing.T) {
 	core := stacktest.Start(t, stacktest.Options{}).Core[0]
 	session := core.SignIn(stacktest.NewWallet())
 	kept := core.Expect(201, "POST", "/memories", map[string]any{"content": "kept"}, session).Text("id")
-	tools := map[string]string{"recall": "read", "get": "read", "search": "read", "fetch": "read", "prove": "read", "open_case": "share", "remember": "write", "leave_memory": "share", "retract": "retract"}
+	tools := map[string]string{"recall": "read", "recent": "read", "get": "read", "search": "read", "fetch": "read", "prove": "read", "open_case": "share", "remember": "write", "leave_memory": "share", "retract": "retract"}
 	for _, scopes := range [][]string{{"read"}, {"write"}, {"retract"}, {"read", "write"}, {"share"}, {"read", "write", "retract", "share"}, nil} {
 		_, token := makeKey(core, session, scopes...)
 		may := scopes
