@@ -19,7 +19,8 @@ const (
 	lightness = 0.25
 	// remote is the part of the best score below which relatives alone do not match.
 	remote = 0.2
-	// maxRelated bounds the words of a query whose relatives are looked up.
+	// maxRelated is how many words a question has at most. A longer query is a text, whose
+	// own words are enough.
 	maxRelated = 16
 )
 
@@ -110,15 +111,15 @@ type relative struct {
 // unrelated is the place in known of words that are related to no word of the query.
 const unrelated = 1
 
-// relatives returns nil if no word of the query has relatives.
+// relatives returns nil if the query has no relatives.
 func (q *Query) relatives() *relatives {
 	r := &relatives{known: make([][]relative, unrelated+1)}
 	some := false
-	for _, c := range q.any[:min(len(q.any), maxRelated)] {
+	for _, c := range q.any {
 		r.words = append(r.words, c.related)
 		some = some || c.related != 0
 	}
-	if !some {
+	if !some || len(q.any) > maxRelated {
 		return nil
 	}
 	r.at = make([]uint16, len(inTable().norms))
