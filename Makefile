@@ -53,7 +53,7 @@ unit: ## all Go tests except the slow ones
 	$(GOTEST) -short -timeout 10m $$(go list $(PACKAGES) | grep -v -e '/services/test/deployed$$' -e '/services/test/browser$$')
 
 .PHONY: verify
-verify: deps staticcheck vulncheck generated lint-openapi client python dashboard-current webextension slow race cuts fuzz empty-root ## the rest: linters, slow tests, race detector, crashes, clusters, cut networks, browser, fuzzing
+verify: deps staticcheck vulncheck generated lint-openapi client frameworks python dashboard-current webextension slow race cuts fuzz empty-root ## the rest: linters, slow tests, race detector, crashes, clusters, cut networks, browser, fuzzing
 
 # RACE lists the packages that have tests, and whose code starts goroutines or shares
 # memory, and the end-to-end tests, which run all services. SLOW lists the other packages
@@ -160,6 +160,16 @@ client: $(CLIENT)/node_modules ## the TypeScript client: up-to-date types, golde
 
 $(CLIENT)/node_modules: $(CLIENT)/package.json $(CLIENT)/package-lock.json
 	cd $(CLIENT) && npm ci --ignore-scripts --no-audit --no-fund
+	@touch $@
+
+FRAMEWORKS := services/clients/frameworks
+
+.PHONY: frameworks
+frameworks: $(FRAMEWORKS)/node_modules client ## the packages for agent frameworks: types
+	cd $(FRAMEWORKS) && npm run -s build
+
+$(FRAMEWORKS)/node_modules: $(wildcard $(FRAMEWORKS)/package*.json $(FRAMEWORKS)/*/package.json)
+	cd $(FRAMEWORKS) && npm ci --ignore-scripts --no-audit --no-fund
 	@touch $@
 
 .PHONY: python

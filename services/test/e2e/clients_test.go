@@ -2,12 +2,14 @@ package e2e_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -36,6 +38,26 @@ func TestTypeScriptClient(t *testing.T) {
 	out := runReadme(t, dir, s, "js", filepath.Join(dir, "dist", "readme%d.mjs"), "node")
 	if want := "I had oatmeal this morning\n0 I had oatmeal this morning\n"; out != want {
 		t.Errorf("the README's lines print %s, want %s", out, want)
+	}
+}
+
+// The packages for agent frameworks are tested against a running product, with the
+// frameworks' own libraries.
+func TestFrameworks(t *testing.T) {
+	if testing.Short() {
+		t.Skip("installs the frameworks: make verify runs it")
+	}
+	t.Parallel()
+	buildClient(t)
+	dir := "../../clients/frameworks"
+	compiled(t, dir, npmBuild(dir))
+	s := stacktest.Start(t, stacktest.Options{})
+	cmd := exec.CommandContext(t.Context(), "npm", "test")
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "CORE_URL="+s.Core[0].URL, "EXTENSION_URL="+s.Extension[0].URL)
+	cmd.WaitDelay = time.Second
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
 	}
 }
 
@@ -126,26 +148,43 @@ func findPython(t *testing.T) string {
 	return ""
 }
 
-// buildClient compiles the client in place. It installs the compiler first if it is
-// missing.
+// clientBuilt is a OnceValue because one test runs the client while another one begins.
+var clientBuilt = sync.OnceValue(func() error { return npmBuild(clientFolder) })
+
+const clientFolder = "../../clients/typescript"
+
+// buildClient compiles the client in place.
 func buildClient(t *testing.T) string {
 	t.Helper()
-	dir, err := filepath.Abs("../../clients/typescript")
-	noErr(t, err)
-	if _, err := exec.LookPath("npm"); err != nil {
-		stacktest.Lacking(t, "npm is not here: install Node 20 or newer")
+	return compiled(t, clientFolder, clientBuilt())
+}
+
+// compiled returns the full path of a folder, and skips or ends the test if npm failed there.
+func compiled(t *testing.T, folder string, err error) string {
+	t.Helper()
+	if errors.Is(err, errNotInstalled) {
+		stacktest.Lacking(t, err.Error())
 	}
-	if _, err := os.Stat(filepath.Join(dir, "node_modules", "typescript")); err != nil {
-		install := exec.CommandContext(t.Context(), "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund")
-		install.Dir = dir
-		if out, err := install.CombinedOutput(); err != nil {
-			stacktest.Lacking(t, "npm can't install the compiler: "+err.Error()+"\n"+string(out))
+	noErr(t, err)
+	return must(filepath.Abs(folder))
+}
+
+var errNotInstalled = errors.New("npm, of Node 20 or newer, can't install the packages")
+
+// npmBuild compiles the packages of a folder, and installs first what they need.
+func npmBuild(folder string) error {
+	npm := func(args ...string) error {
+		cmd := exec.Command("npm", args...)
+		cmd.Dir = folder
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("npm %s in %s: %w\n%s", args[0], folder, err, out)
+		}
+		return nil
+	}
+	if _, err := os.Stat(filepath.Join(folder, "node_modules", "typescript")); err != nil {
+		if err := npm("ci", "--ignore-scripts", "--no-audit", "--no-fund"); err != nil {
+			return fmt.Errorf("%w: %w", errNotInstalled, err)
 		}
 	}
-	build := exec.CommandContext(t.Context(), "npm", "run", "build")
-	build.Dir = dir
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	return dir
+	return npm("run", "build")
 }

@@ -1,0 +1,27 @@
+// What the tests of all packages need. CORE_URL and EXTENSION_URL name a running product:
+// services/test/e2e starts it and the tests.
+import { generateKeyPairSync } from "node:crypto";
+import { keypairWallet, MemoryLedger } from "@memory-ledger/client";
+
+const { CORE_URL: url, EXTENSION_URL: extensionUrl } = process.env;
+
+/** Returns a client of a new owner, with sessions. */
+export async function newOwner() {
+  const { privateKey, publicKey } = generateKeyPairSync("ed25519");
+  const [seed, key] = [privateKey.export({ format: "der", type: "pkcs8" }), publicKey.export({ format: "der", type: "spki" })].map((der) => der.subarray(-32));
+  const owner = new MemoryLedger({ url, extensionUrl });
+  await owner.signIn(await keypairWallet(new Uint8Array([...seed, ...key])));
+  return owner;
+}
+
+/** Returns a client with an API key of an owner, as an agent has it. */
+export async function newAgent(owner, options = {}) {
+  const { key } = await owner.keys.create("agent", { scopes: ["read", "write", "retract"], ...options });
+  return new MemoryLedger({ url, apiKey: key });
+}
+
+export async function all(iterator) {
+  const items = [];
+  for await (const item of iterator) items.push(item);
+  return items;
+}
