@@ -165,8 +165,9 @@ $(CLIENT)/node_modules: $(CLIENT)/package.json $(CLIENT)/package-lock.json
 FRAMEWORKS := services/clients/frameworks
 
 .PHONY: frameworks
-frameworks: $(FRAMEWORKS)/node_modules client ## the packages for agent frameworks: types
-	cd $(FRAMEWORKS) && npm run -s build
+frameworks: $(CLIENT)/node_modules $(FRAMEWORKS)/node_modules ## the packages for agent frameworks: types, by all versions of the AI SDK
+	cd $(CLIENT) && npm run -s build
+	cd $(FRAMEWORKS) && npm run -s build && npm run -s types
 
 $(FRAMEWORKS)/node_modules: $(wildcard $(FRAMEWORKS)/package*.json $(FRAMEWORKS)/*/package.json)
 	cd $(FRAMEWORKS) && npm ci --ignore-scripts --no-audit --no-fund

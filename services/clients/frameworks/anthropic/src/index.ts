@@ -3,7 +3,7 @@ import { WrongMemoryError, type FoundMemory, type Memory, type MemoryLedger, typ
 
 export interface MemoryToolOptions {
   /** Where the files are; "memory-tool" by default. Tools with different namespaces share no files. */
-  namespace?: string;
+  namespace?: string | undefined;
 }
 
 type Command<Name extends keyof MemoryToolHandlers> = Parameters<MemoryToolHandlers[Name]>[0];

@@ -5,7 +5,7 @@ import { WrongMemoryError, type FoundMemory, type Memory, type MemoryLedger, typ
 
 export interface LedgerStoreOptions {
   /** Where the items are; "langgraph" by default. Stores with different namespaces share no items. */
-  namespace?: string;
+  namespace?: string | undefined;
 }
 
 const source = "langgraph";
@@ -69,7 +69,7 @@ export class LedgerStore extends BaseStore {
       const item = itemOf(memory), name = JSON.stringify([item.namespace, item.key]);
       if (seen.has(name) || !(await matches(item, filter))) continue;
       seen.add(name);
-      if (seen.size > offset) found.push({ ...item, ...(memory.score !== undefined && { score: memory.score }) });
+      if (seen.size > offset) found.push({ ...item, score: memory.score });
       if (found.length === limit) break;
     }
     return found;
@@ -91,7 +91,7 @@ export class LedgerStore extends BaseStore {
       content: JSON.stringify(value), source, namespace: this.#namespace,
       metadata: {
         key, path, within: namespace.map((_, n) => pathOf(namespace.slice(0, n + 1))),
-        ...(current[0] && { created: itemOf(current[0]).createdAt.toISOString() }),
+        ...(current[0] && { created: itemOf(current[0]).createdAt }),
       },
       ...(current.length > 0 && { supersedes: current.map(({ id }) => id) }),
     };
@@ -109,7 +109,7 @@ export class LedgerStore extends BaseStore {
    * Finds versions of items: by a query the best first, else the newest. What other people left
    * through a drop is not among them: they choose its metadata.
    */
-  async *#find(metadata: Record<string, unknown>, { query = "", superseded = false }: { query?: string | undefined; superseded?: boolean } = {}): AsyncGenerator<FoundMemory> {
+  async *#find(metadata: Record<string, unknown>, { query = "", superseded = false }: { query?: string; superseded?: boolean } = {}): AsyncGenerator<FoundMemory> {
     const how = query === "" ? { order: "newest" as const } : { mode: "ranked" as const };
     for await (const memory of this.#ledger.memories.search(query, { ...how, filter: { source, namespace: this.#namespace, superseded, metadata } })) {
       const { key, path } = memory.metadata;
