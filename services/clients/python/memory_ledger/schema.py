@@ -21,6 +21,7 @@ __all__ = [
     "Events",
     "FilledDrop",
     "FoundMemory",
+    "Imported",
     "InclusionProof",
     "InclusionProofProof",
     "Key",
@@ -220,6 +221,16 @@ class Via(TypedDict):
     id: str
 
 
+class _Imported(TypedDict):
+    id: str
+    createdAt: str
+
+
+class Imported(_Imported, total=False):
+    """Where the memory was imported from: its id there, by which routes find it too, how it was written, and when. createdAt above is that time."""
+    via: Union[Via, None]
+
+
 class _FoundMemory(TypedDict):
     id: str
     #: The decrypted text.
@@ -241,6 +252,7 @@ class FoundMemory(_FoundMemory, total=False):
     score: float
     supersedes: list[str]
     supersededBy: list[str]
+    imported: Imported
 
 
 class InclusionProofProof(TypedDict):
@@ -332,6 +344,7 @@ class Memory(_Memory, total=False):
     damaged: Literal[True]
     supersedes: list[str]
     supersededBy: list[str]
+    imported: Imported
 
 
 class _NewMemory(TypedDict):
