@@ -236,8 +236,9 @@ func (x *importing) read(ctx context.Context, from uint64, messages chan<- *comm
 	lines := bufio.NewScanner(written)
 	lines.Buffer(nil, maxImportLine+2)
 	lines.Scan() // the header
-	// This is about as long as a message may be; the rest is for what is not counted.
-	const most = eventlog.MaxPayload / 2
+	// A message of this length is stored in some milliseconds, and then the owner's other
+	// commands get their turn.
+	const most = eventlog.MaxPayload / 8
 	var key *keystore.OwnerKey
 	var message *command.AddImported
 	bytes := 0
