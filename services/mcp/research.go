@@ -67,7 +67,11 @@ func (s *Server) search(ctx context.Context, c call, in searchInput) (searchOutp
 }
 
 func (s *Server) fetch(ctx context.Context, c call, in fetchInput) (fetchOutput, string, error) {
-	v, err := s.Memories.Get(ctx, c.reader(), in.ID)
+	id, err := s.idOf(ctx, c, in.ID)
+	if err != nil {
+		return fetchOutput{}, "", err
+	}
+	v, err := s.Memories.Get(ctx, c.reader(), id)
 	if err != nil {
 		return fetchOutput{}, "", err
 	}
