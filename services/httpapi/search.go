@@ -11,7 +11,6 @@ import (
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/rfc3339"
-	"github.com/memory-ledger/ledger/events/verify/canonical"
 	"github.com/memory-ledger/ledger/projections/readmodel/memories"
 	"github.com/memory-ledger/ledger/services/memory"
 	"github.com/memory-ledger/ledger/services/quota"
@@ -190,16 +189,8 @@ func (b filterBody) filter() (f memories.Filter, err error) {
 		}
 	}
 	if len(b.Metadata) > 0 {
-		object, err := canonical.Admit(b.Metadata)
-		if err != nil {
+		if err := f.HasMembers(b.Metadata); err != nil {
 			return f, err
-		}
-		members, err := object.Members()
-		if err != nil {
-			return f, err
-		}
-		for name, value := range members {
-			f.Metadata = append(f.Metadata, memories.Member{Name: name, Value: value, Whole: true, Element: true})
 		}
 		// This bounds the members that a filter asks for. The database looks for each of them
 		// in each memory's metadata, in one time slot.

@@ -102,13 +102,14 @@ func (c *checker) object(path string, schema *jsonschema.Schema, object map[stri
 		return object
 	}
 	good := map[string]any{}
+	known := " (known: " + strings.Join(slices.Sorted(maps.Keys(schema.Properties)), ", ") + ")" // told once
 	for _, name := range slices.Sorted(maps.Keys(object)) {
-		member, known := schema.Properties[name]
+		member, there := schema.Properties[name]
 		required := slices.Contains(schema.Required, name)
 		switch v := object[name]; {
-		case !known:
-			known := slices.Sorted(maps.Keys(schema.Properties))
-			c.complain(memberOf(path, name), "is unknown (known: %s)", strings.Join(known, ", "))
+		case !there:
+			c.complain(memberOf(path, name), "is unknown%s", known)
+			known = ""
 		case v == nil, v == "" && !required:
 		default:
 			good[name] = c.value(memberOf(path, name), member, v)

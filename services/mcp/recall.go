@@ -3,6 +3,7 @@ package mcp
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -61,6 +62,8 @@ type recallInput struct {
 	OccurredTo   string   `json:"occurredTo,omitempty" jsonschema:"only what happened on this day (UTC) or earlier, or before a time"`
 	Tags         []string `json:"tags,omitempty" jsonschema:"only memories with all of these tags"`
 	Namespace    string   `json:"namespace,omitempty" jsonschema:"only memories of this namespace"`
+
+	Metadata map[string]any `json:"metadata,omitempty" jsonschema:"only memories whose metadata has these members"`
 }
 
 type recallOutput struct {
@@ -110,6 +113,12 @@ func (s *Server) recall(ctx context.Context, c call, in recallInput) (recallOutp
 	}
 	if err := only(&ask.Filter, in.Tags, map[string]string{"source": in.Source, "namespace": in.Namespace}); err != nil {
 		return recallOutput{}, "", err
+	}
+	if len(in.Metadata) > 0 {
+		raw, err := json.Marshal(in.Metadata)
+		if err := errors.Join(err, ask.Filter.HasMembers(raw)); err != nil || len(in.Metadata) > 16 {
+			return recallOutput{}, "", &problem{"metadata must have at most 16 members of valid I-JSON. Fix it and call again."}
+		}
 	}
 	for _, bound := range []struct {
 		name, text string
@@ -184,6 +193,7 @@ func nothing(in recallInput) string {
 	}{
 		{"source", in.Source != ""}, {"from", in.From != ""}, {"to", in.To != ""}, {"via", in.Via != ""}, {"anchored", in.Anchored},
 		{"occurredFrom", in.OccurredFrom != ""}, {"occurredTo", in.OccurredTo != ""}, {"tags", len(in.Tags) > 0}, {"namespace", in.Namespace != ""},
+		{"metadata", len(in.Metadata) > 0},
 	} {
 		if f.set {
 			filters = append(filters, f.name)

@@ -65,6 +65,20 @@ func (f *Filter) HasTags(tags []string) error {
 	return nil
 }
 
+// HasMembers adds that a memory's metadata has the members of a JSON object, each with an
+// equal value or a list that has it.
+func (f *Filter) HasMembers(raw []byte) error {
+	object, err := canonical.Admit(raw)
+	if err != nil {
+		return err
+	}
+	members, err := object.Members()
+	for name, value := range members {
+		f.Metadata = append(f.Metadata, Member{Name: name, Value: value, Whole: true, Element: true})
+	}
+	return err
+}
+
 // All reports whether the filter selects all memories.
 func (f Filter) All() bool {
 	return f.From.IsZero() && f.To.IsZero() && f.OccurredFrom.IsZero() && f.OccurredTo.IsZero() && f.Anchored == nil && f.Via == "" &&

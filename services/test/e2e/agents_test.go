@@ -128,6 +128,10 @@ func wholeRound(t *testing.T, session *sdk.ClientSession, extension *stacktest.C
 		t.Errorf("by source: %v", out)
 	}
 
+	out, _ = use(t, session, "recall", map[string]any{"metadata": map[string]any{"topic": "food"}})
+	if found, _ := out["memories"].([]any); len(found) != 1 || found[0].(map[string]any)["id"] != "m0" {
+		t.Errorf("by metadata: %v", out)
+	}
 	out, _ = use(t, session, "recent", map[string]any{"limit": 1})
 	if found, _ := out["memories"].([]any); len(found) != 1 || found[0].(map[string]any)["id"] != "m1" || out["nextCursor"] == nil {
 		t.Errorf("recent: %v", out)
