@@ -398,6 +398,9 @@ export type SearchRequest = {
      * A part of the text, or words, depending on the mode.
      */
     query?: string;
+    /**
+     * How the query is compared. Substring if left out.
+     */
     mode?: 'substring' | 'ranked';
     /**
      * The maximum number of memories in the page. Without it, substring search returns all, and ranked search returns 50.
