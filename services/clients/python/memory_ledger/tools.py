@@ -6,6 +6,7 @@ from typing import Any
 
 from .aio import AsyncMemoryLedger, in_thread
 from .client import MemoryLedger
+from .errors import GoneError
 from .schema import FoundMemory
 
 
@@ -73,15 +74,34 @@ def _functions(ledger: MemoryLedger, source: str) -> list[Callable[..., Any]]:
         return ledger.memories.write(content, source=source, supersedes=[id])["id"]
 
     def forget(id: str) -> str:
-        """Take a memory back, so that it is never recalled again. Use it when the person asks you to forget something.
+        """Take a memory back, and those that it corrects, so that they are never recalled again.
+
+        Use it when the person asks you to forget something.
 
         Args:
             id: The id of the memory.
         """
-        ledger.memories.retract(id)
+        # A correction that is taken back makes the memory before it current again, so the
+        # oldest is first.
+        for version in _versions(ledger, id):
+            ledger.memories.retract(version)
         return "It is taken back."
 
     return [remember, recall, correct, forget]
+
+
+def _versions(ledger: MemoryLedger, id: str) -> list[str]:
+    """Returns the ids of a memory and of all that it corrects, the oldest first."""
+    leaves: dict[str, int] = {}
+    ids = [id]
+    for next_id in ids:
+        try:
+            memory = ledger.memories.get(next_id)
+        except GoneError:
+            continue  # it is taken back already
+        leaves[next_id] = memory["leafIndex"]
+        ids += [older for older in memory.get("supersedes", []) if older not in ids]
+    return sorted(leaves, key=leaves.__getitem__)
 
 
 def _recalled(memory: FoundMemory) -> dict[str, Any]:

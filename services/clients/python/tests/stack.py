@@ -96,7 +96,7 @@ class Product(unittest.TestCase):
         self.assertEqual(recall("who is Ada's manager?", limit=1)[0]["id"], new)
         self.assertEqual([found["untrustedContent"] for found in recall("Ada", tags=["food"])], ["Ada likes tea"])
         forget(new)
-        self.assertNotIn(new, ids(recall("Ada manager")))
+        self.assertTrue({old, new}.isdisjoint(ids(recall("Ada manager"))))
 
         async def in_asyncio() -> Any:
             remember, recall, _, _ = ledger.memory_tools(ledger.AsyncMemoryLedger(URL, session=program._credential))

@@ -80,13 +80,17 @@ export function memoryTools(ledger: MemoryLedger, { source = "agent", namespace 
 
 /** Returns the ids of a memory and of all that it corrects, the oldest first. */
 async function versions(ledger: MemoryLedger, id: string, options: CallOptions): Promise<string[]> {
-  const older: string[] = [];
-  try {
-    for (const before of (await ledger.memories.get(id, options)).supersedes ?? []) older.push(...(await versions(ledger, before, options)));
-  } catch (err) {
-    if (!(err instanceof GoneError)) throw err; // it is taken back already
+  const leaves = new Map<string, number>(), ids = [id];
+  for (const next of ids) {
+    try {
+      const { leafIndex, supersedes = [] } = await ledger.memories.get(next, options);
+      leaves.set(next, leafIndex);
+      ids.push(...supersedes.filter((older) => !ids.includes(older)));
+    } catch (err) {
+      if (!(err instanceof GoneError)) throw err; // it is taken back already
+    }
   }
-  return [...older, id];
+  return [...leaves].sort(([, a], [, b]) => a - b).map(([version]) => version);
 }
 
 function recalled({ id, content, metadata, createdAt, via }: FoundMemory): RecalledMemory {
