@@ -15,9 +15,18 @@ export async function newOwner() {
 }
 
 /** Returns a client with an API key of an owner, as an agent has it. */
-export async function newAgent(owner, options = {}) {
+export async function newAgent(owner, options = {}, client = {}) {
   const { key } = await owner.keys.create("agent", { scopes: ["read", "write", "retract"], ...options });
-  return new MemoryLedger({ url, apiKey: key });
+  return new MemoryLedger({ url, apiKey: key, ...client });
+}
+
+/** Returns options for a client whose second retraction breaks off, but not the later ones. */
+export function breaksOff() {
+  let retractions = 0;
+  return {
+    retries: 0,
+    fetch: (url, init) => (init.method === "DELETE" && ++retractions === 2 ? Promise.reject(new TypeError("broken off")) : fetch(url, init)),
+  };
 }
 
 export async function all(iterator) {

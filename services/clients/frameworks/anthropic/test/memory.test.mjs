@@ -7,7 +7,7 @@ import Anthropic from "@anthropic-ai/sdk";
 import { betaMemoryTool } from "@anthropic-ai/sdk/helpers/beta/memory";
 import { BetaLocalFilesystemMemoryTool } from "@anthropic-ai/sdk/tools/memory/node";
 import { MemoryTool } from "@memory-ledger/anthropic";
-import { all, newAgent, newOwner } from "../../test/ledger.mjs";
+import { all, breaksOff, newAgent, newOwner } from "../../test/ledger.mjs";
 
 const at = (name) => `/memories/${name}`;
 const view = (path = "/memories", view_range) => ({ command: "view", path, view_range });
@@ -63,7 +63,7 @@ test("paths that lead elsewhere are refused", async () => {
 });
 
 test("an edit is a correction, and deleting takes all versions back", async () => {
-  const owner = await newOwner(), agent = await newAgent(owner, { namespaces: ["claude"] });
+  const owner = await newOwner(), agent = await newAgent(owner, { namespaces: ["claude"] }, breaksOff());
   const tool = betaMemoryTool(new MemoryTool(agent, { namespace: "claude" }));
   await owner.memories.write("not a file", { namespace: "claude" });
   await tool.run(create(at("a/tea.md"), "Ada\nlikes coffee"));
@@ -74,6 +74,8 @@ test("an edit is a correction, and deleting takes all versions back", async () =
   assert.deepEqual([third.metadata.path, third.metadata.namespace, third.content], [at("b/tea.md"), "claude", "Ada\nlikes\ntea"]);
   assert.deepEqual((await owner.memories.receipt(third.id)).entry.metadata.supersedes, [second.leafHash]);
   assert.equal(await told(betaMemoryTool(new MemoryTool(owner)), view()), await told(betaMemoryTool(new MemoryTool(await newOwner())), view()));
+  await assert.rejects(tool.run(remove(at("b"))), { name: "ConnectionError" });
+  assert.match(await tool.run(view(at("b/tea.md"))), /tea$/);
   await tool.run(remove(at("b")));
   assert.deepEqual((await all(owner.memories.list())).map(({ content }) => content), ["not a file"]);
 });
@@ -85,6 +87,7 @@ test("calls at the same time, also of two programs, lose no edit and no file", a
   assert.match(await tool.run(view(at("list"))), /1\tA\n {5}2\tB\n {5}3\tC/);
   await Promise.allSettled([tool.run(create(at("both"), "mine")), other.run(create(at("both"), "theirs"))]);
   await tool.run(insert(at("both"), 0, "now"));
+  assert.equal((await all(owner.memories.search("", { filter: { metadata: { path: at("both") }, superseded: false } }))).length, 1);
   await tool.run(rename(at("both"), at("one")));
   await tool.run(remove(at("one")));
   assert.match(await tool.run(view()), /:\n6B\t\/memories\n6B\t\/memories\/list$/);

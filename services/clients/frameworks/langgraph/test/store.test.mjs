@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { AsyncBatchedStore, InMemoryStore, InvalidNamespaceError } from "@langchain/langgraph-checkpoint";
 import { LedgerStore } from "@memory-ledger/langgraph";
-import { all, newAgent, newOwner } from "../../test/ledger.mjs";
+import { all, breaksOff, newAgent, newOwner } from "../../test/ledger.mjs";
 
 const ada = ["users", "ada"], bob = ["users", "bob"];
 
@@ -46,7 +46,7 @@ test("it answers as the library's store in memory does", async () => {
 });
 
 test("a put is a correction that keeps the time of the first, and deleting takes all back", async () => {
-  const owner = await newOwner(), agent = await newAgent(owner, { namespaces: ["graph"] }), store = new LedgerStore(agent, { namespace: "graph" });
+  const owner = await newOwner(), agent = await newAgent(owner, { namespaces: ["graph"] }, breaksOff()), store = new LedgerStore(agent, { namespace: "graph" });
   await owner.memories.write("no item", { namespace: "graph" });
   await store.put(ada, "drink", { text: "tea" });
   const before = await store.get(ada, "drink");
@@ -58,6 +58,8 @@ test("a put is a correction that keeps the time of the first, and deleting takes
   assert.deepEqual([second.supersedes, second.content, second.metadata.namespace], [[first.id], '{"text":"coffee"}', "graph"]);
   assert.deepEqual((await owner.memories.receipt(second.id)).entry.metadata.supersedes, [first.leafHash]);
   assert.deepEqual(await new LedgerStore(owner).search([]), []);
+  await assert.rejects(store.delete(ada, "drink"), { name: "ConnectionError" });
+  assert.deepEqual((await store.get(ada, "drink")).value, { text: "coffee" });
   await store.delete(ada, "drink");
   assert.deepEqual((await all(owner.memories.list())).map(({ content }) => content), ["no item"]);
 });
@@ -79,16 +81,17 @@ test("a query ranks, the newest come first without one, and both leave out what 
   assert.equal((await store.get(ada, "drink")).value.text, "Ada drinks tea in the morning");
 });
 
-test("a batch of more items than the service writes at once, through the wrapper that LangGraph puts around a store", async () => {
+test("a batch of more items than the service writes at once, through the wrapper that LangGraph puts around a store", async (t) => {
   const owner = await newOwner(), store = new AsyncBatchedStore(new LedgerStore(owner));
   store.start();
+  t.after(() => store.stop()); // it polls
   await Promise.all(Array.from({ length: 300 }, (_, n) => store.put(["many"], `${n}`, { n })));
   await Promise.all([store.put(ada, "k", { n: 1 }), store.put(ada, "k", { n: 2 })]);
   assert.deepEqual((await store.get(ada, "k")).value, { n: 2 });
   assert.equal((await store.search(["many"], { limit: 1000 })).length, 300);
-  store.stop();
   const one = new LedgerStore(owner), other = new LedgerStore(owner);
   await Promise.all([one.put(bob, "k", { by: "one" }), other.put(bob, "k", { by: "other" })]);
+  assert.equal((await one.search(bob)).length, 1);
   await one.put(bob, "k", { by: "both" });
   assert.deepEqual((await other.search(bob)).map(({ value }) => value), [{ by: "both" }]);
   await one.delete(bob, "k");
