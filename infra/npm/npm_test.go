@@ -159,7 +159,8 @@ func pinned(path string) error {
 	}
 	var errs []error
 	for name, p := range lock.Packages {
-		if name != "" && !p.Link && (!strings.HasPrefix(p.Integrity, "sha512-") || p.Resolved != "") {
+		ours := !strings.Contains(name, "node_modules/") // packages of a workspace
+		if !ours && !p.Link && (!strings.HasPrefix(p.Integrity, "sha512-") || p.Resolved != "") {
 			errs = append(errs, fmt.Errorf("%s: %s has integrity %q and the address %q", path, name, p.Integrity, p.Resolved))
 		}
 	}

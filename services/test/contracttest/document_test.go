@@ -75,7 +75,7 @@ func TestParameters(t *testing.T) {
 // operations of that kind.
 func TestStatuses(t *testing.T) {
 	// These use neither log nor database, so nothing in them can fail.
-	independent := []string{"/health", "/livez", "/metrics", "/openapi.json", "/connect", "/", "/app/", "/app/{file}", "/.well-known/oauth-protected-resource", "/.well-known/oauth-protected-resource/mcp"}
+	independent := []string{"/health", "/livez", "/metrics", "/openapi.json", "/connect", "/", "/app/", "/app/{file}", "/.well-known/oauth-protected-resource", "/.well-known/oauth-protected-resource/mcp", "/.well-known/oauth-authorization-server"}
 	every(t, func(name string, d *document, op *operation) {
 		if op == d.Preflight {
 			return
@@ -86,8 +86,8 @@ func TestStatuses(t *testing.T) {
 			want[401] = len(op.Security) > 0 || op.template == "/auth/verify" || op.template == "/erasure"
 			want[415] = op.Body != nil
 			want[503] = true // a stopping service refuses every request
-			// Unknown MCP methods; / is for browsers only; a new memory may supersede others.
-			want[404] = strings.Contains(op.template, "{") || slices.Contains([]string{"/mcp", "/"}, op.template) || slices.Contains([]string{"createMemory", "createMemories"}, op.ID)
+			// Unknown MCP methods; / is for browsers only; a new memory may supersede others; no import.
+			want[404] = strings.Contains(op.template, "{") || slices.Contains([]string{"/mcp", "/"}, op.template) || slices.Contains([]string{"createMemory", "createMemories", "giveUpImport"}, op.ID)
 		}
 		for status, expected := range want {
 			if has := op.Responses[status] != nil; has != expected {

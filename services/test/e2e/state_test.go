@@ -56,6 +56,7 @@ func TestTheReadModelHoldsTheFoldedState(t *testing.T) {
 			extension.Expect(201, "POST", "/memory-drops/"+tokenOf(drop), `{"content":"dropped"}`)
 			extension.Expect(201, "POST", "/agent-cases", `{"maxReads":5}`, visitor)
 		}},
+		{"an import that broke off", func() { breakOff(t, s, wallet) }},
 	} {
 		part.act()
 		noErr(t, fence.WaitAll(t.Context()))
