@@ -38,7 +38,7 @@ func story(n int) []fixture.Message {
 	session, key, spent, ended := fixture.UUID(), fixture.UUID(), fixture.UUID(), fixture.UUID()
 	say(&events.OwnerRegistered{UserID: fixture.UUID()}, &events.SessionIssued{SessionID: fixture.UUID(), Audience: events.AudienceCore, ExpiresAt: now})
 	say(&events.SessionIssued{SessionID: session, Audience: events.AudienceExtension, TokenHash: hash(session), ExpiresAt: now})
-	say(&events.ApiKeyCreated{KeyID: key, KeyHash: fixture.Hash(key), Prefix: "svc_1234", Label: "a\x00label", Scopes: events.AllScopes, ExpiresAt: &now, CreatedBy: &events.Via{Kind: events.ViaSession, ID: session}, Namespaces: []string{"a\x00name"}})
+	say(&events.ApiKeyCreated{KeyID: key, KeyHash: fixture.Hash(key), Prefix: "svc_1234", Label: "a\x00label", Scopes: events.AllScopes, ExpiresAt: &now, CreatedBy: &events.Via{Kind: events.ViaSession, ID: session}, Namespaces: []string{"a\x00name"}, App: &events.App{Name: "an\x00app", RedirectHost: "app.example"}})
 	say(&events.ApiKeyUsed{KeyID: key})
 	say(&events.ApiKeyRevoked{KeyID: key})
 	say(&events.GrantMinted{GrantID: spent, Kind: events.GrantDrop, TokenHash: fixture.Hash(spent), ExpiresAt: now, MaxUses: 1, By: &events.Via{Kind: events.ViaSession, ID: session}, Namespace: "a\x00name"})

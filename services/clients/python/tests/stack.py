@@ -431,9 +431,9 @@ class ABadNetwork(unittest.TestCase):
                 while (n := take()) is not None:
                     stored[(await again.memories.write(f"write {n}"))["id"]] = f"write {n}"
 
-            await asyncio.gather(*(one() for _ in range(32)))
+            await asyncio.gather(*(one() for _ in range(8)))
 
-        threads = [threading.Thread(target=write) for _ in range(32)]
+        threads = [threading.Thread(target=write) for _ in range(8)]
         for thread in threads:
             thread.start()
         asyncio.run(write_async())
