@@ -15,8 +15,10 @@ const (
 	bound = 2 * time.Second
 	// takeOver bounds the take-over of a projector or anchorer whose machine vanished.
 	takeOver = 20 * time.Second
-	// busy is allowed for a machine with other work on it.
-	busy = 2 * time.Second
+	// busy is allowed for a machine with other work on it, and for a command that loses its
+	// owner's turn to the other processes again and again: four of them, with some twenty
+	// clients, write for one owner. A quiet machine needs it, too.
+	busy = 3 * time.Second
 )
 
 // TestCutNetworks cuts, pauses and kills the machines of a deployment under load. No
@@ -90,7 +92,7 @@ func (f *faults) during(x fault) {
 	for _, what := range []string{"write", "read", "key", "grant"} {
 		is := longest[what]
 		line += fmt.Sprintf("  %s %.1f (%.1f)", what, is.took.Seconds(), is.waited.Seconds())
-		if limit := x.limit*time.Duration(max(1, is.elections)) + busy; is.waited > limit {
+		if limit := x.limit*time.Duration(max(1, len(gaps))) + busy; is.waited > limit {
 			f.t.Errorf("%s: a %s waited %s longer than the log, and %s are allowed: %s", x.name, what, is.waited, limit, is)
 		}
 	}
@@ -202,7 +204,7 @@ func (f *faults) loseDatabase() {
 func (f *faults) restartNodes() {
 	for i := range f.nodes {
 		f.during(fault{
-			name: fmt.Sprintf("node %d restarted", i+1), lasts: 6 * time.Second,
+			name: fmt.Sprintf("node %d restarted", i+1), lasts: 6 * time.Second, limit: time.Second,
 			begin: func() { signal(f.t, f.Nodes[i].PID(), syscall.SIGUSR2) },
 			end: func() {
 				f.Nodes[i].Kill()

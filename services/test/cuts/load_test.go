@@ -220,7 +220,6 @@ func (l *load) turn(replicas ...int) {
 // in which the log did not work.
 type worst struct {
 	took, waited time.Duration
-	elections    int // while the slowest waited
 	slowest      step
 }
 
@@ -241,8 +240,8 @@ func (l *load) longest(since time.Time, gaps []gap, replicas ...int) map[string]
 		}
 		is, took := longest[s.what], s.end.Sub(s.began)
 		is.took = max(is.took, took)
-		if out, times := down(gaps, s.began, s.end); took-out > is.waited {
-			is.waited, is.elections, is.slowest = took-out, times, s
+		if waited := took - down(gaps, s.began, s.end); waited > is.waited {
+			is.waited, is.slowest = waited, s
 		}
 		longest[s.what] = is
 	}

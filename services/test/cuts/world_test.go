@@ -336,8 +336,8 @@ func (w *watcher) take() []gap {
 	return gaps
 }
 
-// down returns for how long of a time the log did not work, and how often.
-func down(gaps []gap, from, to time.Time) (sum time.Duration, times int) {
+// down returns for how long of a time the log did not work.
+func down(gaps []gap, from, to time.Time) (sum time.Duration) {
 	for _, g := range gaps {
 		if g.from.Before(from) {
 			g.from = from
@@ -345,10 +345,7 @@ func down(gaps []gap, from, to time.Time) (sum time.Duration, times int) {
 		if g.to.After(to) {
 			g.to = to
 		}
-		if g.to.After(g.from) {
-			sum += g.to.Sub(g.from)
-			times++
-		}
+		sum += max(0, g.to.Sub(g.from))
 	}
-	return sum, times
+	return sum
 }
