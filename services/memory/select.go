@@ -324,15 +324,7 @@ func (p *Picked) newerFirst(ctx context.Context, hits []recall.Hit) error {
 	var all []recall.Candidate
 	for _, h := range best(slices.Clone(hits), 24, p.compare) {
 		if _, err := p.texts(ctx, h.Leaf, h.Leaf+1, func(c *chunk) {
-			at := int(h.Leaf - c.first())
-			n := 0
-			for text := range c.texts.All() {
-				if n == at {
-					all = append(all, recall.Candidate{Hit: h, Text: text, Created: c.created[at]})
-					break
-				}
-				n++
-			}
+			all = append(all, recall.Candidate{Hit: h, Text: c.text(h.Leaf), Created: c.created[h.Leaf-c.first()]})
 		}); err != nil {
 			return err
 		}

@@ -39,6 +39,18 @@ func (c *chunk) leaves() int { return len(c.created) }
 // end is the first leaf that the chunk does not have.
 func (c *chunk) end() uint64 { return c.first() + uint64(len(c.created)) }
 
+// text returns the text of a leaf of the chunk.
+func (c *chunk) text(leaf uint64) []byte {
+	at := c.first()
+	for text := range c.texts.All() {
+		if at == leaf {
+			return text
+		}
+		at++
+	}
+	return nil
+}
+
 func (c *chunk) bytes() int64 {
 	if c == nil {
 		return 0

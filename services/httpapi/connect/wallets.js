@@ -64,22 +64,26 @@ function standardWallet(wallet) {
     'standard:connect': connecting, 'solana:signIn': signingIn, 'solana:signOffchainMessage': enveloping,
     'solana:signMessage': signing, 'solana:signAndSendTransaction': sending, 'solana:signTransaction': approving,
   } = wallet.features;
-  const version = 1, [major, minor] = (signingIn?.version ?? '').split('.').map(Number);
+  const messageVersion = 1; // of off-chain messages
+  const [major, minor] = (signingIn?.version ?? '').split('.').map(Number);
   const envelopes = major > 1 || major === 1 && minor > 0; // the signIn feature knows of them
-  const ways = []; // the best first; each asks for the signature of a text
+  const ways = []; // the best first; each resolves to the signature of a text, and what was signed
   if (signingIn) {
-    ways.push(['solana:signIn', (_, text) => signingIn.signIn({ ...signInInput(text), ...(envelopes && { useOffchainMessage: { messageVersion: version } }) })]);
+    ways.push(['solana:signIn', async (_, text) => {
+      const [signed] = await signingIn.signIn({ ...signInInput(text), ...(envelopes && { useOffchainMessage: { messageVersion } }) });
+      return signed;
+    }]);
   }
-  if (enveloping?.supportedMessageVersions?.includes(version)) {
+  if (enveloping?.supportedMessageVersions?.includes(messageVersion)) {
     ways.push(['solana:signOffchainMessage', async (account, message) => {
-      const [signed] = await enveloping.signOffchainMessage({ messageVersion: version, account, message, requiredSigners: [account.publicKey] });
-      return [{ ...signed, signedMessage: signed.signedOffchainMessage }];
+      const [signed] = await enveloping.signOffchainMessage({ messageVersion, account, message, requiredSigners: [account.publicKey] });
+      return { ...signed, signedMessage: signed.signedOffchainMessage };
     }]);
   }
   if (signing) {
     ways.push(['solana:signMessage', async (account, text) => {
       const message = new TextEncoder().encode(text), [signed] = await signing.signMessage({ account, message });
-      return [{ signedMessage: message, ...signed }];
+      return { signedMessage: message, ...signed };
     }]);
   }
   if (!connecting || ways.length === 0) return null;
@@ -95,7 +99,7 @@ function standardWallet(wallet) {
         for (let left = ways.length; left > 0; left--) {
           const now = next;
           next = (now + 1) % ways.length; // until this way succeeds
-          const [signed] = await ways[now][1](account, text);
+          const signed = await ways[now][1](account, text);
           if (holds(signed.signedMessage ?? [], message)) {
             next = now;
             return checkedSignature(signed.signature);
