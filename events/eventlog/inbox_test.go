@@ -113,6 +113,19 @@ func TestInboxes(t *testing.T) {
 			t.Errorf("%q: %v, %v", text, m, err)
 		}
 	}
+	// Its answer may come instead of the leader's: then the question is soon put again.
+	copies := 0
+	if _, err := nc.Subscribe("some.leader", func(m *nats.Msg) {
+		if copies++; copies < 3 {
+			m.Data = []byte(`{"error":{"code":503,"err_code":10008}}`)
+		}
+		check(t, m.Respond(m.Data))
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if m, sent, err := boxes.request(t.Context(), &nats.Msg{Subject: "some.leader", Data: []byte("led")}, time.Minute, 30*time.Second); err != nil || string(m.Data) != "led" || sent != 3 {
+		t.Errorf("after %d copies: %v, %v", sent, m, err)
+	}
 	if _, _, err := boxes.request(t.Context(), &nats.Msg{Subject: "nobody"}, time.Minute, time.Minute); !errors.Is(err, nats.ErrNoResponders) {
 		t.Errorf("got %v", err)
 	}

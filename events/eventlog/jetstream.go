@@ -171,15 +171,15 @@ func (l *JetStream) again(ctx context.Context) bool {
 	return !l.nc.IsClosed() && Pause(ctx, retryPause)
 }
 
-// Ask puts a question to the server. If no answer comes in time, it asks again until ctx
-// ends: a cluster that is electing a leader loses the question. A server that is only slow
-// gets more time with each attempt, up to a second.
+// Ask puts a question to the server. If no answer comes in time, or a node knows no leader,
+// it asks again until ctx ends: a cluster that is electing a leader loses the question. A
+// server that is only slow gets more time with each attempt, up to a second.
 func Ask(ctx context.Context, question func(context.Context) error) error {
 	for patience := silentResend; ; patience = min(2*patience, time.Second) {
 		asking, cancel := context.WithTimeout(ctx, patience)
 		err := question(asking)
 		cancel()
-		if !errors.Is(err, context.DeadlineExceeded) || !Pause(ctx, retryPause) {
+		if !errors.Is(err, context.DeadlineExceeded) && !isLeaderless(err) || !Pause(ctx, retryPause) {
 			return err
 		}
 	}
@@ -224,9 +224,10 @@ func newInboxes(nc *nats.Conn) *inboxes {
 // request sends a message and waits for its answer. Until that arrives, it sends the message
 // again and again, at the given interval, if that is shorter than patience; an answer to any
 // copy counts. It also waits on if a node answers that it knows no leader, because another
-// node may. It returns how many copies it sent. Errors are ctx's and those of
-// nats.Conn.RequestMsg: nats.ErrTimeout, nats.ErrNoResponders, and any error that prevents
-// the first copy from being sent.
+// node may. That answer may have taken the place of the leader's own, since a request into
+// another account gets one answer: so the next copy follows soon. request returns how many
+// copies it sent. Errors are ctx's and those of nats.Conn.RequestMsg: nats.ErrTimeout,
+// nats.ErrNoResponders, and any error that prevents the first copy from being sent.
 func (i *inboxes) request(ctx context.Context, msg *nats.Msg, patience, again time.Duration) (answer *nats.Msg, copies int, err error) {
 	began := time.Now()
 	box, err := i.take(patience)
@@ -240,11 +241,12 @@ func (i *inboxes) request(ctx context.Context, msg *nats.Msg, patience, again ti
 			box.discard() // answers to the copies may fill it
 		}
 	}()
-	var repeat <-chan time.Time
+	var repeat *time.Timer
+	var due <-chan time.Time
 	if again < patience {
-		ticker := time.NewTicker(again)
-		defer ticker.Stop()
-		repeat = ticker.C
+		repeat = time.NewTimer(again)
+		defer repeat.Stop()
+		due = repeat.C
 	}
 	box.number++
 	msg.Reply = box.subject + "." + strconv.FormatUint(box.number, 10)
@@ -263,10 +265,14 @@ func (i *inboxes) request(ctx context.Context, msg *nats.Msg, patience, again ti
 				}
 			case knowsNoLeader(answer):
 				leaderless = answer
+				if repeat != nil {
+					repeat.Reset(retryPause)
+				}
 			default:
 				return answer, copies, nil
 			}
-		case <-repeat:
+		case <-due:
+			repeat.Reset(again)
 			i.unanswered(began)
 			if i.nc.PublishMsg(msg) == nil {
 				copies++
