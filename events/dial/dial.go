@@ -15,7 +15,8 @@ const Silence = 3 * time.Second
 
 // Dialer returns a dialer whose connections break after Silence.
 func Dialer() *net.Dialer {
-	return &net.Dialer{Timeout: 2 * time.Second, KeepAliveConfig: keepAlive(Silence), Control: control}
+	// A first packet that is lost is sent again after a second.
+	return &net.Dialer{Timeout: 1500 * time.Millisecond, KeepAliveConfig: keepAlive(Silence), Control: control}
 }
 
 // Extend lets a connection break only after the given silence. A program that does not

@@ -39,7 +39,7 @@ func (m *mover) unanswered(began time.Time) {
 	}
 	// This is how long the log may be silent before the client goes to another node of the
 	// cluster. There it sends again what has no answer, and gives that node half a second.
-	if time.Since(m.since) >= 2*time.Second {
+	if time.Since(m.since) >= time.Second {
 		m.move(500 * time.Millisecond)
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/memory-ledger/ledger/infra/localnats/natstest"
 )
 
-// TestAClientGoesRoundUntilANodeAnswers: the first node has two seconds. As long as no node
+// TestAClientGoesRoundUntilANodeAnswers: the first node has one second. As long as no node
 // has answered, each further one has half a second.
 func TestAClientGoesRoundUntilANodeAnswers(t *testing.T) {
 	t.Parallel()
@@ -32,9 +32,9 @@ func TestAClientGoesRoundUntilANodeAnswers(t *testing.T) {
 		}
 	}
 	now := time.Now()
-	moves(false, now.Add(-time.Second))
+	moves(false, now.Add(-time.Second/2))
 	moves(false, now.Add(-time.Minute)) // the silence began with the first attempt
-	m.since = now.Add(-2 * time.Second)
+	m.since = now.Add(-time.Second)
 	moves(true, now)
 	moves(false, now)
 	m.moved = now.Add(-time.Second)

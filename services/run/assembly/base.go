@@ -108,7 +108,7 @@ func Dial(cfg config.Config) Connector {
 // leaves out a node that did not answer in the last seconds, because an attempt to connect
 // blocks the client.
 func nextNode() nats.ReconnectToServerHandler {
-	const rest, pause = 5 * time.Second, 200 * time.Millisecond
+	const rest, pause = 2 * time.Second, 200 * time.Millisecond
 	tried := map[string]time.Time{}
 	return func(nodes []nats.Server, _ nats.ServerInfo) (*nats.Server, time.Duration) {
 		dead := func(n *nats.Server) bool { return n.Reconnects > 0 && time.Since(tried[n.URL.Host]) < rest }
