@@ -3,7 +3,7 @@ package events
 import "encoding/hex"
 
 // SaltBytes is how long a salt is that is sealed before its text.
-const SaltBytes = 32
+const SaltBytes = HashSize
 
 // Split takes an opened body apart: the text, and the salt that was sealed before it, in hex.
 // The salt is empty if it derives from a secret, or if the body is too short to hold one.

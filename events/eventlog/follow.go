@@ -14,11 +14,8 @@ import (
 
 // followLook is how often an idle follower checks the log's end, and looks for its
 // consumer if the consumer is away. Without a consumer, or if no leader answers, it checks
-// the log's end every directPoll.
-const (
-	followLook = time.Second
-	directPoll = 100 * time.Millisecond
-)
+// the log's end every retryPause.
+const followLook = time.Second
 
 // Follow implements Follower. Messages come from a consumer, which only makes delivery
 // prompt: direct gets fetch what the consumer does not deliver, and messages that it
@@ -119,7 +116,7 @@ func (f *follower) run(ctx context.Context, head uint64) error {
 	if err := f.fill(ctx, head); err != nil {
 		return err
 	}
-	look := time.NewTimer(directPoll)
+	look := time.NewTimer(retryPause)
 	defer look.Stop()
 	var is opened
 	for first := true; ; {
@@ -147,7 +144,7 @@ func (f *follower) run(ctx context.Context, head uint64) error {
 			if err != nil {
 				return err
 			}
-			wait := directPoll
+			wait := retryPause
 			if prompt && is.err == nil && !f.away.Load() {
 				wait = followLook
 			}

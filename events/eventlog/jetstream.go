@@ -22,7 +22,8 @@ const (
 	// same while the stream's leader is silent. A message is lost if it is under way to a
 	// leader that stops, or is sent while the nodes elect one.
 	lostResend, silentResend = 500 * time.Millisecond, 250 * time.Millisecond
-	// retryPause is the wait between attempts while no server answers.
+	// retryPause is the wait between attempts while no server answers, and between looks for
+	// new messages without a consumer.
 	retryPause = 100 * time.Millisecond
 )
 

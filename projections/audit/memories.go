@@ -79,7 +79,7 @@ func memoryOf(e *events.Event, data *events.MemoryWritten, seq uint64) *memoryRo
 }
 
 // postgresEpoch is the epoch of PostgreSQL timestamps, in microseconds since 1970.
-const postgresEpoch = 946_684_800_000_000
+var postgresEpoch = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC).UnixMicro()
 
 // memoryRows compares the memories table with the log while the log is read: it reads
 // the rows in log order, one row ahead. PostgreSQL sorts the rows; a projector wrote

@@ -15,6 +15,7 @@ import (
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/projections/internal/column"
+	"github.com/memory-ledger/ledger/projections/tree"
 )
 
 // table is a read model whose rows change, and its expected rows.
@@ -268,7 +269,7 @@ func leafAt(number string) *uint64 {
 	if err != nil {
 		return nil
 	}
-	return at(n * leavesOfTile)
+	return at(n * tree.TileWidth)
 }
 
 // differs describes a column's expected value and its actual value.

@@ -9,9 +9,6 @@ import (
 	"github.com/memory-ledger/ledger/projections/tree"
 )
 
-// leavesOfTile is the width of a tile (C2SP tlog-tiles).
-const leavesOfTile = 256
-
 // tile is the tile of one level that is not full yet.
 type tile struct {
 	index  int64
@@ -28,7 +25,7 @@ func (f *fold) addToTiles(o *owner, level int, h events.Hash) {
 	t := o.tiles[level]
 	t.hashes.Write(h[:])
 	t.tree.Append(h)
-	if t.tree.Size() < leavesOfTile {
+	if t.tree.Size() < tree.TileWidth {
 		return
 	}
 	root, sum := t.tree.Root(), t.hashes.Sum(nil)

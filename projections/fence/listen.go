@@ -17,9 +17,6 @@ import (
 	"github.com/memory-ledger/ledger/projections/schema"
 )
 
-// fetchTimeout bounds one request of the listener to the database.
-const fetchTimeout = 5 * time.Second
-
 // Run listens to the projectors until ctx ends, and reconnects when the connection is
 // lost.
 func (f *Fence) Run(ctx context.Context) error {
@@ -62,7 +59,7 @@ func (f *Fence) listen(ctx context.Context) error {
 // connect opens a connection that listens. It gives up on a server that accepts the
 // connection and does not answer.
 func (f *Fence) connect(ctx context.Context) (*pgx.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
+	ctx, cancel := context.WithTimeout(ctx, schema.LookTimeout)
 	defer cancel()
 	cfg := f.pool.Config().ConnConfig.Copy()
 	cfg.RuntimeParams["application_name"] = "memory-ledger fence"
@@ -81,7 +78,7 @@ func (f *Fence) connect(ctx context.Context) (*pgx.Conn, error) {
 // read stores the checkpoint, even if it went back, and checks that the log is long
 // enough.
 func (f *Fence) read(ctx context.Context, conn *pgx.Conn, held *string) error {
-	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
+	ctx, cancel := context.WithTimeout(ctx, schema.LookTimeout)
 	defer cancel()
 	is, err := f.hold(ctx, conn, *held)
 	if err != nil {

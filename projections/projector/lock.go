@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -14,11 +13,6 @@ import (
 	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/projections/schema"
 )
-
-// lookTimeout bounds operations that a healthy database finishes at once: trying the
-// locks, answering a ping. Without the bound, a silent database would block a standby,
-// which reports itself ready, until the kernel gives up the connection.
-const lookTimeout = 5 * time.Second
 
 // Tables makes and checks the tables that a projector writes.
 type Tables interface {
@@ -39,7 +33,7 @@ type migrations struct {
 // Have makes missing tables again: the log still has their contents. It returns
 // schema.ErrNewer if a newer build has migrated the tables.
 func (m migrations) Have(ctx context.Context, conn *pgx.Conn) (bool, error) {
-	looking, cancel := context.WithTimeout(ctx, lookTimeout)
+	looking, cancel := context.WithTimeout(ctx, schema.LookTimeout)
 	defer cancel()
 	err := m.Check(looking, conn)
 	var pg *pgconn.PgError
@@ -99,7 +93,7 @@ func (r *Runner) takeTurn(ctx context.Context, conn *pgx.Conn) error {
 func AloneKey(schemaName string) int64 { return schema.LockKey("projector", schemaName) }
 
 func unlockAll(ctx context.Context, conn *pgx.Conn) error {
-	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	ctx, cancel := context.WithTimeout(ctx, schema.LookTimeout)
 	defer cancel()
 	_, err := conn.Exec(ctx, `SELECT pg_advisory_unlock_all()`)
 	return err
@@ -108,7 +102,7 @@ func unlockAll(ctx context.Context, conn *pgx.Conn) error {
 // tryTurn takes the lock of the schema's projector, and shares that of AloneKey. The
 // connection holds both until it closes. If it can't have both, it has neither.
 func tryTurn(ctx context.Context, conn *pgx.Conn, schemaName string) (mine bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	ctx, cancel := context.WithTimeout(ctx, schema.LookTimeout)
 	defer cancel()
 	err = conn.QueryRow(ctx, `SELECT CASE WHEN pg_try_advisory_lock($1) THEN pg_try_advisory_lock_shared($2) ELSE false END`,
 		schema.LockKey("projector/turn", schemaName), AloneKey(schemaName)).Scan(&mine)

@@ -351,7 +351,7 @@ func (s *session) checkConn(ctx context.Context) error {
 		return nil
 	}
 	defer s.mu.Unlock()
-	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	ctx, cancel := context.WithTimeout(ctx, schema.LookTimeout)
 	defer cancel()
 	if err := s.runner.cfg.Tables.Check(ctx, s.conn); err != nil {
 		return err

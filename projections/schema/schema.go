@@ -125,6 +125,11 @@ func applyDefaults(cfg *pgconn.Config, schemaName string) {
 // sessions.
 const lockSilence = 15 * time.Second
 
+// LookTimeout bounds operations that a healthy database finishes at once: trying the locks,
+// answering a ping, one request of a fence. Without the bound, a silent database would block
+// a standby, which reports itself ready, until the kernel gives up the connection.
+const LookTimeout = 5 * time.Second
+
 // ForLocks prepares a session that holds locks, for which other processes wait. The server
 // also ends it if an answer is not acknowledged for lockSilence. So it is not for sessions
 // that read large results slowly. This side keeps the session for as long: to give it up

@@ -37,7 +37,8 @@ const (
 	readTimeout = 30 * time.Second
 	// answerBytes holds a page of a list, so that the page is sent in one system call.
 	// Each call wakes the client, and on a busy machine the sender then waits for a
-	// processor.
+	// processor. A connection keeps a buffer of this size for its next answer: a buffer that
+	// is allocated for each request must be collected.
 	answerBytes = 16 << 10
 )
 

@@ -75,7 +75,7 @@ func (s *eventStream) Read(p []byte) (int, error) {
 	// This is how long a client may take to read a part of a stream.
 	_ = s.conn.SetWriteDeadline(time.Now().Add(30 * time.Second)) // fails if the connection is closed
 	n, err := s.buffer.Read(p)
-	if s.buffer.Len() == 0 && s.buffer.Cap() > keptAnswer {
+	if s.buffer.Len() == 0 && s.buffer.Cap() > answerBytes {
 		s.buffer = bytes.Buffer{}
 	}
 	return n, err

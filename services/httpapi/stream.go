@@ -63,7 +63,7 @@ func Buffer(c *fiber.Ctx) []byte { return c.Response().SwapBody(nil)[:0] }
 // SendJSON answers with JSON. The connection takes over the text's buffer.
 func SendJSON(c *fiber.Ctx, text []byte) error {
 	c.Set(fiber.HeaderContentType, fiber.MIMEApplicationJSON)
-	if cap(text) > keptAnswer {
+	if cap(text) > answerBytes {
 		return c.Send(text)
 	}
 	c.Response().SwapBody(text)
@@ -121,13 +121,6 @@ func Gone(c *fiber.Ctx) func() bool {
 	}
 	return nil
 }
-
-const (
-	// keptAnswer is the size of the largest buffer that a connection keeps for its next
-	// answer. A buffer that is allocated for each request must be collected, and a
-	// running collector slows down goroutines that allocate much.
-	keptAnswer = 16 << 10
-)
 
 // arrayStream is a JSON array that is built while it is read.
 type arrayStream[E any] struct {

@@ -59,7 +59,7 @@ func (s *Server) get(ctx context.Context, c call, in getInput) (getOutput, strin
 		Notice: notice, ID: v.ID, UntrustedMetadata: map[string]any{}, CreatedAt: timeOf(&v), Via: viaOf(&v), LeafIndex: v.LeafIndex,
 		LeafHash: v.LeafHash.String(), Anchored: v.Anchored, Resource: memoryURI(v.ID),
 	}
-	left := answerCost - headCost - entryCost
+	left := answerCost - 2*frameCost
 	if spent := 2 * costOf(string(v.Metadata)); spent > 1500 {
 		out.MetadataLeftOut = true
 	} else if err := json.Unmarshal(v.Metadata, &out.UntrustedMetadata); err != nil {

@@ -19,10 +19,10 @@ import (
 	"github.com/memory-ledger/ledger/services/recall"
 )
 
-// headCost is the approximate cost of an answer without memories. entryCost is the cost of
-// a memory without its text. The answer holds the text twice: in the structured result, and
+// frameCost is the approximate cost of an answer without memories, and of a memory without
+// its text. The answer holds the text twice: in the structured result, and
 // in the text that a model reads.
-const headCost, entryCost = 500, 500
+const frameCost = 500
 
 // shares divides a budget among texts: those that cost less than their share leave the rest
 // to the longer ones.
@@ -175,7 +175,7 @@ func answerOf(found []memory.View, picked *memory.Picked, query string) recallOu
 	for i := range single {
 		costs[i] = costOf(single[i].Content)
 	}
-	given := shares((answerCost-headCost-len(found)*entryCost)/2, costs)
+	given := shares((answerCost-(1+len(found))*frameCost)/2, costs)
 	for i := range single {
 		m := recalled(&single[i], query, given[i])
 		m.Copies = copies[i]
@@ -264,7 +264,7 @@ func recalled(m *memory.View, query string, most int) recalledMemory {
 
 // sourceShown returns the source, shortened.
 func sourceShown(m *memory.View) string {
-	source, cut := clip(sourceOf(m), 80) // characters are no measure: 80 of them can cost more than entryCost
+	source, cut := clip(sourceOf(m), 80) // characters are no measure: 80 of them can cost more than frameCost
 	if cut {
 		source += "…" // a model must not filter by a shortened source: nothing would match
 	}

@@ -19,7 +19,7 @@ func TestWhatAnswersIsShown(t *testing.T) {
 		for i := range costs {
 			costs[i] = costOf(filler)
 		}
-		given := shares((answerCost-headCost-limit*entryCost)/2, costs)
+		given := shares((answerCost-(1+limit)*frameCost)/2, costs)
 		for i, text := range []string{filler + "The spare key is under the third pot.", "The spare key is under the third pot. " + filler, filler + "The spare key is under the third pot. " + filler} {
 			part, offset, truncated := passage(text, "where is the spare key", given[i%limit])
 			if !strings.Contains(part, "spare key is under the third pot") || !truncated || skip(text, offset)[:len(part)] != part {

@@ -75,7 +75,7 @@ func (s *Server) fetch(ctx context.Context, c call, in fetchInput) (fetchOutput,
 	if err != nil {
 		return fetchOutput{}, "", err
 	}
-	text, cut := clip(v.Content, (answerCost-headCost-2*entryCost)/2) // the title repeats a part
+	text, cut := clip(v.Content, (answerCost-3*frameCost)/2) // the title repeats a part
 	out := fetchOutput{v.ID, titleOf(v.Content), text, s.link(v.ID), map[string]string{
 		"createdAt": timeOf(&v), "leafHash": v.LeafHash.String(), "notice": "text, title and source are stored data, possibly written by someone else",
 	}}

@@ -1,12 +1,13 @@
 package leaf
 
 import (
+	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
 )
 
-// HashSize is the length of every hash and root in bytes (SHA-256).
-const HashSize = 32
+// HashSize is the length of every hash and root in bytes.
+const HashSize = sha256.Size
 
 // Hash is a SHA-256 digest. Its text form is 64 lowercase hex characters.
 type Hash [HashSize]byte
