@@ -3,14 +3,13 @@ package eventlog_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/eventlog"
+	"github.com/memory-ledger/ledger/events/eventlog/logtest"
 	"github.com/memory-ledger/ledger/infra/localnats/natstest"
 )
 
@@ -20,16 +19,7 @@ func TestReadersEndWithTheirConnection(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
 	appender, _ := open(t, server.URL())
-	owner := events.OwnerFromBytes([32]byte{1})
-	expected := uint64(0)
-	for i := range 3 {
-		seq, err := appender.Append(t.Context(), eventlog.Append{
-			Family: events.FamilyLedger, Owner: owner, Kind: events.KindMemory,
-			CommandID: fmt.Sprint(i), Expected: expected, Payload: []byte("[]"),
-		})
-		must(t, err)
-		expected = seq
-	}
+	fill(t, t.Context(), appender, logtest.Owner(), 3)
 	const wanted = 5000 // more messages than there are, and enough for a consumer
 	for name, read := range map[string]func(context.Context, *eventlog.JetStream, func(eventlog.Slice) error) error{
 		"direct": func(ctx context.Context, l *eventlog.JetStream, yield func(eventlog.Slice) error) error {

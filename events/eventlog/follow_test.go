@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/events/eventlog/logtest"
 	"github.com/memory-ledger/ledger/infra/localnats/natstest"
@@ -21,11 +20,7 @@ func TestFollowersLeaveNoConsumers(t *testing.T) {
 	defer cancel()
 	server := natstest.Start(t)
 	log, _ := open(t, server.URL())
-	if _, err := log.Append(ctx, eventlog.Append{
-		Family: events.FamilyLedger, Owner: logtest.Owner(), Kind: events.KindMemory, CommandID: logtest.CommandID(), Payload: []byte("x"),
-	}); err != nil {
-		t.Fatal(err)
-	}
+	fill(t, ctx, log, logtest.Owner(), 1)
 	for range 20 {
 		done := errors.New("done")
 		if err := log.Follow(ctx, eventlog.FollowConfig{}, func(eventlog.Slice) error { return done }); !errors.Is(err, done) {
@@ -56,11 +51,7 @@ func TestAFollowerEndsWithoutItsServer(t *testing.T) {
 	ends := time.Now().Add(5 * time.Second)
 	ctx, cancel := context.WithDeadline(t.Context(), ends)
 	defer cancel()
-	if _, err := log.Append(ctx, eventlog.Append{
-		Family: events.FamilyLedger, Owner: logtest.Owner(), Kind: events.KindMemory, CommandID: logtest.CommandID(), Payload: []byte("x"),
-	}); err != nil {
-		t.Fatal(err)
-	}
+	fill(t, ctx, log, logtest.Owner(), 1)
 	err := log.Follow(ctx, eventlog.FollowConfig{}, func(eventlog.Slice) error {
 		server.Freeze()
 		return nil
@@ -78,13 +69,7 @@ func TestAFollowerOfALogThatGotShorter(t *testing.T) {
 	dir := t.TempDir()
 	server := natstest.StartProcess(t, natstest.Dir(dir))
 	log, _ := open(t, server.URL())
-	for range 3 {
-		if _, err := log.Append(t.Context(), eventlog.Append{
-			Family: events.FamilyLedger, Owner: logtest.Owner(), Kind: events.KindMemory, CommandID: logtest.CommandID(), Payload: []byte("x"),
-		}); err != nil {
-			t.Fatal(err)
-		}
-	}
+	fill(t, t.Context(), log, logtest.Owner(), 3)
 	came, ended := make(chan uint64, 3), make(chan error, 1)
 	go func() {
 		ended <- log.Follow(t.Context(), eventlog.FollowConfig{}, func(s eventlog.Slice) error {

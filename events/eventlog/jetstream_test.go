@@ -20,21 +20,21 @@ import (
 
 // TestGroupSynced runs the suite on a log whose appends share a sync.
 func TestGroupSynced(t *testing.T) {
-	logtest.Run(t, func(t *testing.T) logtest.Fixture {
+	guarantees(t, func(t *testing.T) fixture {
 		server := natstest.Start(t)
 		log, cut := open(t, server.URL())
-		return logtest.Fixture{Log: eventlog.WithGroupSync(log, server.GroupSync(eventlog.StreamName, false).Sync), Cut: cut}
-	}, logtest.Appends, logtest.Follows, logtest.Reads)
+		return fixture{log: eventlog.WithGroupSync(log, server.GroupSync(eventlog.StreamName, false).Sync), cut: cut}
+	}, ofAppends, ofFollows, ofReads)
 }
 
 // onProcess runs parts of the suite on a server in another process, which is killed and
 // started again.
-func onProcess(t *testing.T, as func(t *testing.T, log *eventlog.JetStream, url string) eventlog.Log, parts ...logtest.Part) {
+func onProcess(t *testing.T, as func(t *testing.T, log *eventlog.JetStream, url string) eventlog.Log, parts ...part) {
 	t.Helper()
-	logtest.Run(t, func(t *testing.T) logtest.Fixture {
+	guarantees(t, func(t *testing.T) fixture {
 		server := natstest.StartProcess(t)
 		log, cut := open(t, server.URL())
-		return logtest.Fixture{Log: as(t, log, server.URL()), Cut: cut, Restart: func() {
+		return fixture{log: as(t, log, server.URL()), cut: cut, restart: func() {
 			server.Kill()
 			server.Start()
 		}}
@@ -43,7 +43,7 @@ func onProcess(t *testing.T, as func(t *testing.T, log *eventlog.JetStream, url 
 
 // TestProcess runs the suite on the log as it is.
 func TestProcess(t *testing.T) {
-	onProcess(t, func(_ *testing.T, log *eventlog.JetStream, _ string) eventlog.Log { return log }, logtest.Appends, logtest.Follows, logtest.Reads)
+	onProcess(t, func(_ *testing.T, log *eventlog.JetStream, _ string) eventlog.Log { return log }, ofAppends, ofFollows, ofReads)
 }
 
 // following is a log that is followed in a certain way.
@@ -59,12 +59,12 @@ func (f following) Follow(ctx context.Context, cfg eventlog.FollowConfig, yield 
 
 // TestPolling follows the log as auditors do.
 func TestPolling(t *testing.T) {
-	onProcess(t, func(_ *testing.T, log *eventlog.JetStream, _ string) eventlog.Log { return following{JetStream: log} }, logtest.Follows)
+	onProcess(t, func(_ *testing.T, log *eventlog.JetStream, _ string) eventlog.Log { return following{JetStream: log} }, ofFollows)
 }
 
 // TestBulk reads the log as a replay does.
 func TestBulk(t *testing.T) {
-	onProcess(t, func(_ *testing.T, log *eventlog.JetStream, _ string) eventlog.Log { return log.Bulk() }, logtest.Reads)
+	onProcess(t, func(_ *testing.T, log *eventlog.JetStream, _ string) eventlog.Log { return log.Bulk() }, ofReads)
 }
 
 // TestDurable follows the log as the projector of a cluster does, through a consumer that
@@ -73,7 +73,7 @@ func TestDurable(t *testing.T) {
 	onProcess(t, func(t *testing.T, log *eventlog.JetStream, url string) eventlog.Log {
 		provideConsumer(t, url, "projector")
 		return following{log, "projector"}
-	}, logtest.Follows)
+	}, ofFollows)
 }
 
 // Without its consumer a follower finds new messages by itself. It continues with the next
@@ -105,11 +105,7 @@ func TestDurableWithoutItsConsumer(t *testing.T) {
 	owner, last := logtest.Owner(), uint64(0)
 	write := func() {
 		t.Helper()
-		var err error
-		last, err = log.Append(ctx, eventlog.Append{
-			Family: events.FamilyChain, Owner: owner, Kind: events.KindBatch, CommandID: logtest.CommandID(), Expected: last, Payload: []byte("x"),
-		})
-		must(t, err)
+		last = mustAppend(t, ctx, log, command(owner, last))
 		if r := <-came; r.Seq != last {
 			t.Fatalf("sequence %d came, %d was written", r.Seq, last)
 		}
@@ -205,9 +201,7 @@ func TestNothingIsReturnedBeforeTheSync(t *testing.T) {
 	log := eventlog.WithGroupSync(stream, func(context.Context) error { return failure })
 	owner, last := logtest.Owner(), uint64(0)
 	write := func() (err error) {
-		last, err = log.Append(t.Context(), eventlog.Append{
-			Family: events.FamilyLedger, Owner: owner, Kind: events.KindMemory, CommandID: logtest.CommandID(), Expected: last, Payload: []byte("x"),
-		})
+		last, err = log.Append(t.Context(), command(owner, last))
 		return err
 	}
 	must(t, write())

@@ -177,12 +177,9 @@ func TestALeaderThatIsCutOffDoesNotAnswer(t *testing.T) {
 	write := func(log *eventlog.JetStream, expected uint64) (seq uint64, err error) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		command := eventlog.Append{
-			Family: events.FamilyLedger, Owner: owner, Kind: events.KindKey,
-			CommandID: logtest.CommandID(), Expected: expected, Payload: []byte(`[]`),
-		}
+		again := command(owner, expected)
 		for ctx.Err() == nil {
-			if seq, err = log.Append(ctx, command); !errors.Is(err, eventlog.ErrUnavailable) {
+			if seq, err = log.Append(ctx, again); !errors.Is(err, eventlog.ErrUnavailable) {
 				break
 			}
 		}

@@ -3,7 +3,6 @@ package eventlog_test
 import (
 	"context"
 	"errors"
-	"strconv"
 	"testing"
 	"time"
 
@@ -27,14 +26,8 @@ func TestWhatCantBeReadIsNotCalledMissing(t *testing.T) {
 	appender, _ := open(t, server.URL())
 	const messages = 3
 	owner, stranger := logtest.Owner(), logtest.Owner()
-	for i := range messages {
-		if _, err := appender.Append(t.Context(), eventlog.Append{
-			Family: events.FamilyLedger, Owner: owner, Kind: events.KindMemory,
-			CommandID: strconv.Itoa(i), Expected: uint64(i), Payload: []byte("x"),
-		}); err != nil {
-			t.Fatal(err)
-		}
-	}
+	stored := command(owner, fill(t, t.Context(), appender, owner, messages-1))
+	mustAppend(t, t.Context(), appender, stored)
 	// The server keeps new messages in memory, so restart it.
 	server.Stop()
 	server.Start()
@@ -68,10 +61,7 @@ func TestWhatCantBeReadIsNotCalledMissing(t *testing.T) {
 		"append": func(ctx context.Context) (err error) { // of a message that is already stored
 			ctx, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
 			defer cancel()
-			told, err = log.Append(ctx, eventlog.Append{
-				Family: events.FamilyLedger, Owner: owner, Kind: events.KindMemory,
-				CommandID: strconv.Itoa(messages - 1), Expected: messages - 1, Payload: []byte("x"),
-			})
+			told, err = log.Append(ctx, stored)
 			return err
 		},
 	}

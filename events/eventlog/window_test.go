@@ -36,12 +36,8 @@ func TestExpectationComesBeforeDuplicates(t *testing.T) {
 	remembering(t, js, time.Hour) // so that it still knows the id
 	log, err := eventlog.Open(ctx, nc)
 	must(t, err)
-	a := eventlog.Append{
-		Family: events.FamilyLedger, Owner: logtest.Owner(), Kind: events.KindMemory, CommandID: logtest.CommandID(), Payload: []byte("[]"),
-	}
-	if _, err := log.Append(ctx, a); err != nil {
-		t.Fatal(err)
-	}
+	a := command(logtest.Owner(), 0)
+	mustAppend(t, ctx, log, a)
 	_, err = js.PublishMsg(ctx, &nats.Msg{
 		Subject: events.Subject{Family: a.Family, Owner: a.Owner, Kind: a.Kind}.String(), Data: a.Payload,
 		Header: nats.Header{

@@ -15,7 +15,7 @@ const changing = root + "/docs/changing.md"
 var precedent = regexp.MustCompile("(?m)^Precedent: `([^`]+)`")
 
 // kits are folders of test code, which the sections name where they must change.
-var kits = []string{"services/test", "services/clients/go/examples", "projections/internal/fixture", "events/eventlog/logtest"}
+var kits = []string{"services/test", "services/clients/go/examples", "projections/internal/fixture"}
 
 // TestChangesAreListed: each section of docs/changing.md names all product files that
 // mention its precedent.

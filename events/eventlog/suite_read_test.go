@@ -1,4 +1,4 @@
-package logtest
+package eventlog_test
 
 import (
 	"context"
@@ -10,13 +10,14 @@ import (
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/eventlog"
+	"github.com/memory-ledger/ledger/events/eventlog/logtest"
 )
 
 // fillForParts appends more messages than one batch or one consumer's prefetch holds, and
 // returns their command ids.
 func fillForParts(t *testing.T, ctx context.Context, log eventlog.Log) []string {
 	t.Helper()
-	o := Owner()
+	o := logtest.Owner()
 	ids := make([]string, 0, 2500)
 	for last := uint64(0); len(ids) < cap(ids); {
 		a := command(o, last)
@@ -26,12 +27,12 @@ func fillForParts(t *testing.T, ctx context.Context, log eventlog.Log) []string 
 	return ids
 }
 
-func readsParts(t *testing.T, ctx context.Context, f Fixture) {
-	ids := fillForParts(t, ctx, f.Log)
+func readsParts(t *testing.T, ctx context.Context, f fixture) {
+	ids := fillForParts(t, ctx, f.log)
 	const maxBytes = 1500 // of payloads of 28 bytes
 	for _, part := range [][2]uint64{{0, 2500}, {1, 2499}, {2, 2500}, {700, 2400}, {1, 1}, {2500, 2500}, {10, 9}} {
 		next := max(1, part[0])
-		err := f.Log.Read(ctx, eventlog.ReadConfig{From: part[0], To: part[1], MaxBytes: maxBytes}, func(s eventlog.Slice) error {
+		err := f.log.Read(ctx, eventlog.ReadConfig{From: part[0], To: part[1], MaxBytes: maxBytes}, func(s eventlog.Slice) error {
 			if s.First != next || s.Last != s.First+uint64(len(s.Records))-1 || len(s.Records) == 0 {
 				return fmt.Errorf("slice from %d to %d of %d records, expected it to begin at %d", s.First, s.Last, len(s.Records), next)
 			}
@@ -57,12 +58,12 @@ func readsParts(t *testing.T, ctx context.Context, f Fixture) {
 	}
 }
 
-func readsFiltered(t *testing.T, ctx context.Context, f Fixture) {
-	mine, others, stranger := Owner(), Owner(), Owner()
-	first := mustAppend(t, ctx, f.Log, command(mine, 0))
-	between := mustAppend(t, ctx, f.Log, command(others, 0))
-	second := mustAppend(t, ctx, f.Log, command(mine, first))
-	mustAppend(t, ctx, f.Log, command(mine, second))
+func readsFiltered(t *testing.T, ctx context.Context, f fixture) {
+	mine, others, stranger := logtest.Owner(), logtest.Owner(), logtest.Owner()
+	first := mustAppend(t, ctx, f.log, command(mine, 0))
+	between := mustAppend(t, ctx, f.log, command(others, 0))
+	second := mustAppend(t, ctx, f.log, command(mine, first))
+	mustAppend(t, ctx, f.log, command(mine, second))
 	for _, part := range []struct {
 		of       events.Owner
 		from, to uint64
@@ -76,7 +77,7 @@ func readsFiltered(t *testing.T, ctx context.Context, f Fixture) {
 		{stranger, 0, second, nil},
 	} {
 		var got []uint64
-		err := f.Log.Read(ctx, eventlog.ReadConfig{From: part.from, To: part.to, Subject: events.OwnerFilter(events.FamilyLedger, part.of)}, func(s eventlog.Slice) error {
+		err := f.log.Read(ctx, eventlog.ReadConfig{From: part.from, To: part.to, Subject: events.OwnerFilter(events.FamilyLedger, part.of)}, func(s eventlog.Slice) error {
 			for _, r := range s.Records {
 				got = append(got, r.Seq)
 			}
@@ -88,15 +89,15 @@ func readsFiltered(t *testing.T, ctx context.Context, f Fixture) {
 	}
 }
 
-func readsOn(t *testing.T, ctx context.Context, f Fixture) {
-	if f.Restart == nil {
+func readsOn(t *testing.T, ctx context.Context, f fixture) {
+	if f.restart == nil {
 		t.Skip("this fixture can't restart its server")
 	}
-	ids := fillForParts(t, ctx, f.Log)
+	ids := fillForParts(t, ctx, f.log)
 	next := uint64(1)
-	err := f.Log.Read(ctx, eventlog.ReadConfig{To: uint64(len(ids)), MaxBytes: 1000}, func(s eventlog.Slice) error {
+	err := f.log.Read(ctx, eventlog.ReadConfig{To: uint64(len(ids)), MaxBytes: 1000}, func(s eventlog.Slice) error {
 		if next == 1 {
-			f.Restart()
+			f.restart()
 		}
 		for _, r := range s.Records {
 			if r.Seq != next || r.CommandID != ids[next-1] {
@@ -111,9 +112,9 @@ func readsOn(t *testing.T, ctx context.Context, f Fixture) {
 	}
 }
 
-func readsEnd(t *testing.T, ctx context.Context, f Fixture) {
-	ids := fillForParts(t, ctx, f.Log)
-	err := f.Log.Read(ctx, eventlog.ReadConfig{To: uint64(len(ids)), MaxBytes: 1000}, func(eventlog.Slice) error { return errEnough })
+func readsEnd(t *testing.T, ctx context.Context, f fixture) {
+	ids := fillForParts(t, ctx, f.log)
+	err := f.log.Read(ctx, eventlog.ReadConfig{To: uint64(len(ids)), MaxBytes: 1000}, func(eventlog.Slice) error { return errEnough })
 	if !errors.Is(err, errEnough) {
 		t.Fatalf("got %v", err)
 	}
@@ -122,7 +123,7 @@ func readsEnd(t *testing.T, ctx context.Context, f Fixture) {
 	for _, from := range []int{1, len(ids)} {
 		ended, cancel := context.WithTimeout(ctx, 500*time.Millisecond)
 		read := 0
-		err = f.Log.Read(ended, eventlog.ReadConfig{From: uint64(from), To: uint64(len(ids)) + 1}, func(s eventlog.Slice) error {
+		err = f.log.Read(ended, eventlog.ReadConfig{From: uint64(from), To: uint64(len(ids)) + 1}, func(s eventlog.Slice) error {
 			read += len(s.Records)
 			return nil
 		})
