@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/memory-ledger/ledger/infra/documents"
+	"github.com/memory-ledger/ledger/infra/archtest/documents"
 )
 
 // languages are the languages of fenced blocks. TestDocuments runs "sh",

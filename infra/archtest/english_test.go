@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/memory-ledger/ledger/infra/documents"
+	"github.com/memory-ledger/ledger/infra/archtest/documents"
 )
 
 // unplain are words that make a sentence hard to read for an engineer in a hurry.

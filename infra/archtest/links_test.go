@@ -8,7 +8,7 @@ import (
 	"testing"
 	"unicode"
 
-	"github.com/memory-ledger/ledger/infra/documents"
+	"github.com/memory-ledger/ledger/infra/archtest/documents"
 )
 
 var (

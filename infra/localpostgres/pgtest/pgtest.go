@@ -153,8 +153,17 @@ func newFolder() (string, error) {
 	return folder, err
 }
 
+// removeFolder also removes the cluster, which is elsewhere if a server ran as root.
 func removeFolder(folder string) error {
-	return errors.Join(localpostgres.Remove(filepath.Join(folder, "pg")), os.RemoveAll(folder))
+	pg := filepath.Join(folder, "pg")
+	if _, err := os.Stat(pg); err != nil {
+		return os.RemoveAll(folder)
+	}
+	home, err := localpostgres.Home(pg)
+	if err == nil {
+		err = os.RemoveAll(home)
+	}
+	return errors.Join(err, os.RemoveAll(folder))
 }
 
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }

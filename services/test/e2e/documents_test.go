@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/memory-ledger/ledger/infra/documents"
+	"github.com/memory-ledger/ledger/infra/archtest/documents"
 	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
 	"github.com/memory-ledger/ledger/services/test/stacktest"
 )
