@@ -21,6 +21,7 @@ const [event] = json("message.json");
 const secret = Buffer.from(hkdfSync("sha256", hex(leaf.dataKey), "", "memory-ledger/leaf/v1", 32));
 same("leaf secret", secret.toString("hex"), leaf.leafSecret);
 same("salt", createHmac("sha256", secret).update(leaf.salted).digest("hex"), leaf.salt);
+same("entry", leaf.salted.replace(',"v":1}', `,"salt":"${leaf.salt}","v":1}`), leaf.entry);
 same("leaf hash", sha256(hex("00"), Buffer.from(leaf.entry)), event.data.leafHash);
 const sealed = Buffer.from(event.data.sealed, "base64");
 let key = hex(leaf.rootKey);
@@ -37,7 +38,17 @@ const root = (leaves) => {
   while (k * 2 < leaves.length) k *= 2;
   return node(root(leaves.slice(0, k)), root(leaves.slice(k)));
 };
-const events = read("log.jsonl").trim().split("\n").flatMap((line) => JSON.parse(line).payload);
+const log = read("log.jsonl").trim().split("\n").map((line) => JSON.parse(line));
+const versions = {};
+for (const { sequence, subject, payload } of log) {
+  const [family, partition] = subject.split(".");
+  versions[family] = (versions[family] ?? 0) + 1;
+  same(`message ${sequence}`, [partition, payload[0].ownerversion].join(),
+    [sha256(Buffer.from(command.owner)).slice(0, 2), versions[family]].join());
+}
+const message = log.find((m) => m.subject === command.subject && m.payload[0].id === event.id);
+same("message", JSON.stringify(message.payload), read("message.json"));
+const events = log.flatMap((m) => m.payload);
 const leaves = events.filter((e) => e.type === "MemoryWritten").map((e) => e.data.leafHash);
 same("leaves", leaves.join(), tree.leaves.join());
 for (const [size, want] of Object.entries(tree.roots)) same(`root of ${size}`, root(leaves.slice(0, size)), want);
@@ -47,6 +58,15 @@ for (const c of chain.commits) {
   same(`root of batch ${c.size}`, c.root, tree.roots[c.size]);
   same("account", c.accountData.slice(0, 16) + c.accountData.slice(144, 224 + 16),
     Buffer.from("MLCOMMT1").toString("hex") + u64(c.size) + c.root + u64(c.slot));
+}
+const confirmed = events.filter((e) => e.type === "BatchConfirmed").map((e) => e.data);
+same("batches", confirmed.map((b) => [b.batchId, b.root, b.signature, b.size, b.slot]).join(),
+  chain.commits.map((c) => [c.batchId, c.root, c.txSignature, c.size, c.slot]).join());
+
+// What a leaf corrects is named in its metadata, which the leaf proves.
+for (const { data } of events.filter((e) => e.data.supersedes?.length)) {
+  same(`corrected by ${data.leafIndex}`, data.metadata.supersedes.join(),
+    [...new Set(data.supersedes.map((index) => leaves[index]))].join());
 }
 
 // The receipt: fold from the leaf up.

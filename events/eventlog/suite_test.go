@@ -236,9 +236,7 @@ func tails(t *testing.T, ctx context.Context, f fixture) {
 			got = append(got, r.CommandID)
 			return nil
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if fmt.Sprint(got) != fmt.Sprint(want[after:]) {
 			t.Fatalf("tail after %d: %v, want %v", seq, got, want[after:])
 		}
@@ -298,9 +296,7 @@ func follows(t *testing.T, ctx context.Context, f fixture) {
 	})
 	got, err := collect(ctx, f.log, eventlog.FollowConfig{MaxRecords: 64}, before+after)
 	group.Wait()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for i, r := range got {
 		if r.Seq != uint64(i+1) || r.CommandID == "" || len(r.Payload) == 0 || r.Time.IsZero() {
 			t.Fatalf("record %d: %+v", i, r)
@@ -312,9 +308,7 @@ func resumes(t *testing.T, ctx context.Context, f fixture) {
 	fill(t, ctx, f.log, logtest.Owner(), 30)
 	for _, from := range []uint64{1, 2, 17, 30} {
 		got, err := collect(ctx, f.log, eventlog.FollowConfig{From: from}, int(30-from+1))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if got[0].Seq != from {
 			t.Fatalf("follow from %d began at %d", from, got[0].Seq)
 		}
@@ -332,9 +326,7 @@ func filters(t *testing.T, ctx context.Context, f fixture) {
 		last = mustAppend(t, ctx, f.log, a)
 	}
 	got, err := collect(ctx, f.log, eventlog.FollowConfig{Subject: events.SubjectLeaves}, 5)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for i, r := range got {
 		if r.Seq != uint64(4*i+4) {
 			t.Fatalf("record %d has sequence %d", i, r.Seq)

@@ -480,9 +480,7 @@ func TestTheLagIsSaid(t *testing.T) {
 func metricsOf(t testing.TB, registry prometheus.Gatherer) map[string]float64 {
 	t.Helper()
 	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	values := make(map[string]float64)
 	for _, f := range families {
 		m := f.GetMetric()[0]

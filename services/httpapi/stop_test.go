@@ -96,9 +96,7 @@ func TestAGatewayLosesNoRequest(t *testing.T) {
 	if _, err := answers.ReadByte(); err != io.EOF {
 		t.Errorf("after the answer: %v", err)
 	}
-	if err := <-ended; err != nil {
-		t.Fatal(err)
-	}
+	must(t, <-ended)
 }
 
 func dial(t *testing.T, listener net.Listener) net.Conn {

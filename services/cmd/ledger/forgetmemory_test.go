@@ -17,17 +17,11 @@ func TestOnlyCoreDestroysKeys(t *testing.T) {
 	urlOf := deployed(t)
 	open := func(user string) (*keystore.Store, jetstream.JetStream) {
 		js, err := jetstream.New(dial(t, urlOf(user)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		bucket, err := js.KeyValue(t.Context(), keystore.Bucket)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		keys, err := keystore.Open(bucket, keystore.Config{Masters: []keystore.MasterKey{{1}}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return keys, js
 	}
 	core, coreJS := open("core")
@@ -37,9 +31,7 @@ func TestOnlyCoreDestroysKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 	for leaf := range uint64(2) { // the second time, there is an entry to erase
-		if err := core.DestroyLeaves(t.Context(), coreJS, owner, leaf); err != nil {
-			t.Fatal(err)
-		}
+		must(t, core.DestroyLeaves(t.Context(), coreJS, owner, leaf))
 	}
 	key, err := extension.FindToSeal(t.Context(), owner)
 	if err != nil || !key.Destroyed(1) || key.Destroyed(2) {

@@ -91,9 +91,7 @@ func checkSeen(t *testing.T) {
 func checking(t testing.TB, api contracttest.API, target string) http.Handler {
 	t.Helper()
 	to, err := url.Parse(target)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	// With compression on, the transport would request gzip even if the client did not. For
 	// the timeout see stacktest.NewClient.
 	base := &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 16, IdleConnTimeout: 10 * time.Second}

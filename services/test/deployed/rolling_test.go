@@ -66,9 +66,7 @@ func TestRestartsBehindTheGateway(t *testing.T) {
 			// stop.
 			used := func() bool {
 				answer, err := http.Get("http://" + addrs[i^1] + "/metrics")
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				defer answer.Body.Close()
 				text, _ := io.ReadAll(answer.Body)
 				return strings.Contains(string(text), `route="/memories"`)
@@ -77,9 +75,7 @@ func TestRestartsBehindTheGateway(t *testing.T) {
 				eventlog.Pause(t.Context(), 50*time.Millisecond)
 			}
 			more()
-			if err := syscall.Kill(replica.PID(), syscall.SIGTERM); err != nil {
-				t.Fatal(err)
-			}
+			must(t, syscall.Kill(replica.PID(), syscall.SIGTERM))
 			<-replica.Done()
 			more() // through the other one
 			replica.start()

@@ -110,21 +110,13 @@ func TestForgettingIsFinished(t *testing.T) {
 	}
 	base, _ := first.Beside(t)
 	deciding, err := assembly.NewAPIServer(t.Context(), base, assembly.Neighbors{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := deciding.Commands.Execute(t.Context(), owner, &command.ForgetMemory{MemoryID: ids[1], LeafIndex: 1}); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
+	noErr(t, deciding.Commands.Execute(t.Context(), owner, &command.ForgetMemory{MemoryID: ids[1], LeafIndex: 1}))
 	_, js := natstest.Connect(t, servers.NATSURL)
 	bucket, err := js.KeyValue(t.Context(), keystore.Bucket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	before, err := bucket.Get(t.Context(), string(owner))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	first.Core[0].Expect(410, "GET", "/memories/"+ids[1], nil, session)
 	first.Stop()
 	for range 2 {
@@ -149,9 +141,7 @@ func TestForgettingIsFinished(t *testing.T) {
 func changes(t *testing.T, bucket jetstream.KeyValue, owner events.Owner) <-chan jetstream.KeyValueEntry {
 	t.Helper()
 	watcher, err := bucket.Watch(t.Context(), string(owner), jetstream.UpdatesOnly())
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	return watcher.Updates()
 }
 
@@ -161,15 +151,11 @@ func withoutOwnKey(t *testing.T, s *stacktest.Stack, wallet stacktest.Wallet) st
 	t.Helper()
 	base, _ := s.Beside(t)
 	deciding, err := assembly.NewAPIServer(t.Context(), base, assembly.Neighbors{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	write := &command.WriteMemory{
 		MemoryID: assembly.NewID(), Metadata: canonical.Empty,
 		Seal: func(uint64) ([]byte, int, error) { return []byte("sealed"), events.SealedByOwner, nil },
 	}
-	if err := deciding.Commands.Execute(t.Context(), events.Owner(wallet.PublicKey), write); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, deciding.Commands.Execute(t.Context(), events.Owner(wallet.PublicKey), write))
 	return write.MemoryID
 }

@@ -134,9 +134,7 @@ func TestGoClientMemories(t *testing.T) {
 		noErr(t, c.Retract(ctx, ids[n]))
 	}
 	for range 2 {
-		if err := c.Forget(ctx, ids[6]); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, c.Forget(ctx, ids[6]))
 	}
 	listed([]string{ids[1], ids[2], ids[4], ids[5]})
 	if _, err := c.Get(ctx, ids[3]); !errors.Is(err, memoryledger.ErrGone) {

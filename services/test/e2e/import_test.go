@@ -40,12 +40,8 @@ func TestImports(t *testing.T) {
 		t.Helper()
 		dir := filepath.Join(vault, fmt.Sprint("project ", n%3))
 		path := filepath.Join(dir, fmt.Sprintf("note %d.md", n))
-		if err := os.MkdirAll(dir, 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(fmt.Sprintf("---\ndate: %d-01-01\ntags: [n%d]\n---\n%s", 1970+n%130, n%7, text)), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, os.MkdirAll(dir, 0o700))
+		noErr(t, os.WriteFile(path, []byte(fmt.Sprintf("---\ndate: %d-01-01\ntags: [n%d]\n---\n%s", 1970+n%130, n%7, text)), 0o600))
 	}
 	for n := range notes {
 		note(n, fmt.Sprintf("Note %d is about bees and \"quotes\"\n\tand ünïcödé.", n))
@@ -70,9 +66,7 @@ func TestImports(t *testing.T) {
 		"Note 5 is about wasps.")
 
 	lines := filepath.Join(t.TempDir(), "lines.txt")
-	if err := os.WriteFile(lines, []byte(strings.Repeat("the same line\n", 3)+"\x00\xff\nanother\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, os.WriteFile(lines, []byte(strings.Repeat("the same line\n", 3)+"\x00\xff\nanother\n"), 0o600))
 	if out := run("--from", lines, "--format", "text", "--namespace", "lines", "--source", "diary"); !strings.Contains(out, "2 stored") || !strings.Contains(out, "2 were there already, 1 are left out") || !strings.Contains(out, "lines.txt:4: it is not UTF-8") {
 		t.Errorf("lines: %s", out)
 	}

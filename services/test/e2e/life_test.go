@@ -190,9 +190,7 @@ func TestCorrections(t *testing.T) {
 	receipt := func(id string) *verify.Receipt {
 		t.Helper()
 		var r verify.Receipt
-		if err := json.Unmarshal(l.core().Expect(200, "GET", "/memories/"+id+"/receipt", nil, l.session).Body, &r); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, json.Unmarshal(l.core().Expect(200, "GET", "/memories/"+id+"/receipt", nil, l.session).Body, &r))
 		return &r
 	}
 	if r := receipt(porto); !strings.Contains(string(r.Entry.Metadata), `"supersedes":["`+l.get(oslo).LeafHash+`"]`) {
