@@ -285,29 +285,6 @@ func TestOneBadInstruction(t *testing.T) {
 	}
 }
 
-// The anchorer is killed while it gives up a refused pack.
-func TestKilledWhileGivingUp(t *testing.T) {
-	t.Parallel()
-	for _, count := range []int32{1, 3} {
-		for _, after := range []bool{false, true} {
-			t.Run("", func(t *testing.T) {
-				t.Parallel()
-				w := newWorld(t, false)
-				keys := w.owners(4)
-				w.fork(keys[1], 1)
-				first := w.start(&killer{point: "append BatchFailed", count: count, after: after}, nil)
-				select {
-				case <-first.ended:
-				case <-time.After(patience):
-					t.Fatal("nothing failed")
-				}
-				w.start(nil, nil)
-				w.allAnchored(keys[1])
-			})
-		}
-	}
-}
-
 // A transaction commits the batches of two owners. The anchorer is killed after it
 // recorded the transaction for one owner. Before the next anchorer starts, a new batch is
 // cut for the other owner. The transaction does not commit the new batch, so it must not
