@@ -14,7 +14,7 @@ import (
 )
 
 // alterations are made to one row each. A row that no longer matches its leaf is a damaged
-// memory. What is outside the leaf, only `ledger verify` finds.
+// memory. Only an audit finds what is altered outside the leaf.
 var alterations = []struct {
 	change string
 	status int // of GET of the memory
