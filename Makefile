@@ -136,6 +136,7 @@ vulncheck: ## known vulnerabilities, if the database can be reached
 
 .PHONY: generate
 generate: ## all files that are generated from other files
+	go test -count=1 ./infra/archtest -run TestOneVersion -update >/dev/null
 	node events/verify/leaf/testdata/vectors.mjs
 	go generate ./services/core ./services/extension ./services/run/config ./events/schema
 	go test ./events/verify -run 'TestGood|TestAltered|TestBad|TestThePageIsInStep' -update >/dev/null

@@ -5,9 +5,9 @@ go 1.26.0
 require (
 	github.com/gagliardetto/solana-go v1.23.0
 	github.com/jackc/pgx/v5 v5.12.0
-	github.com/memory-ledger/ledger/events v0.0.0
-	github.com/memory-ledger/ledger/events/verify v0.0.0
-	github.com/memory-ledger/ledger/projections v0.0.0
+	github.com/memory-ledger/ledger/events v1.0.0
+	github.com/memory-ledger/ledger/events/verify v1.0.0
+	github.com/memory-ledger/ledger/projections v1.0.0
 	github.com/mr-tron/base58 v1.3.0
 	github.com/nats-io/nats.go v1.55.0
 	github.com/prometheus/client_golang v1.25.0

@@ -6,8 +6,8 @@ require (
 	github.com/ThreeDotsLabs/watermill v1.5.1
 	github.com/google/uuid v1.6.0
 	github.com/jackc/pgx/v5 v5.12.0
-	github.com/memory-ledger/ledger/events v0.0.0
-	github.com/memory-ledger/ledger/events/verify v0.0.0
+	github.com/memory-ledger/ledger/events v1.0.0
+	github.com/memory-ledger/ledger/events/verify v1.0.0
 	github.com/pressly/goose/v3 v3.29.0
 	github.com/prometheus/client_golang v1.25.0
 	github.com/transparency-dev/merkle v0.0.2

@@ -11,13 +11,13 @@ require (
 	github.com/google/jsonschema-go v0.4.3
 	github.com/google/uuid v1.6.0
 	github.com/jackc/pgx/v5 v5.12.0
-	github.com/memory-ledger/ledger/anchoring v0.0.0
-	github.com/memory-ledger/ledger/events v0.0.0
-	github.com/memory-ledger/ledger/events/verify v0.0.0
-	github.com/memory-ledger/ledger/infra v0.0.0
-	github.com/memory-ledger/ledger/projections v0.0.0
-	github.com/memory-ledger/ledger/services v0.0.0
-	github.com/memory-ledger/ledger/services/clients/go v0.0.0
+	github.com/memory-ledger/ledger/anchoring v1.0.0
+	github.com/memory-ledger/ledger/events v1.0.0
+	github.com/memory-ledger/ledger/events/verify v1.0.0
+	github.com/memory-ledger/ledger/infra v1.0.0
+	github.com/memory-ledger/ledger/projections v1.0.0
+	github.com/memory-ledger/ledger/services v1.0.0
+	github.com/memory-ledger/ledger/services/clients/go v1.0.0
 	github.com/modelcontextprotocol/go-sdk v1.8.0
 	github.com/mr-tron/base58 v1.3.0
 	github.com/nats-io/nats.go v1.55.0

@@ -20,7 +20,7 @@ func TestUsage(t *testing.T) {
 		"help tail":        {0, "--follow", ""},
 		"--help":           {0, "Usage:", ""},
 		"verify --help":    {0, "Usage:", ""},
-		"--version":        {0, "ledger (devel)", ""},
+		"--version":        {0, "ledger " + released + " ", ""},
 	} {
 		var out, err bytes.Buffer
 		root := newRoot()

@@ -1,23 +1,18 @@
 package main
 
-import (
-	"cmp"
-	"runtime/debug"
-)
+import "runtime/debug"
 
-// version describes the build of this program.
+// released is the version of this program: `make generate` writes it, from the file VERSION.
+const released = "1.0.0"
+
+// version returns the version, the revision if the build knows it, and whether the working
+// tree had changes.
 func version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
-		return "of unknown origin"
+		return released
 	}
-	return versionOf(info)
-}
-
-// versionOf returns the module's version, the revision if the build knows it, and whether
-// the working tree had changes.
-func versionOf(info *debug.BuildInfo) string {
-	text := cmp.Or(info.Main.Version, "(devel)")
+	text := released
 	settings := map[string]string{}
 	for _, s := range info.Settings {
 		settings[s.Key] = s.Value
