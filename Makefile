@@ -53,7 +53,7 @@ unit: ## all Go tests except the slow ones
 	$(GOTEST) -short -timeout 10m $$(go list $(PACKAGES) | grep -v -e '/services/test/deployed$$' -e '/services/test/browser$$')
 
 .PHONY: verify
-verify: deps staticcheck vulncheck generated lint-openapi client frameworks python dashboard-current webextension slow race cuts fuzz empty-root ## the rest: linters, slow tests, race detector, crashes, clusters, cut networks, browser, fuzzing
+verify: deps staticcheck vulncheck generated lint-openapi client frameworks python release-check dashboard-current webextension slow race cuts fuzz empty-root ## the rest: linters, slow tests, race detector, crashes, clusters, cut networks, browser, fuzzing
 
 # RACE lists the packages that have tests, and whose code starts goroutines or shares
 # memory, and the end-to-end tests, which run all services. SLOW lists the other packages
@@ -228,6 +228,19 @@ bench: build ## the figures of docs/performance.md
 .PHONY: image
 image: ## the container image of all services (needs Docker)
 	docker build -f infra/deploy/Dockerfile -t memory-ledger .
+
+# A release is made of a commit. VERSION on the command line must be what the file VERSION says.
+VERSION ?= $(shell cat VERSION)
+
+.PHONY: release
+release: $(CLIENT)/node_modules $(FRAMEWORKS)/node_modules ## all that a release publishes, in bin/release; SIGNING_KEY=file signs it
+	@[ "$(VERSION)" = "$$(cat VERSION)" ] || { echo "write $(VERSION) in the file VERSION, run make generate, and commit"; exit 1; }
+	@[ -z "$$(git status --porcelain)" ] || { git status --short; echo "commit or remove this first"; exit 1; }
+	infra/release/build bin/release
+
+.PHONY: release-check
+release-check: $(CLIENT)/node_modules $(FRAMEWORKS)/node_modules
+	infra/release/check
 
 .PHONY: clean
 clean: ## removes what was built; never the data

@@ -15,6 +15,8 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+	// Mozilla's certificate authorities, for images that have none: a chain's node is reached over https.
+	_ "golang.org/x/crypto/x509roots/fallback"
 
 	"github.com/memory-ledger/ledger/events/verify"
 )
