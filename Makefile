@@ -230,16 +230,18 @@ image: ## the container image of all services (needs Docker)
 	docker build -f infra/deploy/Dockerfile -t memory-ledger .
 
 # A release is made of a commit. VERSION on the command line must be what the file VERSION says.
-VERSION ?= $(shell cat VERSION)
+VERSION = $(shell cat VERSION)
 
 .PHONY: release
-release: $(CLIENT)/node_modules $(FRAMEWORKS)/node_modules ## all that a release publishes, in bin/release; SIGNING_KEY=file signs it
+release: ## all that a release publishes, in bin/release; SIGNING_KEY=file signs it
 	@[ "$(VERSION)" = "$$(cat VERSION)" ] || { echo "write $(VERSION) in the file VERSION, run make generate, and commit"; exit 1; }
 	@[ -z "$$(git status --porcelain)" ] || { git status --short; echo "commit or remove this first"; exit 1; }
+	@rm -rf $(CLIENT)/dist $(FRAMEWORKS)/*/dist $(FRAMEWORKS)/*/*.tsbuildinfo
+	@$(MAKE) --no-print-directory frameworks
 	infra/release/build bin/release
 
 .PHONY: release-check
-release-check: $(CLIENT)/node_modules $(FRAMEWORKS)/node_modules
+release-check: frameworks
 	infra/release/check
 
 .PHONY: clean
