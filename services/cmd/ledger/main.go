@@ -91,7 +91,7 @@ func newRoot() *cobra.Command {
 	root.SetVersionTemplate("ledger {{.Version}}\n")
 	root.AddCommand(
 		newRun(), newCoreAPI(), newExtensionAPI(), newProjector(), newAnchorer(),
-		newTail(), newVerify(), newVerifyReceipt(), newVerifyExport(), newRebuild(), newRewrap(), newForget(), newForgetMemory(), newBackup(), newRestore(), newEnv(),
+		newTail(), newVerify(), newVerifyReceipt(), newVerifyExport(), newRebuild(), newRewrap(), newCheckKey(), newForget(), newForgetMemory(), newBackup(), newRestore(), newEnv(),
 		newProvision(), newSignIn(), newMCP(), newImport(), newProbe(),
 	)
 	showVariables(root)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/memory-ledger/ledger/infra/localnats/natstest"
+	"github.com/memory-ledger/ledger/services/keystore"
 )
 
 // atOnce is much less than any of these commands is willing to wait.
@@ -32,13 +33,14 @@ func runs(t *testing.T, args ...string) string {
 func TestToolsSayWhoseCredentialsTheyNeed(t *testing.T) {
 	urlOf := deployed(t)
 	owner := write(t, urlOf("core"), 1)
-	dir := filepath.Join(t.TempDir(), "copies")
+	dir, key := filepath.Join(t.TempDir(), "copies"), keyFile(t, keystore.MasterKey{1})
 	js := dial(t, urlOf("admin"))
 	if _, err := js.Request("$KV.ledger_keys."+string(owner), []byte(`{"v":1,"master":"x","wrapped":""}`), time.Second); err != nil {
 		t.Fatal(err)
 	}
 	for tool, args := range map[string][]string{
 		"backup": {"backup", dir}, "forget": {"forget", string(owner), "--yes"}, "provision": {"provision"},
+		"check-key": {"check-key", key},
 	} {
 		// Not the core API's credentials: they may destroy a key, because owners ask the
 		// API to.

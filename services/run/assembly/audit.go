@@ -151,6 +151,11 @@ func openKeys(ctx context.Context, cfg config.Config, nc *nats.Conn) (*keystore.
 	if err != nil {
 		return nil, err
 	}
+	return openKeysWith(ctx, nc, masters)
+}
+
+// openKeysWith opens the keystore with other master keys than the configured ones.
+func openKeysWith(ctx context.Context, nc *nats.Conn, masters []keystore.MasterKey) (*keystore.Store, error) {
 	js, err := jetstream.New(nc)
 	if err != nil {
 		return nil, err

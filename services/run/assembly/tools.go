@@ -20,6 +20,7 @@ import (
 	"github.com/memory-ledger/ledger/projections/schema"
 	"github.com/memory-ledger/ledger/services/command"
 	"github.com/memory-ledger/ledger/services/keystore"
+	"github.com/memory-ledger/ledger/services/run/backup"
 	"github.com/memory-ledger/ledger/services/run/config"
 )
 
@@ -89,6 +90,33 @@ func Rewrap(ctx context.Context, cfg config.Config, progress func(done keystore.
 	if err == nil { // the previous key may be destroyed now
 		err = syncLocal(cfg, keystore.Stream)
 	}
+	return done, err
+}
+
+// CheckKey tries to open every entry of the keystore with a master key, or those of a
+// backup if dir names one. It changes nothing.
+func CheckKey(ctx context.Context, cfg config.Config, key keystore.MasterKey, dir string, progress func(done keystore.Checked, total uint64)) (done keystore.Checked, err error) {
+	check := func(ctx context.Context, nc *nats.Conn) error {
+		keys, err := openKeysWith(ctx, nc, []keystore.MasterKey{key})
+		if err != nil {
+			return err
+		}
+		total, err := keys.Count(ctx)
+		if err != nil {
+			return err
+		}
+		done, err = keys.CheckAll(ctx, func(done keystore.Checked) { progress(done, max(total, done.Entries)) })
+		return err
+	}
+	if dir == "" {
+		err = asAdmin(ctx, Dial(cfg), "check-key", check)
+		return done, err
+	}
+	copied := filepath.Join(dir, string(backup.Keystore))
+	if !exists(copied) {
+		return done, fmt.Errorf("%w of %s in %s", backup.ErrNone, backup.Keystore, dir)
+	}
+	err = backup.Look(ctx, backup.Keystore, copied, func(nc *nats.Conn) error { return check(ctx, nc) })
 	return done, err
 }
 

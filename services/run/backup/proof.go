@@ -29,7 +29,24 @@ const (
 // prove restores a copy into a temporary server and reads every message there. The server
 // compares each message with its hash, and leaves out messages that do not match. A
 // message that is missing then can't be restored at all.
-func prove(ctx context.Context, part Part, n note, path string, progress Progress) (err error) {
+func prove(ctx context.Context, part Part, n note, path string, progress Progress) error {
+	return onTrial(ctx, n, path, func(nc *nats.Conn) error {
+		return readAll(ctx, nc, part, n, func(done, total uint64) { progress("checking "+string(part), false, done, total) })
+	})
+}
+
+// Look restores a part's copy into a temporary server, and calls look with a connection to
+// it. The copy stays as it is.
+func Look(ctx context.Context, part Part, dir string, look func(*nats.Conn) error) error {
+	n, err := check(part, dir)
+	if err != nil {
+		return err
+	}
+	return onTrial(ctx, n, filepath.Join(dir, dataName), look)
+}
+
+// onTrial restores a copy into a temporary server, and calls use with a connection to it.
+func onTrial(ctx context.Context, n note, path string, use func(*nats.Conn) error) (err error) {
 	dir, err := os.MkdirTemp(filepath.Dir(filepath.Dir(path)), proofPrefix)
 	if err != nil { // the backup may be on a read-only disk
 		dir, err = os.MkdirTemp("", proofPrefix)
@@ -53,7 +70,7 @@ func prove(ctx context.Context, part Part, n note, path string, progress Progres
 	if err := send(ctx, nc, n, path, func(uint64) {}); err != nil {
 		return err
 	}
-	return readAll(ctx, nc, part, n, func(done, total uint64) { progress("checking "+string(part), false, done, total) })
+	return use(nc)
 }
 
 // streamState is the state of a stream as its server reports it. Deleted lists the

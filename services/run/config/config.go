@@ -286,13 +286,13 @@ func required(name, value string) error {
 
 // MasterKeys returns the master keys. The first one wraps.
 func (c *Config) MasterKeys() ([]keystore.MasterKey, error) {
-	first, err := masterKey("MASTER_KEY", c.MasterKey)
+	first, err := ParseMasterKey("MASTER_KEY", c.MasterKey)
 	if err != nil {
 		return nil, err
 	}
 	keys := []keystore.MasterKey{first}
 	if c.MasterKeyPrevious != "" {
-		previous, err := masterKey("MASTER_KEY_PREVIOUS", c.MasterKeyPrevious)
+		previous, err := ParseMasterKey("MASTER_KEY_PREVIOUS", c.MasterKeyPrevious)
 		if err != nil {
 			return nil, err
 		}
@@ -301,7 +301,9 @@ func (c *Config) MasterKeys() ([]keystore.MasterKey, error) {
 	return keys, nil
 }
 
-func masterKey(name, text string) (keystore.MasterKey, error) {
+// ParseMasterKey reads a master key as variables and files hold it. name says in errors
+// where the text is from.
+func ParseMasterKey(name, text string) (keystore.MasterKey, error) {
 	if text == "" {
 		return keystore.MasterKey{}, fmt.Errorf("%s: not set", name)
 	}

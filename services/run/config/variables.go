@@ -22,10 +22,10 @@ type Variable struct {
 var groups = map[string][]string{
 	"apis":     {"core-api", "extension-api", "run"},
 	"services": {"core-api", "extension-api", "projector", "anchorer", "run"},
-	"tools":    {"tail", "verify", "rebuild", "backup", "rewrap", "forget", "env"},
+	"tools":    {"tail", "verify", "rebuild", "backup", "rewrap", "check-key", "forget", "env"},
 	"log": {
 		"core-api", "extension-api", "projector", "anchorer", "run",
-		"tail", "verify", "rebuild", "backup", "restore", "rewrap", "forget", "provision", "env",
+		"tail", "verify", "rebuild", "backup", "restore", "rewrap", "check-key", "forget", "provision", "env",
 	},
 }
 

@@ -1,0 +1,53 @@
+package keystore
+
+import (
+	"context"
+	"errors"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/memory-ledger/ledger/events"
+)
+
+// Checked counts the entries that CheckAll read.
+type Checked struct {
+	Entries uint64
+	Opened  uint64            // by one of the store's master keys
+	Other   map[string]uint64 // entries that another master key wraps, by its id
+	Damaged uint64            // entries that name a master key of the store, and don't open
+}
+
+// CheckAll tries to open every entry, and changes none. Like Rewrap it lists the bucket.
+func (s *Store) CheckAll(ctx context.Context, progress func(Checked)) (Checked, error) {
+	done := Checked{Other: map[string]uint64{}}
+	err := s.each(ctx, func(owner events.Owner) error {
+		stored, err := s.stored(ctx, owner)
+		if errors.Is(err, ErrNoKey) {
+			err = s.absent(ctx, owner, err)
+		}
+		switch {
+		case errors.Is(err, ErrForgotten): // since the list was made
+			return nil
+		case err != nil:
+			return err
+		}
+		s.checkEntry(owner, stored, &done)
+		progress(done)
+		return nil
+	})
+	return done, err
+}
+
+func (s *Store) checkEntry(owner events.Owner, stored jetstream.KeyValueEntry, done *Checked) {
+	done.Entries++
+	_, err := s.unwrap(owner, stored.Value())
+	switch {
+	case err == nil:
+		done.Opened++
+	case errors.Is(err, ErrMasterKey):
+		e, _ := parse(owner, stored.Value()) // it was parsed
+		done.Other[e.Master]++
+	default:
+		done.Damaged++
+	}
+}
