@@ -12,9 +12,9 @@ import (
 // Checked counts the entries that CheckAll read.
 type Checked struct {
 	Entries uint64
-	Opened  uint64            // by one of the store's master keys
-	Other   map[string]uint64 // entries that another master key wraps, by its id
-	Damaged uint64            // entries that name a master key of the store, and don't open
+	Opened  uint64            // by the store's first master key
+	Other   map[string]uint64 // that another master key wraps, by its id
+	Damaged uint64            // that name the first master key, and don't open
 }
 
 // CheckAll tries to open every entry, and changes none. Like Rewrap it lists the bucket.
@@ -40,14 +40,17 @@ func (s *Store) CheckAll(ctx context.Context, progress func(Checked)) (Checked, 
 
 func (s *Store) checkEntry(owner events.Owner, stored jetstream.KeyValueEntry, done *Checked) {
 	done.Entries++
-	_, err := s.unwrap(owner, stored.Value())
-	switch {
-	case err == nil:
-		done.Opened++
-	case errors.Is(err, ErrMasterKey):
-		e, _ := parse(owner, stored.Value()) // it was parsed
+	e, err := parse(owner, stored.Value())
+	if err == nil && e.Master != s.wrapID {
 		done.Other[e.Master]++
-	default:
-		done.Damaged++
+		return
 	}
+	if err == nil {
+		_, err = s.unwrap(owner, stored.Value())
+	}
+	if err != nil {
+		done.Damaged++
+		return
+	}
+	done.Opened++
 }

@@ -25,13 +25,49 @@ type Rewrapped struct {
 	Gone    uint64 // destroyed meanwhile
 }
 
+// ErrStillUsed: after a Rotate, entries need another master key than the first one.
+var ErrStillUsed = errors.New("data keys still need another master key")
+
+// Rotate is a Rewrap after which no revision that needs another master key than the first
+// one is left, and the first one alone opens every entry. If it returns nil, the other
+// master key may be destroyed. A crash at any step leaves entries that the two open
+// together; run it again.
+func (s *Store) Rotate(ctx context.Context, stream jetstream.Stream, progress func(Rewrapped)) (done Rewrapped, err error) {
+	erase := func() error { // what replaced an older revision must be on stable storage before
+		if s.sync != nil {
+			if err := s.sync(ctx); err != nil {
+				return fmt.Errorf("%w: %w", ErrUnavailable, err)
+			}
+		}
+		return s.each(ctx, func(owner events.Owner) error { return eraseOlder(ctx, stream, owner) })
+	}
+	if err := erase(); err != nil { // a third revision would drop the first without overwriting it
+		return done, err
+	}
+	if done, err = s.Rewrap(ctx, progress); err != nil {
+		return done, err
+	}
+	if err := erase(); err != nil {
+		return done, err
+	}
+	checked, err := s.CheckAll(ctx, func(Checked) {})
+	switch {
+	case err != nil:
+		return done, err
+	case len(checked.Other) > 0:
+		return done, fmt.Errorf("%w: %d were wrapped with it meanwhile, by a service that still has it as MASTER_KEY", ErrStillUsed, checked.Entries-checked.Opened-checked.Damaged)
+	case checked.Damaged > 0:
+		return done, fmt.Errorf("%w: %d data keys do not open with the new master key", ErrSealed, checked.Damaged)
+	}
+	return done, nil
+}
+
 // Rewrap wraps every data key that another master key wraps with the first one. Services
 // that have both keys keep running: only the wrapping changes, not the data key.
 //
 // An entry is replaced only if it is still the one that was read, so a key that is
-// destroyed meanwhile stays destroyed. The bucket keeps the old revision: EraseOlder comes
-// before a Rewrap and after it. A crash leaves some entries under each master key; run it
-// again. Rewrap lists the bucket, which only an administrator may do on a cluster with
+// destroyed meanwhile stays destroyed. The bucket keeps the old revision, see Rotate. A
+// crash leaves some entries under each master key; run it again. Rewrap lists the bucket, which only an administrator may do on a cluster with
 // permissions.
 func (s *Store) Rewrap(ctx context.Context, progress func(Rewrapped)) (done Rewrapped, err error) {
 	err = s.each(ctx, func(owner events.Owner) error {
@@ -42,12 +78,6 @@ func (s *Store) Rewrap(ctx context.Context, progress func(Rewrapped)) (done Rewr
 		return err
 	})
 	return done, err
-}
-
-// EraseOlder erases the older revisions of all entries. The newest ones must be on stable
-// storage.
-func (s *Store) EraseOlder(ctx context.Context, stream jetstream.Stream) error {
-	return s.each(ctx, func(owner events.Owner) error { return eraseOlder(ctx, stream, owner) })
 }
 
 // each calls do with the owner of each entry.

@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/infra/localnats/natstest"
 	"github.com/memory-ledger/ledger/services/keystore"
 )
 
@@ -126,6 +127,121 @@ func TestRewrapWhileKeysAreUsed(t *testing.T) {
 	}
 	if _, err := openStore(t, bucket, old).Find(t.Context(), owners[0]); !errors.Is(err, keystore.ErrMasterKey) {
 		t.Errorf("the old key still opens: %v", err)
+	}
+}
+
+// TestRotationIsInterruptedAtEveryStep: a rotation ends at each of its writes and syncs,
+// before it takes effect or after. At every moment the two keys together open everything,
+// as services do that know both. A rotation that says that it ended leaves every entry under the new key
+// alone, and no byte of an old one in the server's files.
+func TestRotationIsInterruptedAtEveryStep(t *testing.T) {
+	t.Parallel()
+	old, fresh := keystore.MasterKey{1}, keystore.MasterKey{2}
+	for step, fired := 0, true; fired; step++ {
+		for _, late := range []bool{false, true} {
+			dir := t.TempDir()
+			js := connect(t, natstest.Start(t, natstest.Dir(dir)))
+			bucket := bucketIn(t, js)
+			stream, err := js.Stream(t.Context(), keystore.Stream)
+			must(t, err)
+			owners := newOwners(2)
+			var before [][]byte
+			for _, owner := range owners {
+				makeKey(t, openStore(t, bucket, old), owner)
+				entry, err := bucket.Get(t.Context(), string(owner))
+				must(t, err)
+				before = append(before, entry.Value())
+			}
+			f := &fault{t: t, step: step, late: late}
+			rotating := openWith(t, faultyBucket{bucket, f}, keystore.Config{Masters: []keystore.MasterKey{fresh, old}, Sync: f.sync})
+			_, err = rotating.Rotate(t.Context(), faultyStream{stream, f}, nil)
+			if fired = f.steps > step; err != nil && !errors.Is(err, errCrash) {
+				t.Fatalf("step %d, late %v: %v", step, late, err)
+			}
+			ended := err == nil
+			for _, owner := range owners {
+				if _, err := openStore(t, bucket, fresh, old).Find(t.Context(), owner); err != nil {
+					t.Fatalf("step %d, late %v: %v", step, late, err)
+				}
+			}
+			if !ended {
+				if done, err := openStore(t, bucket, fresh, old).Rotate(t.Context(), stream, nil); err != nil || done.Entries != 2 {
+					t.Fatalf("step %d, late %v, again: %+v, %v", step, late, done, err)
+				}
+			}
+			for i, owner := range owners {
+				if _, err := openStore(t, bucket, fresh).Find(t.Context(), owner); err != nil {
+					t.Errorf("step %d, late %v, with the new key alone: %v", step, late, err)
+				}
+				if files := natstest.FilesHolding(t, dir, before[i]); len(files) > 0 {
+					t.Errorf("step %d, late %v: the old entry is in %v", step, late, files)
+				}
+			}
+		}
+	}
+}
+
+// fault fails from one of the steps on that change something: before its effect or, if
+// late, after it, as a process that is killed before it sees the answer.
+type fault struct {
+	t           *testing.T
+	steps, step int
+	late        bool
+	unsynced    bool
+}
+
+func (f *fault) at(do func() error) error {
+	f.steps++
+	if f.steps <= f.step {
+		return do()
+	}
+	if f.late && f.steps == f.step+1 {
+		must(f.t, do())
+	}
+	return errCrash
+}
+
+func (f *fault) sync(context.Context) error {
+	return f.at(func() error { f.unsynced = false; return nil })
+}
+
+type faultyBucket struct {
+	jetstream.KeyValue
+	*fault
+}
+
+func (f faultyBucket) Update(ctx context.Context, key string, value []byte, revision uint64) (stored uint64, err error) {
+	f.unsynced = true
+	err = f.at(func() (err error) { stored, err = f.KeyValue.Update(ctx, key, value, revision); return err })
+	return stored, err
+}
+
+type faultyStream struct {
+	jetstream.Stream
+	*fault
+}
+
+func (f faultyStream) SecureDeleteMsg(ctx context.Context, seq uint64) error {
+	if f.unsynced {
+		f.t.Error("an old entry is erased while the new one is not on stable storage")
+	}
+	return f.at(func() error { return f.Stream.SecureDeleteMsg(ctx, seq) })
+}
+
+// TestRotationFindsAServiceWithTheOldKey: the operator would destroy a key that an entry
+// still needs.
+func TestRotationFindsAServiceWithTheOldKey(t *testing.T) {
+	t.Parallel()
+	js := connect(t, natstest.Start(t))
+	bucket := bucketIn(t, js)
+	stream, err := js.Stream(t.Context(), keystore.Stream)
+	must(t, err)
+	old, fresh := keystore.MasterKey{1}, keystore.MasterKey{2}
+	service := openStore(t, bucket, old)
+	makeKey(t, service, newOwners(1)[0])
+	done, err := openStore(t, bucket, fresh, old).Rotate(t.Context(), stream, func(keystore.Rewrapped) { makeKey(t, service, newOwners(1)[0]) })
+	if !errors.Is(err, keystore.ErrStillUsed) || done.Fresh != 1 {
+		t.Errorf("%+v, %v", done, err)
 	}
 }
 

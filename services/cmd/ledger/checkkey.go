@@ -65,7 +65,7 @@ func runCheckKey(ctx context.Context, key keystore.MasterKey, copies string, out
 			return err
 		}
 	}
-	bar := newProgress(progressTo, "opening data keys")
+	bar := newProgressOf(progressTo, "opening", "data keys")
 	done, err := assembly.CheckKey(ctx, cfg, key, copies, func(done keystore.Checked, total uint64) { bar.at(done.Entries, total) })
 	bar.done()
 	if err != nil {

@@ -16,27 +16,35 @@ import (
 )
 
 func newRewrap() *cobra.Command {
-	return &cobra.Command{
+	var newKey bool
+	cmd := &cobra.Command{
 		Use:   "rewrap",
-		Short: "Wraps every data key with MASTER_KEY, while MASTER_KEY_PREVIOUS still unwraps",
+		Short: "Rotates the master key: wraps every data key with MASTER_KEY, while MASTER_KEY_PREVIOUS still unwraps",
 		Long: `Rotates the master key while the services run:
 
   1. restart the services with the new key as MASTER_KEY and the old one as
      MASTER_KEY_PREVIOUS: they read entries of both and wrap with the new one
-  2. run this command with the same two variables, until it reports that none is left
+  2. run this command with the same two variables, until it says that MASTER_KEY alone
+     opens every data key
   3. restart the services without MASTER_KEY_PREVIOUS, then destroy the old key
 
 Data keys do not change, so nothing is sealed again, and no memory changes. An old
 backup of the keystore still needs the old key; make a new backup after step 2.
-After an interruption, run it again.
+After an interruption at any point, run it again.
 
 Beside a local run, the generated key (secrets/master-key in the data folder)
-replaces a variable that is not set.`,
+replaces a variable that is not set. With --new-key, this command is the whole rotation
+of a stopped local run: it makes the new key itself, and keeps the old one beside it.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if newKey {
+				return runRotateLocal(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
+			}
 			return runRewrap(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
+	cmd.Flags().BoolVar(&newKey, "new-key", false, "make the new key, in the data folder of a stopped local run")
+	return cmd
 }
 
 func runRewrap(ctx context.Context, out, progressTo io.Writer) error {
@@ -56,12 +64,34 @@ func runRewrap(ctx context.Context, out, progressTo io.Writer) error {
 	bar := newProgress(progressTo, "rewrapping")
 	done, err := assembly.Rewrap(ctx, cfg, func(done keystore.Rewrapped, total uint64) { bar.at(done.Entries, total) })
 	bar.done()
+	return sayRewrapped(out, done, err)
+}
+
+func sayRewrapped(out io.Writer, done keystore.Rewrapped, err error) error {
 	fmt.Fprintf(out, "%d data keys examined: %d rewrapped, %d already wrapped, %d forgotten meanwhile\n",
 		done.Entries, done.Fresh, done.Already, done.Gone)
 	if err != nil {
 		return fmt.Errorf("not finished, run it again: %w", err)
 	}
-	fmt.Fprintln(out, "none is left under the previous key")
+	fmt.Fprintln(out, "MASTER_KEY alone opens every data key: none is left under the previous key")
+	return nil
+}
+
+func runRotateLocal(ctx context.Context, out, progressTo io.Writer) error {
+	cfg, err := config.Load(environ())
+	if err != nil {
+		return err
+	}
+	if cfg.NATSURL != "" || cfg.MasterKey != "" {
+		return errors.New("--new-key is for the generated key of a data folder: unset NATS_URL and MASTER_KEY, or rotate a key of yours without the flag")
+	}
+	bar := newProgress(progressTo, "rewrapping")
+	done, kept, err := assembly.RotateLocal(ctx, cfg, func(done keystore.Rewrapped, total uint64) { bar.at(done.Entries, total) })
+	bar.done()
+	if err := sayRewrapped(out, done, err); err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "the old key is now secrets/%s: destroy it when no backup needs it\n", kept)
 	return nil
 }
 

@@ -2,7 +2,6 @@ package assembly
 
 import (
 	"context"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -140,22 +139,18 @@ var errNoMasterKey = errors.New("MASTER_KEY is not set")
 // openKeys opens the keystore for a tool. Beside a local run it uses that run's
 // generated master key.
 func openKeys(ctx context.Context, cfg config.Config, nc *nats.Conn) (*keystore.Store, error) {
-	if cfg.MasterKey == "" {
-		key, err := datadir.LoadSecret(cfg.DataDir, "master-key", keystore.KeySize)
-		if err != nil {
-			return nil, errNoMasterKey
-		}
-		cfg.MasterKey = base64.StdEncoding.EncodeToString(key)
+	if err := fillMasterKeys(&cfg); err != nil {
+		return nil, errNoMasterKey
 	}
 	masters, err := cfg.MasterKeys()
 	if err != nil {
 		return nil, err
 	}
-	return openKeysWith(ctx, nc, masters)
+	return openKeysWith(ctx, cfg, nc, masters)
 }
 
 // openKeysWith opens the keystore with other master keys than the configured ones.
-func openKeysWith(ctx context.Context, nc *nats.Conn, masters []keystore.MasterKey) (*keystore.Store, error) {
+func openKeysWith(ctx context.Context, cfg config.Config, nc *nats.Conn, masters []keystore.MasterKey) (*keystore.Store, error) {
 	js, err := jetstream.New(nc)
 	if err != nil {
 		return nil, err
@@ -171,7 +166,10 @@ func openKeysWith(ctx context.Context, nc *nats.Conn, masters []keystore.MasterK
 	if err != nil {
 		return nil, fmt.Errorf("open the keystore: %w", err)
 	}
-	return keystore.Open(bucket, keystore.Config{Masters: masters, Cached: cachedOwners, Marked: keystore.Marked(stream)})
+	return keystore.Open(bucket, keystore.Config{
+		Masters: masters, Cached: cachedOwners, Marked: keystore.Marked(stream),
+		Sync: func(context.Context) error { return syncLocal(cfg, keystore.Stream) },
+	})
 }
 
 var plainUser = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)

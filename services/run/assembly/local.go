@@ -82,11 +82,12 @@ func (l *local) start(ctx context.Context) error {
 // disk before anything is sealed with it.
 func (l *local) secrets() error {
 	if l.cfg.MasterKey == "" {
-		key, err := l.dir.Secret("master-key", keystore.KeySize)
-		if err != nil {
+		if _, err := l.dir.Secret(masterKeyName, keystore.KeySize); err != nil {
 			return err
 		}
-		l.cfg.MasterKey = base64.StdEncoding.EncodeToString(key)
+		if err := fillMasterKeys(&l.cfg); err != nil {
+			return err
+		}
 	}
 	if l.cfg.JWTSecret == "" {
 		secret, err := l.dir.Secret("jwt-secret", 32)

@@ -53,51 +53,11 @@ func partReader(cfg config.Config, log *eventlog.JetStream) audit.Log {
 	return log
 }
 
-// Rewrap gives every data key a new wrapping under the first master key.
-func Rewrap(ctx context.Context, cfg config.Config, progress func(done keystore.Rewrapped, total uint64)) (done keystore.Rewrapped, err error) {
-	err = asAdmin(ctx, Dial(cfg), "rewrap", func(ctx context.Context, nc *nats.Conn) error {
-		keys, err := openKeys(ctx, cfg, nc)
-		if err != nil {
-			return err
-		}
-		total, err := keys.Count(ctx)
-		if err != nil {
-			return err
-		}
-		js, err := jetstream.New(nc)
-		if err != nil {
-			return err
-		}
-		stream, err := js.Stream(ctx, keystore.Stream)
-		if err != nil {
-			return err
-		}
-		// The newer revisions must be on stable storage before the server overwrites older ones.
-		erase := func() error {
-			if err := syncLocal(cfg, keystore.Stream); err != nil {
-				return err
-			}
-			return keys.EraseOlder(ctx, stream)
-		}
-		if err := erase(); err != nil { // a third revision would drop the first without overwriting it
-			return err
-		}
-		if done, err = keys.Rewrap(ctx, func(done keystore.Rewrapped) { progress(done, max(total, done.Entries)) }); err != nil {
-			return err
-		}
-		return erase()
-	})
-	if err == nil { // the previous key may be destroyed now
-		err = syncLocal(cfg, keystore.Stream)
-	}
-	return done, err
-}
-
 // CheckKey tries to open every entry of the keystore with a master key, or those of a
 // backup if dir names one. It changes nothing.
 func CheckKey(ctx context.Context, cfg config.Config, key keystore.MasterKey, dir string, progress func(done keystore.Checked, total uint64)) (done keystore.Checked, err error) {
 	check := func(ctx context.Context, nc *nats.Conn) error {
-		keys, err := openKeysWith(ctx, nc, []keystore.MasterKey{key})
+		keys, err := openKeysWith(ctx, cfg, nc, []keystore.MasterKey{key})
 		if err != nil {
 			return err
 		}
