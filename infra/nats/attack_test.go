@@ -63,6 +63,13 @@ func requests() map[string]string {
 		"$KV.ledger_nonces.n":                                     `forged`,
 		"$KV.ledger_apps.k":                                       `forged`,
 		"$JS.API.DIRECT.GET.KV_ledger_apps":                       `{"seq":1}`,
+		"ledger_admin.backup":                                     `forged`,
+		"$JS.API.STREAM.INFO.ledger_admin":                        ``,
+		"$JS.API.STREAM.MSG.GET.ledger_admin":                     `{"seq":1}`,
+		"$JS.API.STREAM.MSG.DELETE.ledger_admin":                  `{"seq":1}`,
+		"$JS.API.STREAM.PURGE.ledger_admin":                       ``,
+		"$JS.API.STREAM.DELETE.ledger_admin":                      ``,
+		"$JS.API.CONSUMER.CREATE.ledger_admin.sneak":              `{"stream_name":"ledger_admin","config":{"name":"sneak"}}`,
 		"ledger.aa.owner.memory":                                  `forged`,
 		"ledger.aa.owner.session":                                 `forged`,
 		"ledger.aa.owner.key":                                     `forged`,
@@ -96,7 +103,7 @@ var may = map[string][]string{
 	"anchorer": {
 		"chain.", raftState, "$JS.API.CONSUMER.INFO.LEDGER.anchorer", "$JS.API.CONSUMER.MSG.NEXT.LEDGER.anchorer",
 	},
-	"auditor": {raftState},
+	"auditor": {raftState, "$JS.API.STREAM.INFO.ledger_admin", "$JS.API.STREAM.MSG.GET.ledger_admin"},
 }
 
 // Each attack is sent plainly, and must be refused by the sender's permissions.
@@ -226,6 +233,9 @@ func asks(user string, seq uint64) map[string]string {
 	case "core", "extension":
 		all["$JS.API.STREAM.INFO.KV_ledger_keys"] = ``
 		all["$JS.API.STREAM.MSG.GET.KV_ledger_keys"] = `{"last_by_subj":"$KV.ledger_keys.owner"}`
+	case "auditor":
+		all["$JS.API.STREAM.INFO.ledger_admin"] = ``
+		all["$JS.API.STREAM.MSG.GET.ledger_admin"] = `{"seq":1}`
 	case "anchorer":
 		all["$JS.API.CONSUMER.INFO.LEDGER.anchorer"] = ``
 		all["$JS.API.CONSUMER.MSG.NEXT.LEDGER.anchorer"] = `{"batch":1,"no_wait":true}`

@@ -80,10 +80,10 @@ func replicasStay(t *testing.T, admin jetstream.JetStream) {
 		t.Errorf("what is refused makes nothing: %v", err)
 	}
 	made, err := natsconf.Provision(t.Context(), admin, 0)
-	if err != nil || len(made) != 6 || made[3] != (natsconf.Made{What: "stream LEDGER", Now: "3 replicas, 0 messages"}) {
+	if err != nil || len(made) != 7 || made[3] != (natsconf.Made{What: "stream LEDGER", Now: "3 replicas, 0 messages"}) {
 		t.Errorf("made %v, %v", made, err)
 	}
-	for _, name := range []string{natsconf.Stream, "KV_ledger_keys", "KV_ledger_apps", nonces} {
+	for _, name := range []string{natsconf.Stream, "KV_ledger_keys", "KV_ledger_apps", "ledger_admin", nonces} {
 		if s, err := admin.Stream(t.Context(), name); err != nil || s.CachedInfo().Config.Replicas != 3 {
 			t.Errorf("%s: %+v, %v", name, s, err)
 		} else if window := s.CachedInfo().Config.Duplicates; window != 2*time.Minute {

@@ -97,6 +97,9 @@ func startWorld(t *testing.T, file string) *world {
 	if _, err := w.admin.Publish(t.Context(), "$KV.ledger_keys.owner", []byte("wrapped")); err != nil {
 		t.Fatal(err)
 	}
+	if _, err := w.admin.Publish(t.Context(), "ledger_admin.backup", []byte(`{"filter":"ledger_admin.>"}`)); err != nil {
+		t.Fatal(err)
+	}
 	w.n = 3
 	return w
 }
@@ -163,6 +166,31 @@ func (w *world) wantUnhurt() {
 	if msg, err := keys.GetLastMsgForSubject(w.t.Context(), "$KV.ledger_keys.owner"); err != nil || string(msg.Data) != "wrapped" {
 		w.t.Errorf("the key is hurt: %v", err)
 	}
+	acts, err := w.admin.Stream(w.t.Context(), "ledger_admin")
+	must(w.t, err)
+	if is := acts.CachedInfo(); is.State.Msgs != 1 || is.State.FirstSeq != 1 || is.State.LastSeq != 1 || is.State.Consumers != 0 || !is.Config.DenyDelete || !is.Config.DenyPurge {
+		w.t.Errorf("the admin log is hurt: %+v, %+v", is.State, is.Config)
+	}
+}
+
+// TestRecordedActsStay: the server deletes no record of what operators did, not even for
+// the administrator, and auditors read them all.
+func TestRecordedActsStay(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	acts, err := w.admin.Stream(t.Context(), "ledger_admin")
+	must(t, err)
+	for what, err := range map[string]error{"delete": acts.DeleteMsg(t.Context(), 1), "erase": acts.SecureDeleteMsg(t.Context(), 1), "purge": acts.Purge(t.Context())} {
+		if err == nil {
+			t.Errorf("%s: done", what)
+		}
+	}
+	seen, err := w.as("auditor").Stream(t.Context(), "ledger_admin")
+	must(t, err)
+	if record, err := seen.GetMsg(t.Context(), 1); err != nil || record.Subject != "ledger_admin.backup" {
+		t.Errorf("%+v, %v", record, err)
+	}
+	w.wantUnhurt()
 }
 
 func TestAnchorerAppendsOnlyWhatTheChainSays(t *testing.T) {

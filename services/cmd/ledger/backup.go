@@ -18,12 +18,12 @@ func newBackup() *cobra.Command {
 	only := partNames()
 	cmd := &cobra.Command{
 		Use:   "backup DIR",
-		Short: "Copies log, keystore, and a local run's secrets and chain, while everything runs",
+		Short: "Copies log, keystore, admin log, and a local run's secrets and chain, while everything runs",
 		Long: `Copies everything that can't be rebuilt into DIR, with a folder for each part: log,
-keystore, secrets, chain. Store them apart: the first three together can decrypt all
-texts. A deployment's own MASTER_KEY and JWT_SECRET are not copied, and neither are
-the read models, which are rebuilt from the log. On a cluster with permissions, the
-command needs the administrator's credentials.`,
+keystore, secrets, chain, admin (what operators did). Store them apart: the first three
+together can decrypt all texts. A deployment's own MASTER_KEY and JWT_SECRET are not
+copied, and neither are the read models, which are rebuilt from the log. On a cluster
+with permissions, the command needs the administrator's credentials.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cfg, err := loadFor(config.NeedLog)
@@ -147,6 +147,8 @@ func printDone(out io.Writer, verb string) func(backup.Done) {
 			what = "data keys"
 		case backup.Secrets:
 			what = "secrets"
+		case backup.Admin:
+			what = "records"
 		case backup.Chain:
 			what = "transactions"
 		}

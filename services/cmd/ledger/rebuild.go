@@ -27,7 +27,8 @@ swapped, and the exit code is 1. A difference means that the live read models we
 damaged, or that another build folded the log differently. Examine it, then run again
 with --force, which swaps the fresh read models in: they follow from the log.
 
-After an interruption at any point, run it again.`,
+After an interruption at any point, run it again. On a cluster with permissions, the
+command needs the administrator's credentials, because the admin log records it.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return runRebuild(cmd.Context(), options, cmd.OutOrStdout(), cmd.ErrOrStderr())

@@ -31,6 +31,7 @@ type tailing struct {
 	kinds  []string
 	follow bool
 	json   bool
+	admin  bool
 
 	patience time.Duration // 0: the default for the log's location
 	printed  int           // number of events
@@ -43,8 +44,12 @@ func newTail() *cobra.Command {
 		Short: "Prints the event log, oldest first",
 		Args:  cobra.NoArgs,
 		Example: `  ledger tail -n 20 --follow
-  ledger tail --owner KEY --type MemoryWritten,GrantMinted --json`,
+  ledger tail --owner KEY --type MemoryWritten,GrantMinted --json
+  ledger tail --admin`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if t.admin {
+				return t.adminLog(cmd.Context(), cmd.OutOrStdout())
+			}
 			return t.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
@@ -55,6 +60,10 @@ func newTail() *cobra.Command {
 	listFlag(flags, &t.kinds, "type", "only events of these types, such as MemoryWritten; several with commas, or repeated")
 	flags.BoolVar(&t.follow, "follow", false, "keep printing new events")
 	flags.BoolVar(&t.json, "json", false, "one CloudEvent per line, with its stream sequence")
+	flags.BoolVar(&t.admin, "admin", false, "what operators did, instead of the event log")
+	for _, other := range []string{"owner", "type", "follow"} {
+		cmd.MarkFlagsMutuallyExclusive("admin", other)
+	}
 	return cmd
 }
 

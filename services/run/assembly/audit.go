@@ -136,17 +136,22 @@ func auditKeys(ctx context.Context, cfg config.Config, nc *nats.Conn, refused *r
 
 var errNoMasterKey = errors.New("MASTER_KEY is not set")
 
-// openKeys opens the keystore for a tool. Beside a local run it uses that run's
-// generated master key.
+// openKeys opens the keystore for a tool.
 func openKeys(ctx context.Context, cfg config.Config, nc *nats.Conn) (*keystore.Store, error) {
-	if err := fillMasterKeys(&cfg); err != nil {
-		return nil, errNoMasterKey
-	}
-	masters, err := cfg.MasterKeys()
+	masters, err := mastersOf(cfg)
 	if err != nil {
 		return nil, err
 	}
 	return openKeysWith(ctx, cfg, nc, masters)
+}
+
+// mastersOf returns the master keys for a tool. Beside a local run these are the run's
+// generated ones.
+func mastersOf(cfg config.Config) ([]keystore.MasterKey, error) {
+	if err := fillMasterKeys(&cfg); err != nil {
+		return nil, errNoMasterKey
+	}
+	return cfg.MasterKeys()
 }
 
 // openKeysWith opens the keystore with other master keys than the configured ones.

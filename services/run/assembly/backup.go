@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/nats-io/nats.go"
 
@@ -31,11 +32,27 @@ const (
 // wanted is nil, into dir while everything runs. If one part fails, Backup removes the
 // streams and the chain that it copied before, so that the same command can run again.
 // Copied secrets stay: copying them again is no error. A crash leaves all copied parts.
-func Backup(ctx context.Context, cfg config.Config, dir string, wanted []backup.Part, say func(backup.Done), progress backup.Progress) (err error) {
+func Backup(ctx context.Context, cfg config.Config, dir string, wanted []backup.Part, say func(backup.Done), progress backup.Progress) error {
 	parts, missing := chosen(wanted, func(part backup.Part) bool { return isKept(cfg, part) })
 	if missing != "" {
 		return fmt.Errorf("back up: a local run with this log keeps no %s in %s", missing, cfg.DataDir)
 	}
+	act := func(ctx context.Context, nc *nats.Conn) error {
+		return copyParts(ctx, cfg, nc, dir, parts, say, progress)
+	}
+	return asRecordedAdmin(ctx, cfg, Dial(cfg), "backup", map[string]string{"to": dir, "parts": namesOf(parts)}, act)
+}
+
+// namesOf lists parts for the admin log.
+func namesOf(parts []backup.Part) string {
+	var names []string
+	for _, part := range parts {
+		names = append(names, string(part))
+	}
+	return strings.Join(names, ",")
+}
+
+func copyParts(ctx context.Context, cfg config.Config, nc *nats.Conn, dir string, parts []backup.Part, say func(backup.Done), progress backup.Progress) (err error) {
 	var made []string
 	defer func() {
 		for _, part := range made {
@@ -48,18 +65,13 @@ func Backup(ctx context.Context, cfg config.Config, dir string, wanted []backup.
 		}
 	}()
 	var copied []backup.Done
-	if err := asAdmin(ctx, Dial(cfg), "backup", func(ctx context.Context, nc *nats.Conn) error {
-		for _, part := range streamsOf(parts) {
-			to := filepath.Join(dir, string(part))
-			done, err := backup.Stream(ctx, nc, part, to, progress)
-			if err != nil {
-				return err
-			}
-			made, copied = append(made, to), append(copied, done)
+	for _, part := range streamsOf(parts) {
+		to := filepath.Join(dir, string(part))
+		done, err := backup.Stream(ctx, nc, part, to, progress)
+		if err != nil {
+			return err
 		}
-		return nil
-	}); err != nil {
-		return err
+		made, copied = append(made, to), append(copied, done)
 	}
 	if slices.Contains(parts, backup.Secrets) {
 		done, err := backup.SaveSecrets(filepath.Join(cfg.DataDir, secretsFolder), filepath.Join(dir, string(backup.Secrets)))
@@ -136,27 +148,34 @@ func Restore(ctx context.Context, cfg config.Config, dir string, wanted []backup
 	if err != nil {
 		return err
 	}
+	r := restoring{cfg, dir, parts, slices.Contains(wanted, backup.Admin), say, progress}
 	if cfg.NATSURL == "" {
-		return restoreFolder(ctx, cfg, dir, parts, say, progress)
+		return r.toFolder(ctx)
 	}
 	if streams := streamsOf(parts); len(streams) == 0 || wanted != nil && len(streams) < len(parts) {
 		return errors.New("restore: secrets and chain go only into a data folder: unset NATS_URL")
 	}
-	return restoreStreams(ctx, cfg, Dial(cfg), dir, parts, say, progress)
+	return asAdmin(ctx, Dial(cfg), "restore", func(ctx context.Context, nc *nats.Conn) error {
+		return r.all(ctx, nc, func() error { return nil })
+	})
 }
 
-func restoreFolder(ctx context.Context, cfg config.Config, dir string, parts []backup.Part, say func(backup.Done), progress backup.Progress) (err error) {
-	folder, err := datadir.Open(cfg.DataDir)
+// restoring is one restore.
+type restoring struct {
+	cfg      config.Config
+	dir      string
+	parts    []backup.Part
+	admin    bool // the admin log was named
+	say      func(backup.Done)
+	progress backup.Progress
+}
+
+func (r *restoring) toFolder(ctx context.Context) (err error) {
+	folder, err := datadir.Open(r.cfg.DataDir)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, folder.Close()) }()
-	if err := restoreFiles(folder, dir, parts, say); err != nil {
-		return err
-	}
-	if len(streamsOf(parts)) == 0 {
-		return nil
-	}
 	store, err := folder.Sub(natsFolder)
 	if err != nil {
 		return err
@@ -166,22 +185,45 @@ func restoreFolder(ctx context.Context, cfg config.Config, dir string, parts []b
 		return err
 	}
 	defer func() { err = errors.Join(err, server.Stop(context.WithoutCancel(ctx))) }()
-	connect := func(o ...nats.Option) (*nats.Conn, error) { return server.Connect(o...) }
-	return restoreStreams(ctx, cfg, connect, dir, parts, say, progress)
+	nc, err := server.Connect()
+	if err != nil {
+		return err
+	}
+	return r.all(ctx, nc, func() error { return restoreFiles(folder, r.dir, r.parts, r.say) })
 }
 
-func restoreStreams(ctx context.Context, cfg config.Config, connect Connector, dir string, parts []backup.Part, say func(backup.Done), progress backup.Progress) error {
-	return asAdmin(ctx, connect, "restore", func(ctx context.Context, nc *nats.Conn) error {
-		for _, part := range streamsOf(parts) {
-			replicas := cmp.Or(cfg.NATSReplicas, natsconf.Replicas(nc))
-			done, err := backup.Restore(ctx, nc, part, filepath.Join(dir, string(part)), replicas, progress)
-			if err != nil {
+// all puts the admin log back first, so that it can say that the rest begins. If there is
+// one with records already, that one goes on, and the copy stays in the backup.
+func (r *restoring) all(ctx context.Context, nc *nats.Conn, files func() error) error {
+	if slices.Contains(r.parts, backup.Admin) {
+		if err := r.stream(ctx, nc, backup.Admin); err != nil && (r.admin || !errors.Is(err, backup.ErrNotEmpty)) {
+			return err
+		}
+	}
+	about := map[string]string{"from": r.dir, "parts": namesOf(r.parts)}
+	return recorded(ctx, r.cfg, nc, "restore", about, func() error {
+		if err := files(); err != nil {
+			return err
+		}
+		for _, part := range streamsOf(r.parts) {
+			if part == backup.Admin {
+				continue
+			}
+			if err := r.stream(ctx, nc, part); err != nil {
 				return err
 			}
-			say(done)
 		}
 		return nil
 	})
+}
+
+func (r *restoring) stream(ctx context.Context, nc *nats.Conn, part backup.Part) error {
+	replicas := cmp.Or(r.cfg.NATSReplicas, natsconf.Replicas(nc))
+	done, err := backup.Restore(ctx, nc, part, filepath.Join(r.dir, string(part)), replicas, r.progress)
+	if err == nil {
+		r.say(done)
+	}
+	return err
 }
 
 // partsIn checks the wanted parts of a folder, or all that it has. It returns them in the
@@ -226,7 +268,7 @@ func restoreFiles(folder *datadir.Dir, dir string, parts []backup.Part, say func
 // streamsOf returns the parts that are streams, in the given order.
 func streamsOf(parts []backup.Part) (streams []backup.Part) {
 	for _, part := range parts {
-		if part == backup.Log || part == backup.Keystore {
+		if part != backup.Secrets && part != backup.Chain {
 			streams = append(streams, part)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -12,6 +13,7 @@ import (
 
 	"github.com/memory-ledger/ledger/infra/localnats/natstest"
 	natsconf "github.com/memory-ledger/ledger/infra/nats"
+	"github.com/memory-ledger/ledger/services/run/adminlog"
 	"github.com/memory-ledger/ledger/services/run/assembly"
 	"github.com/memory-ledger/ledger/services/run/backup"
 	"github.com/memory-ledger/ledger/services/run/config"
@@ -108,5 +110,36 @@ func TestAFailedBackupIsRemoved(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(dir, "log")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("its own: %v", err)
+	}
+}
+
+// TestTheAdminLogIsRestored: what operators did before is told after a restore too. An admin
+// log that has records goes on, unless it was named.
+func TestTheAdminLogIsRestored(t *testing.T) {
+	t.Parallel()
+	from, to := natstest.Start(t), natstest.Start(t)
+	provisioned(t, from.URL())
+	provisioned(t, to.URL())
+	dir, cfg, said := filepath.Join(t.TempDir(), "copies"), config.Config{NATSURL: to.URL()}, func(backup.Done) {}
+	must(t, assembly.Backup(t.Context(), config.Config{NATSURL: from.URL()}, dir, nil, said, quiet))
+	acts := func() (acts []string) {
+		t.Helper()
+		must(t, assembly.AdminLog(t.Context(), cfg, 0, func(e adminlog.Entry) error {
+			acts = append(acts, e.Act+" "+string(e.State))
+			return nil
+		}))
+		return acts
+	}
+	must(t, assembly.Restore(t.Context(), cfg, dir, nil, said, quiet))
+	want := []string{"backup begun", "restore begun", "restore done"}
+	if got := acts(); !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+	must(t, assembly.Restore(t.Context(), cfg, dir, nil, said, quiet)) // no message was written since
+	if got := acts(); !slices.Equal(got, append(want, want[1:]...)) {
+		t.Errorf("%v", got)
+	}
+	if err := assembly.Restore(t.Context(), cfg, dir, []backup.Part{backup.Admin}, said, quiet); !errors.Is(err, backup.ErrNotEmpty) {
+		t.Errorf("over another admin log: %v", err)
 	}
 }

@@ -48,8 +48,13 @@ func Rewrap(ctx context.Context, cfg config.Config, progress func(done keystore.
 }
 
 func rewrap(ctx context.Context, cfg config.Config, connect Connector, progress func(done keystore.Rewrapped, total uint64)) (done keystore.Rewrapped, err error) {
-	err = asAdmin(ctx, connect, "rewrap", func(ctx context.Context, nc *nats.Conn) error {
-		keys, err := openKeys(ctx, cfg, nc)
+	masters, err := mastersOf(cfg)
+	if err != nil {
+		return done, err
+	}
+	about := map[string]string{"to": masters[0].ID()}
+	err = asRecordedAdmin(ctx, cfg, connect, "rewrap", about, func(ctx context.Context, nc *nats.Conn) error {
+		keys, err := openKeysWith(ctx, cfg, nc, masters)
 		if err != nil {
 			return err
 		}

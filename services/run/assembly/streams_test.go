@@ -11,6 +11,7 @@ import (
 	natsconf "github.com/memory-ledger/ledger/infra/nats"
 	"github.com/memory-ledger/ledger/services/keystore"
 	"github.com/memory-ledger/ledger/services/oauth"
+	"github.com/memory-ledger/ledger/services/run/adminlog"
 	"github.com/memory-ledger/ledger/services/signin"
 )
 
@@ -40,14 +41,17 @@ func TestStreamsAreMadeAlike(t *testing.T) {
 		if _, err := signin.CreateNonceBucket(t.Context(), js, 1); err != nil {
 			return err
 		}
-		_, err := oauth.CreateBucket(t.Context(), js, 1)
+		if _, err := oauth.CreateBucket(t.Context(), js, 1); err != nil {
+			return err
+		}
+		_, err := adminlog.Open(t.Context(), js, 1)
 		return err
 	})
 	byFiles := made(func(js jetstream.JetStream) error {
 		_, err := natsconf.Provision(t.Context(), js, 1)
 		return err
 	})
-	if len(byFiles) != 4 || len(byServices) != len(byFiles) {
+	if len(byFiles) != 5 || len(byServices) != len(byFiles) {
 		t.Errorf("%d streams by services, %d by files", len(byServices), len(byFiles))
 	}
 	for name, want := range byFiles {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -26,22 +27,21 @@ import (
 
 // Rebuild rebuilds the read models while the services run. It fills in o.Pool and
 // o.Log.
-func Rebuild(ctx context.Context, cfg config.Config, o rebuild.Config) (rebuild.Result, error) {
-	nc, err := Dial(cfg)(nats.Name("memory-ledger rebuild"))
-	if err != nil {
-		return rebuild.Result{}, fmt.Errorf("connect to the log's server: %w", err)
-	}
-	defer nc.Close()
-	log, err := eventlog.Open(ctx, nc)
-	if err != nil {
-		return rebuild.Result{}, err
-	}
-	if o.Pool, err = schema.OpenPool(ctx, cfg.DatabaseURL, schema.Live, 2); err != nil {
-		return rebuild.Result{}, err
-	}
-	defer o.Pool.Close()
-	o.Log, o.Lag = partReader(cfg, log), log.Lag()
-	return rebuild.Run(ctx, o)
+func Rebuild(ctx context.Context, cfg config.Config, o rebuild.Config) (done rebuild.Result, err error) {
+	err = asRecordedAdmin(ctx, cfg, Dial(cfg), "rebuild", map[string]string{"force": strconv.FormatBool(o.Force)}, func(ctx context.Context, nc *nats.Conn) error {
+		log, err := eventlog.Open(ctx, nc)
+		if err != nil {
+			return err
+		}
+		if o.Pool, err = schema.OpenPool(ctx, cfg.DatabaseURL, schema.Live, 2); err != nil {
+			return err
+		}
+		defer o.Pool.Close()
+		o.Log, o.Lag = partReader(cfg, log), log.Lag()
+		done, err = rebuild.Run(ctx, o)
+		return err
+	})
+	return done, err
 }
 
 // partReader returns the log as tools read it: through a consumer in a local run, by
@@ -101,7 +101,7 @@ const forgetTimeout = 2 * time.Minute
 func Forget(ctx context.Context, cfg config.Config, owner events.Owner) (done keystore.Forgotten, err error) {
 	ctx, cancel := context.WithTimeout(ctx, forgetTimeout)
 	defer cancel()
-	err = asAdmin(ctx, Dial(cfg), "forget", func(ctx context.Context, nc *nats.Conn) error {
+	err = asRecordedAdmin(ctx, cfg, Dial(cfg), "forget", map[string]string{"owner": string(owner)}, func(ctx context.Context, nc *nats.Conn) error {
 		js, err := jetstream.New(nc)
 		if err != nil {
 			return err

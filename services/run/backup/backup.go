@@ -1,5 +1,5 @@
 // Package backup copies the data that can't be made again, and restores it: the log, the
-// keystore, and a local run's secrets and chain. Each part has its own folder, so that
+// keystore, the admin log, and a local run's secrets and chain. Each part has its own folder, so that
 // the parts can be kept apart. The read models are not copied; they can be rebuilt from
 // the log.
 //
@@ -7,6 +7,7 @@
 //	DIR/keystore/  stream.s2, stream.json              data keys, wrapped by the master key
 //	DIR/secrets/   one file each                       the master key among them
 //	DIR/chain/     state, transactions, chain.json     what the local chain has saved
+//	DIR/admin/     stream.s2, stream.json              what operators did
 //
 // Anyone with the log, the keystore and the secrets can read everything. Without the
 // master key, the contents in the log and the keys in the keystore stay sealed. A backup
@@ -43,6 +44,7 @@ import (
 	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/infra/datadir"
 	"github.com/memory-ledger/ledger/services/keystore"
+	"github.com/memory-ledger/ledger/services/run/adminlog"
 )
 
 // Errors of backups.
@@ -67,13 +69,14 @@ const (
 	Keystore Part = "keystore"
 	Secrets  Part = "secrets"
 	Chain    Part = "chain"
+	Admin    Part = "admin"
 )
 
 // Parts lists all parts, in the order in which they are copied.
-var Parts = []Part{Log, Keystore, Secrets, Chain}
+var Parts = []Part{Log, Keystore, Secrets, Chain, Admin}
 
 // streams names the stream of a part.
-var streams = map[Part]string{Log: eventlog.StreamName, Keystore: keystore.Stream}
+var streams = map[Part]string{Log: eventlog.StreamName, Keystore: keystore.Stream, Admin: adminlog.Stream}
 
 const (
 	dataName = "stream.s2"
@@ -289,8 +292,11 @@ func restore(ctx context.Context, nc *nats.Conn, n note, path string, replicas i
 // settings returns a stream's configuration as Provision makes it. The backup's own is not
 // used: a changed backup could then allow events to be deleted.
 func settings(stream string, replicas int) (json.RawMessage, error) {
-	if stream == eventlog.StreamName {
+	switch stream {
+	case eventlog.StreamName:
 		return json.Marshal(eventlog.StreamConfig(eventlog.Config{Replicas: replicas}))
+	case adminlog.Stream:
+		return json.Marshal(adminlog.StreamConfig(replicas))
 	}
 	config := keystore.StreamConfig(replicas)
 	config.AllowDirect = replicas == 1 // a bucket with replicas is read only from the leader

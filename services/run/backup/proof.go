@@ -82,7 +82,7 @@ type streamState struct {
 	Deleted  []uint64 `json:"deleted"`
 }
 
-// readAll reads a restored copy. The log must have every sequence from 1 on. The keystore
+// readAll reads a restored copy. A log must have every sequence from 1 on. The keystore
 // drops overwritten entries, so for the keystore only the number of messages can show a
 // loss. This number only grows during a snapshot.
 func readAll(ctx context.Context, nc *nats.Conn, part Part, n note, progress func(done, total uint64)) error {
@@ -97,7 +97,7 @@ func readAll(ctx context.Context, nc *nats.Conn, part Part, n note, progress fun
 		return err
 	}
 	is := answer.State
-	if part == Log {
+	if part != Keystore {
 		if lost := missing(is, before); len(lost) > 0 {
 			return fmt.Errorf("%w: %s can't be read", ErrDamaged, sequences(lost))
 		}

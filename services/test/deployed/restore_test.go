@@ -45,13 +45,16 @@ func TestRestoresOntoAProvisionedCluster(t *testing.T) {
 	projector.Kill()
 
 	admin := d.admin()
-	streams := []string{"LEDGER", "KV_ledger_keys", "KV_ledger_nonces", "KV_ledger_apps"}
+	streams := []string{"LEDGER", "KV_ledger_keys", "KV_ledger_nonces", "KV_ledger_apps", "ledger_admin"}
 	for _, name := range streams {
 		must(t, admin.DeleteStream(t.Context(), name))
 	}
 	run("provision")
 	if said := run("restore", copies); !strings.Contains(said, "made its consumers again: ") {
 		t.Errorf("restore says %s", said)
+	}
+	if said := run("tail", "--admin"); strings.Count(said, "\n") != 3 || !strings.Contains(said, "backup") || !strings.Contains(said, "restore") {
+		t.Errorf("the restored admin log: %s", said)
 	}
 	for _, name := range streams {
 		if s, err := admin.Stream(t.Context(), name); err != nil || s.CachedInfo().Config.Replicas != 3 || (name != "LEDGER" && s.CachedInfo().Config.AllowDirect) {
