@@ -20,14 +20,17 @@ const root = "../.."
 
 // compose reads compose.yaml as `docker compose config` does: against the
 // schema of the Compose specification, with every reference resolved.
-func compose(t *testing.T) *types.Project {
+func compose(t *testing.T) *types.Project { return composeWith(t, types.Mapping{}) }
+
+// composeWith reads it with settings of a file .env.
+func composeWith(t *testing.T, settings types.Mapping) *types.Project {
 	t.Helper()
 	dir, err := filepath.Abs(root)
 	must(t, err)
 	project, err := loader.LoadWithContext(context.Background(), types.ConfigDetails{
 		WorkingDir:  dir,
 		ConfigFiles: []types.ConfigFile{{Filename: filepath.Join(dir, "compose.yaml")}},
-		Environment: types.Mapping{},
+		Environment: settings,
 	}, loader.WithProfiles([]string{"*"}))
 	must(t, err)
 	return project
@@ -245,17 +248,77 @@ func TestCachesFit(t *testing.T) {
 	}
 }
 
-// Only the gateway is reachable from outside, and the inner network can't call out.
+// Only the gateway is reachable from outside, and the inner network can't call out. No
+// address is fixed: a network with that address may be there already.
 func TestOnlyTheGatewayIsOpen(t *testing.T) {
 	t.Parallel()
 	project := compose(t)
 	if !project.Networks["inner"].Internal {
 		t.Error("the inner network has a way out")
 	}
+	for name, network := range project.Networks {
+		if len(network.Ipam.Config) > 0 {
+			t.Errorf("the addresses of %s are fixed", name)
+		}
+	}
 	for name, s := range project.Services {
+		for on, network := range s.Networks {
+			if network != nil && network.Ipv4Address != "" {
+				t.Errorf("%s has a fixed address on %s", name, on)
+			}
+		}
 		for _, p := range s.Ports {
 			if name != "gateway" && p.HostIP != "127.0.0.1" {
 				t.Errorf("%s: port %s is open to all", name, p.Published)
+			}
+		}
+	}
+}
+
+// TestOneSettingTurnsAnchoringOn: without a chain there is no anchorer that would wait for it.
+func TestOneSettingTurnsAnchoringOn(t *testing.T) {
+	t.Parallel()
+	for url, want := range map[string]int{"": 0, "https://rpc.example.com": 1} {
+		services := composeWith(t, types.Mapping{"SOLANA_RPC_URL": url}).Services
+		if got := services["anchorer"].Deploy.Replicas; got == nil || *got != want {
+			t.Errorf("SOLANA_RPC_URL=%s: %v anchorers", url, got)
+		}
+		for _, name := range []string{"core-api-1", "anchorer"} {
+			if given := services[name].Environment["SOLANA_RPC_URL"]; given == nil || *given != url {
+				t.Errorf("SOLANA_RPC_URL=%s: %s gets %v", url, name, given)
+			}
+		}
+	}
+}
+
+// TestEverySettingIsAnExample: each setting of compose.yaml is in .env.example, with the
+// default that it has in compose.yaml. Addresses and files inside of containers are no
+// settings, nor is what the file itself decides.
+func TestEverySettingIsAnExample(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(root + "/compose.yaml")
+	must(t, err)
+	example, err := os.ReadFile(root + "/.env.example")
+	must(t, err)
+	set := map[string]bool{}
+	for _, m := range regexp.MustCompile(`\$\{([A-Z_]+):-([^}]*)\}`).FindAllStringSubmatch(string(text), -1) {
+		name, value := m[1], m[2]
+		set[name] = true
+		entry := regexp.MustCompile(`(?m)^((?:# .*\n)+)#` + name + `=(.*)$`).FindStringSubmatch(string(example))
+		if entry == nil {
+			t.Errorf("%s is not in .env.example", name)
+		} else if entry[2] != value && !strings.Contains(entry[1], "# In compose.yaml: "+value+".\n") && value != "" {
+			t.Errorf("%s is %q in compose.yaml, and .env.example does not say so", name, value)
+		}
+	}
+	for _, s := range compose(t).Services {
+		if s.Build == nil || s.Build.Target != "ledger" || s.Name == tools {
+			continue
+		}
+		for name, value := range s.Environment {
+			inside := strings.HasSuffix(name, "_FILE") || strings.HasSuffix(name, "_ADDR") || strings.HasPrefix(*value, "/run/secrets/")
+			if !set[name] && !inside && !slices.Contains([]string{"GOMEMLIMIT", "NATS_REPLICAS"}, name) {
+				t.Errorf("%s: %s can't be set in .env", s.Name, name)
 			}
 		}
 	}

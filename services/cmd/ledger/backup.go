@@ -6,16 +6,18 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/memory-ledger/ledger/infra/datadir"
 	"github.com/memory-ledger/ledger/services/run/assembly"
 	"github.com/memory-ledger/ledger/services/run/backup"
 	"github.com/memory-ledger/ledger/services/run/config"
 )
 
 func newBackup() *cobra.Command {
-	only := partNames()
+	only, metrics := partNames(), ""
 	cmd := &cobra.Command{
 		Use:   "backup DIR",
 		Short: "Copies log, keystore, admin log, and a local run's secrets and chain, while everything runs",
@@ -23,7 +25,10 @@ func newBackup() *cobra.Command {
 keystore, secrets, chain, admin (what operators did). Store them apart: the first three
 together can decrypt all texts. A deployment's own MASTER_KEY and JWT_SECRET are not
 copied, and neither are the read models, which are rebuilt from the log. On a cluster
-with permissions, the command needs the administrator's credentials.`,
+with permissions, the command needs the administrator's credentials.
+
+--metrics writes when the backup was taken into a file, which node exporter's textfile
+collector reads, so that an alert can tell how old the newest backup is.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cfg, err := loadFor(config.NeedLog)
@@ -34,13 +39,17 @@ with permissions, the command needs the administrator's credentials.`,
 			if err != nil {
 				return err
 			}
-			bar := &steps{out: cmd.ErrOrStderr()}
+			bar, taken := &steps{out: cmd.ErrOrStderr()}, time.Now()
 			err = assembly.Backup(cmd.Context(), cfg, args[0], parts, bar.before(printDone(cmd.OutOrStdout(), "copied")), bar.at)
 			bar.end()
+			if err == nil && metrics != "" {
+				err = writeTaken(metrics, taken)
+			}
 			return damagedIsAFinding(err)
 		},
 	}
 	cmd.Flags().StringSliceVar(&only, "only", only, "parts to copy; a part that is named must be there")
+	stringFlag(cmd.Flags(), &metrics, "metrics", "file for node exporter's textfile collector, such as /copies/backup.prom")
 	return cmd
 }
 
@@ -75,6 +84,14 @@ run's secrets and chain are restored into a data folder only.`,
 	}
 	cmd.Flags().StringSliceVar(&only, "only", only, "parts to put back; a part that is named must be there")
 	return cmd
+}
+
+// writeTaken writes the time of a whole backup as a metric. After a crash before it, the file
+// still has the time of the backup before.
+func writeTaken(path string, taken time.Time) error {
+	const name = "ledger_backup_timestamp_seconds"
+	text := fmt.Sprintf("# HELP %[1]s When the newest backup was taken.\n# TYPE %[1]s gauge\n%[1]s %[2]d\n", name, taken.Unix())
+	return datadir.WriteFile(path, []byte(text), 0o644)
 }
 
 // before removes the bar before say prints a line.

@@ -5,6 +5,7 @@ import (
 	"os/exec"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -63,6 +64,27 @@ func TestComposeRunsCommandsThatExist(t *testing.T) {
 	}
 	if ours < 7 {
 		t.Errorf("only %d services are ours", ours)
+	}
+}
+
+// TestComposePassesEverySetting: a variable that a service of compose.yaml reads gets to it,
+// or there would be no way to set it.
+func TestComposePassesEverySetting(t *testing.T) {
+	t.Parallel()
+	// The log's credentials are in NATS_URL, provision sets the replicas, and the extension API
+	// can't reach a chain.
+	elsewhere := []string{"NATS_CREDS", "NATS_INBOX_PREFIX", "NATS_REPLICAS", "SOLANA_RPC_URL"}
+	for name, s := range composeServices(t) {
+		if s.Build.Target != "ledger" || name == "tools" || name == "provision" {
+			continue
+		}
+		for _, v := range config.VariablesOf(s.Command[0]) {
+			_, given := s.Environment[v.Name]
+			_, inFile := s.Environment[v.Name+"_FILE"]
+			if !given && !inFile && !slices.Contains(elsewhere, v.Name) {
+				t.Errorf("%s does not get %s", name, v.Name)
+			}
+		}
 	}
 }
 

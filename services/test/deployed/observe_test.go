@@ -86,6 +86,7 @@ func TestQueriesNameMetricsThatExist(t *testing.T) {
 	known := map[string]bool{ // of Prometheus, node-exporter and the kubelet
 		"up": true, "node_filesystem_avail_bytes": true, "node_filesystem_size_bytes": true,
 		"kubelet_volume_stats_available_bytes": true, "kubelet_volume_stats_capacity_bytes": true,
+		"node_textfile_scrape_error": true, "ledger_backup_timestamp_seconds": true, // of ledger backup
 	}
 	for name, url := range map[string]string{
 		"core": core.URL, "extension": s.Extension[0].URL, "projector": "http://" + projector, "anchorer": "http://" + anchorer,

@@ -1,7 +1,9 @@
 package deployed_test
 
 import (
+	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -41,7 +43,12 @@ func TestRestoresOntoAProvisionedCluster(t *testing.T) {
 		}
 		return string(out)
 	}
-	run("backup", copies)
+	taken := filepath.Join(t.TempDir(), "backup.prom")
+	run("backup", copies, "--metrics", taken)
+	said, err := os.ReadFile(taken)
+	if err != nil || !regexp.MustCompile(`(?m)^ledger_backup_timestamp_seconds \d{10}$`).Match(said) {
+		t.Errorf("the backup's metrics: %s, %v", said, err)
+	}
 	projector.Kill()
 
 	admin := d.admin()

@@ -32,13 +32,29 @@ const exampleHead = `# Every variable of ledger, with its default. Made by go ge
 #
 #   set -a; . ./.env; set +a; make run
 #
-# docker compose reads .env by itself. What else a deployment sets is in
-# docs/operations.md, what each variable means to whom in docs/configuration.md.
+# docker compose reads .env by itself; what only it reads is at the end. It passes on
+# what compose.yaml names. docs/configuration.md says what each variable means to whom.
 `
+
+// composeOnly are the settings that compose.yaml alone reads.
+var composeOnly = []config.Variable{
+	{Name: "GATEWAY_CORE_HOST", Default: "core.localhost", Meaning: "the host in CORE_URL"},
+	{Name: "GATEWAY_EXTENSION_HOST", Default: "extension.localhost", Meaning: "the host in EXTENSION_URL"},
+	{Name: "GATEWAY_PORT", Default: "8443", Meaning: "the port that is open to all"},
+	{Name: "PROMETHEUS_PORT", Default: "9090", Meaning: "Prometheus' port on loopback"},
+	{Name: "GRAFANA_PORT", Default: "3000", Meaning: "Grafana's port on loopback; its user admin has the password in secrets/grafana_password"},
+}
+
+// ofCompose finds the settings of compose.yaml, with their defaults.
+var ofCompose = regexp.MustCompile(`\$\{([A-Z_]+):-([^}]*)\}`)
 
 func main() {
 	root := os.Args[1]
-	for name, text := range files() {
+	compose, err := os.ReadFile(filepath.Join(root, "compose.yaml"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	for name, text := range files(string(compose)) {
 		if err := os.WriteFile(filepath.Join(root, name), []byte(text), 0o644); err != nil {
 			log.Fatal(err)
 		}
@@ -46,8 +62,8 @@ func main() {
 }
 
 // files returns the generated texts by their file names in the repository.
-func files() map[string]string {
-	return map[string]string{"docs/configuration.md": markdown(), ".env.example": example()}
+func files(compose string) map[string]string {
+	return map[string]string{"docs/configuration.md": markdown(), ".env.example": example(compose)}
 }
 
 var quoted = regexp.MustCompile(`(^|[ (])'([^']+)'`)
@@ -94,15 +110,25 @@ func code(value string) string {
 	return "`" + value + "`"
 }
 
-func example() string {
+func example(compose string) string {
 	var b strings.Builder
 	b.WriteString(exampleHead)
+	inCompose := map[string]string{}
+	for _, m := range ofCompose.FindAllStringSubmatch(compose, -1) {
+		inCompose[m[1]] = m[2]
+	}
 	for _, v := range config.Variables() {
 		fmt.Fprintf(&b, "\n# %s: %s\n", readers(v.Commands), v.Meaning)
 		if v.RunDefault != "" {
 			fmt.Fprintf(&b, "# In a local run: %s.\n", v.RunDefault)
 		}
+		if value := inCompose[v.Name]; value != "" && value != v.Default {
+			fmt.Fprintf(&b, "# In compose.yaml: %s.\n", value)
+		}
 		fmt.Fprintf(&b, "#%s=%s\n", v.Name, v.Default)
+	}
+	for _, v := range composeOnly {
+		fmt.Fprintf(&b, "\n# compose.yaml: %s\n#%s=%s\n", v.Meaning, v.Name, v.Default)
 	}
 	return b.String()
 }
