@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -126,7 +127,30 @@ type machine struct {
 
 func newMachine(t *testing.T, n newcomer) *machine {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "ledger-emptyroot-")
+	lower := emptyDebian(t, n.suite)
+	dir := filepath.Dir(lower)
+	repository, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &machine{T: t, repository: repository, newcomer: n, lower: lower, upper: filepath.Join(dir, "upper"), root: filepath.Join(dir, "root")}
+	for _, folder := range []string{"upper", "work", "root", "gocache", "gocache-work", "modcache", "modcache-work"} {
+		if err := os.Mkdir(filepath.Join(dir, folder), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m.furnish()
+	return m
+}
+
+// debians are the folders that debootstrap filled, by suite, which the tests copy.
+var debians = map[string]string{}
+
+// emptyDebian returns a folder with an empty Debian: what an installed one has beside
+// debootstrap's least, and the name resolution and certificates of this machine.
+func emptyDebian(t *testing.T, suite string) string {
+	t.Helper()
+	dir, err := os.MkdirTemp(temporary, "machine-")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,25 +159,43 @@ func newMachine(t *testing.T, n newcomer) *machine {
 			t.Error(err)
 		}
 	})
-	repository, err := filepath.Abs("../..")
-	if err != nil {
-		t.Fatal(err)
+	if debians[suite] == "" {
+		folder := filepath.Join(temporary, suite)
+		do(t, "debootstrap", "--variant=minbase", "--include=git,make,curl,ca-certificates", suite, folder)
+		debians[suite] = folder
 	}
-	m := &machine{T: t, repository: repository, newcomer: n, lower: filepath.Join(dir, "lower"), upper: filepath.Join(dir, "upper"), root: filepath.Join(dir, "root")}
-	for _, folder := range []string{"upper", "work", "root", "gocache", "gocache-work", "modcache", "modcache-work"} {
-		if err := os.Mkdir(filepath.Join(dir, folder), 0o755); err != nil {
+	root := filepath.Join(dir, "lower")
+	do(t, "cp", "-a", debians[suite], root)
+	for _, file := range []string{"/etc/resolv.conf", "/etc/hosts", "/etc/ssl/certs/ca-certificates.crt"} {
+		text, err := os.ReadFile(file)
+		if err == nil {
+			err = os.WriteFile(filepath.Join(root, file), text, 0o644)
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			t.Fatal(err)
 		}
 	}
-	m.do("debootstrap", "--variant=minbase", "--include=git,make,curl,ca-certificates", n.suite, m.lower)
-	m.furnish()
-	return m
+	return root
 }
 
-// furnish brings what an empty machine has besides: Go, a user, name resolution, and the
-// certificates of this machine's network. It clones the repository as the user would, but to
-// the path that it has on this machine, so that the compiler finds in its cache what it
-// compiled here.
+// temporary holds all roots.
+var temporary string
+
+func TestMain(m *testing.M) {
+	var err error
+	if temporary, err = os.MkdirTemp("", "ledger-emptyroot-"); err != nil {
+		log.Fatal(err)
+	}
+	code := m.Run()
+	if err := os.RemoveAll(temporary); err != nil {
+		log.Fatal(err)
+	}
+	os.Exit(code)
+}
+
+// furnish brings what an empty machine has besides: Go and a user. It clones the repository
+// as the user would, but to the path that it has on this machine, so that the compiler finds
+// in its cache what it compiled here.
 func (m *machine) furnish() {
 	m.Helper()
 	if m.user != "root" {
@@ -169,15 +211,6 @@ func (m *machine) furnish() {
 			for dir := filepath.Dir(folder); dir != "/"; dir = filepath.Dir(dir) {
 				m.do("chmod", "o+x", filepath.Join(m.lower, dir))
 			}
-		}
-	}
-	for _, file := range []string{"/etc/resolv.conf", "/etc/hosts", "/etc/ssl/certs/ca-certificates.crt"} {
-		text, err := os.ReadFile(file)
-		if err == nil {
-			err = os.WriteFile(filepath.Join(m.lower, file), text, 0o644)
-		}
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			m.Fatal(err)
 		}
 	}
 	m.do("git", "clone", "--quiet", "--no-local", m.repository, filepath.Join(m.lower, m.repository))
@@ -293,10 +326,12 @@ func (m *machine) changesNothingElse() {
 	}
 }
 
-func (m *machine) do(name string, args ...string) {
-	m.Helper()
-	if out, err := exec.CommandContext(m.Context(), name, args...).CombinedOutput(); err != nil {
-		m.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out[max(0, len(out)-2000):])
+func (m *machine) do(name string, args ...string) { m.Helper(); do(m.T, name, args...) }
+
+func do(t *testing.T, name string, args ...string) {
+	t.Helper()
+	if out, err := exec.CommandContext(t.Context(), name, args...).CombinedOutput(); err != nil {
+		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out[max(0, len(out)-2000):])
 	}
 }
 

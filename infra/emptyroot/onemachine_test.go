@@ -1,0 +1,198 @@
+package emptyroot
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestOneMachine: on an empty Debian, infra/deploy/one-machine/setup first says what it will
+// do, then does it, and a second run changes nothing. Started by systemd with the units as
+// they are, without a network, the machine takes a memory through its gateway, keeps it when
+// its power is cut, copies it to another place and restores it from there, and tells when a
+// service is gone.
+func TestOneMachine(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow: make verify runs it")
+	}
+	needs(t)
+	h := newHost(t)
+	h.outside("the plan", `
+		`+fingerprint+` >/tmp/before
+		infra/deploy/one-machine/setup ledger.test | tee /tmp/plan
+		grep -q 'Nothing was done yet' /tmp/plan
+		`+fingerprint+` | cmp - /tmp/before`)
+	h.outside("two runs", `
+		infra/deploy/one-machine/setup ledger.test --yes
+		`+fingerprint+` >/tmp/before
+		infra/deploy/one-machine/setup --yes
+		`+fingerprint+` | cmp - /tmp/before
+		[ "$(infra/deploy/one-machine/setup ledger.test)" = "nothing to do" ]
+		grep -x QUOTA_BYTES_PER_DAY=100000000 /etc/memory-ledger/settings`)
+	h.outside("the units", `
+		cd /etc/systemd/system
+		systemd-analyze verify ledger.target ledger-*.service ledger-*.timer memory-ledger-alert@x.service
+		for unit in ledger-*.service; do systemd-analyze security --offline=yes --threshold=20 --no-pager "$unit" >/dev/null; done`)
+
+	h.boot()
+	h.inside("changed settings", `
+		echo 127.0.0.1 ledger.test extension.ledger.test >>/etc/hosts
+		mkdir -p /srv/elsewhere && chown ledger-backup /srv/elsewhere
+		sed -i s/^TLS=.*/TLS=internal/ /etc/memory-ledger/settings
+		sed -i 's|^BACKUP_TO=.*|BACKUP_TO=/srv/elsewhere|; s|^ALERT_WEBHOOK=.*|ALERT_WEBHOOK=http://127.0.0.1:9|' /etc/memory-ledger/upkeep
+		infra/deploy/one-machine/setup --yes`)
+	h.inside("the first memory", trusting+`
+		ledger sign-in --keypair /root/wallet --url https://ledger.test >/root/token
+		call https://ledger.test/memories -H 'Content-Type: application/json' -d '{"content": "the first memory"}'
+		call https://ledger.test/mcp -H 'Content-Type: application/json' -H 'Accept: application/json, text/event-stream' -d \
+			'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"recall","arguments":{"query":"memory"}}}' | grep 'the first memory'
+		ledger sign-in --keypair /root/wallet --url https://extension.ledger.test >/dev/null
+		for inner in metrics readyz; do [ "$(curl -so /dev/null -w '%{http_code}' https://ledger.test/$inner)" = 404 ]; done
+		head -c 1100000 /dev/zero | curl -sX POST https://ledger.test/memories --data-binary @- -o /dev/null -w '%{http_code}\n' | grep -x 413`)
+	h.cutPower()
+	h.boot()
+	h.inside("after the power came back", trusting+`
+		until curl -fso /dev/null http://127.0.0.1:3001/readyz && call -o /dev/null https://ledger.test/health; do sleep 0.1; done
+		call https://ledger.test/memories | grep 'the first memory'
+		ledger-admin verify`)
+	h.inside("a backup and a drill", `
+		systemctl start ledger-backup ledger-drill
+		ls /srv/elsewhere/*/{log,keystore}/stream.json
+		journalctl -u ledger-drill -o cat --no-pager | grep '^restored .* in .* s$'`)
+	h.inside("a check", `
+		until systemctl start ledger-check; do sleep 0.5; done 2>/dev/null
+		perl -MIO::Socket -e '$s = IO::Socket::INET->new(LocalAddr => "127.0.0.1:9", Listen => 1, ReuseAddr => 1) or die; syswrite STDOUT, "up\n";
+			$c = $s->accept; while (<$c>) { print; last if /"text"/ || ($got .= $_) && !/\S/ && read($c, $b, 4000) && print $b } print $c "HTTP/1.1 204 \r\n\r\n"' >/tmp/alert &
+		until grep -q up /tmp/alert; do sleep 0.1; done
+		systemctl stop ledger-extension
+		! systemctl start ledger-check
+		wait
+		cat /tmp/alert
+		grep -q '"text":.*ledger-check failed.*extension does not answer' /tmp/alert`)
+}
+
+// fingerprint prints the hash, mode and owner of each file that setup might change.
+const fingerprint = `find /etc /usr /var/lib -xdev -type f ! -path '/usr/share/*' -printf '%p %m %u ' -exec sha256sum {} \; | sort`
+
+// trusting makes curl and ledger trust the authority of the machine's gateway.
+const trusting = `
+	export SSL_CERT_FILE=/var/lib/caddy/.local/share/caddy/pki/authorities/local/root.crt
+	export CURL_CA_BUNDLE=$SSL_CERT_FILE
+	until [ -s $SSL_CERT_FILE ]; do sleep 0.1; done
+	call() { curl -fsS -H "Authorization: Bearer $(cat /root/token)" "$@"; }
+`
+
+// host is an empty root that can be started, as a machine without a network.
+type host struct {
+	*testing.T
+	root string
+	init int // the process of its systemd
+	run  *exec.Cmd
+	said bytes.Buffer // of its start
+}
+
+func newHost(t *testing.T) *host {
+	t.Helper()
+	h := &host{T: t, root: emptyDebian(t, "bookworm")}
+	repository, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	do(t, "git", "clone", "--quiet", "--no-local", repository, h.root+"/srv/ledger")
+	for program, from := range map[string]string{"ledger": "./services/cmd/ledger", "nats-server": "github.com/nats-io/nats-server/v2"} {
+		build := exec.CommandContext(t.Context(), "infra/build", filepath.Join(h.root, "srv/ledger/bin", program), from)
+		build.Dir, build.Env = repository, append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := build.CombinedOutput(); err != nil {
+			t.Fatalf("build %s: %v\n%s", program, err, out)
+		}
+	}
+	// What a Debian has that is not a container.
+	h.outside("systemd", `apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends systemd >/dev/null`)
+	return h
+}
+
+// outside runs a script in the root, with this machine's network and without systemd.
+func (h *host) outside(what, script string) {
+	h.Helper()
+	h.script(what, script, "unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c",
+		`mount -t proc proc $0/proc && mount --rbind /dev $0/dev && exec chroot $0 "$@"`, h.root)
+}
+
+// inside runs a script on the started machine.
+func (h *host) inside(what, script string) {
+	h.Helper()
+	h.script(what, script, "nsenter", "-t", fmt.Sprint(h.init), "-m", "-u", "-i", "-n", "-p", "-C", "-r", "-w")
+}
+
+func (h *host) script(what, script string, enter ...string) {
+	h.Helper()
+	begun := time.Now()
+	ctx, cancel := context.WithTimeout(h.Context(), 5*time.Minute)
+	defer cancel()
+	args := append(enter[1:], "/usr/bin/env", "-i", "HOME=/root", "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+		"bash", "-euo", "pipefail", "-c", "cd /srv/ledger\n"+script)
+	cmd := exec.CommandContext(ctx, enter[0], args...)
+	cmd.WaitDelay = 10 * time.Second
+	out, err := cmd.CombinedOutput()
+	h.Logf("%s took %v", what, time.Since(begun).Round(time.Second/10))
+	if err != nil {
+		log, _ := exec.Command("journalctl", "-D", h.root+"/run/log/journal", "-n", "50", "--no-pager", "-o", "cat").CombinedOutput()
+		h.Fatalf("%s: %v\n%s\nthe machine's start:\n%s%s", what, err, out, h.said.Bytes(), log)
+	}
+	if testing.Verbose() {
+		h.Logf("%s", out)
+	}
+}
+
+// boot starts systemd in the root, in namespaces of its own: nothing outlives it, and it has
+// no network but its own loopback.
+func (h *host) boot() {
+	h.Helper()
+	h.said.Reset()
+	h.run = exec.Command("unshare", "--mount", "--pid", "--net", "--ipc", "--uts", "--cgroup", "--fork", "--kill-child", "sh", "-euc", `
+		mount --bind $0 $0
+		mount -t proc proc $0/proc
+		mount -t sysfs sysfs $0/sys
+		mount -t cgroup2 cgroup2 $0/sys/fs/cgroup
+		for folder in run tmp dev; do mount -t tmpfs tmpfs $0/$folder; done
+		for device in null zero full random urandom tty; do touch $0/dev/$device; mount --bind /dev/$device $0/dev/$device; done
+		ln -s /proc/self/fd $0/dev/fd
+		mkdir $0/dev/pts $0/dev/shm
+		mount -t devpts -o newinstance,ptmxmode=0666 devpts $0/dev/pts
+		ip link set lo up
+		# Or the credentials of a service, which systemd mounts, do not get to it.
+		mount --make-rshared /
+		exec chroot $0 /usr/bin/env -i container=test PATH=/usr/sbin:/usr/bin:/sbin:/bin /lib/systemd/systemd --log-target=journal`, h.root)
+	h.run.Stdout, h.run.Stderr = &h.said, &h.said
+	if err := h.run.Start(); err != nil {
+		h.Fatal(err)
+	}
+	h.Cleanup(h.cutPower)
+	children := fmt.Sprintf("/proc/%[1]d/task/%[1]d/children", h.run.Process.Pid)
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		text, err := os.ReadFile(children)
+		if err != nil || time.Now().After(deadline) {
+			h.Fatalf("no systemd: %v: %s", err, h.said.Bytes())
+		}
+		child := strings.TrimSpace(string(text))
+		if name, err := os.ReadFile("/proc/" + child + "/comm"); child == "" || err != nil || strings.TrimSpace(string(name)) != "systemd" {
+			continue
+		}
+		if _, err := fmt.Sscan(child, &h.init); err != nil {
+			h.Fatal(err)
+		}
+		return
+	}
+}
+
+// cutPower ends every process of the machine at once.
+func (h *host) cutPower() {
+	_ = h.run.Process.Kill() // it may have ended
+	_ = h.run.Wait()
+}
