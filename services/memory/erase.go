@@ -122,6 +122,8 @@ type without struct {
 	retracted []uint64 // and these later leaves, rising
 }
 
+func (w without) count() uint64 { return w.erased + uint64(len(w.retracted)) }
+
 func (w without) text(leaf uint64) bool {
 	_, retracted := slices.BinarySearch(w.retracted, leaf)
 	return leaf < w.erased || retracted

@@ -102,6 +102,7 @@ func (s *Service) onchainRoot(owner events.Owner, newest *batches.Batch) *events
 type LogHead struct {
 	Owner        events.Owner `json:"owner"`
 	TreeSize     uint64       `json:"treeSize"`
+	Memories     uint64       `json:"memories"` // leaves whose memories lists show
 	Root         events.Hash  `json:"root"`
 	AnchoredSize uint64       `json:"anchoredSize"`
 	AnchoredRoot *events.Hash `json:"anchoredRoot"`
@@ -123,7 +124,7 @@ func (s *Service) Head(ctx context.Context, r Reader) (LogHead, error) {
 	if err != nil {
 		return LogHead{}, fmt.Errorf("root of %d leaves: %w", e.leaves, err)
 	}
-	head := LogHead{Owner: r.Owner, TreeSize: e.leaves, Root: root}
+	head := LogHead{Owner: r.Owner, TreeSize: e.leaves, Memories: e.leaves - e.without.count(), Root: root}
 	if e.anchored() < e.leaves {
 		at, found, err := memories.WrittenAt(ctx, s.Pool, r.Owner, e.anchored())
 		if err != nil {

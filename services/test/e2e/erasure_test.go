@@ -95,6 +95,9 @@ func TestErasure(t *testing.T) {
 		t.Errorf("the log goes on with leaf %d", fresh.Number("leafIndex"))
 	}
 	for _, c := range s.Core {
+		if n := c.Expect(200, "GET", "/log", nil, session).Number("memories"); n != 1 {
+			t.Errorf("the log has %d memories", n)
+		}
 		for _, r := range reads {
 			if a := c.Expect(200, r.method, r.path, r.body, session); strings.Contains(string(a.Body), "Secret") || !strings.Contains(string(a.Body), "A new thing") && !strings.Contains(r.path, "cursor=256") {
 				t.Errorf("%s %s %v: %s", r.method, r.path, r.body, a.Body)

@@ -55,6 +55,9 @@ func TestForgetMemory(t *testing.T) {
 	other.Expect(200, "POST", gone+"/forget", nil, session) // again
 
 	for _, c := range s.Core {
+		if n := c.Expect(200, "GET", "/log", nil, session).Number("memories"); n != 3 {
+			t.Errorf("the log has %d memories", n)
+		}
 		for _, read := range []struct {
 			method, path string
 			body         any

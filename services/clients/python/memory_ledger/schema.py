@@ -312,6 +312,8 @@ class LiveSession(TypedDict):
 class LogHead(TypedDict):
     owner: str
     treeSize: int
+    #: How many of the leaves have a memory that was not retracted, forgotten or erased.
+    memories: int
     #: The root of the whole log. For an empty log, the SHA-256 of empty input.
     root: str
     #: How many leaves the newest confirmed batch committed. 0 before the first confirmed batch.

@@ -312,6 +312,10 @@ export type LogHead = {
     owner: PublicKey;
     treeSize: number;
     /**
+     * How many of the leaves have a memory that was not retracted, forgotten or erased.
+     */
+    memories: number;
+    /**
      * The root of the whole log. For an empty log, the SHA-256 of empty input.
      */
     root: Hash;
