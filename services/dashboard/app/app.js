@@ -2,9 +2,11 @@
 import { html, render, useCallback, useEffect, useMemo, useRef, useState } from './vendor-preact.js';
 import { UnauthorizedError, VerificationError } from './vendor-ledger.js';
 import { follow } from './feed.js';
-import { keepSession, ledgerOf, loadSession } from './session.js';
+import { dropDrafts, keepSession, ledgerOf, loadSession } from './session.js';
 import { Mark, Problem, plainly, short } from './parts.js';
-import { SignIn } from './signin.js';
+import { useAddress } from './route.js';
+import { useRetractions } from './retract.js';
+import { SignIn, useRenewal } from './signin.js';
 import { useSignOut } from './signout.js';
 import { Memories } from './memories.js';
 import { Log } from './log.js';
@@ -13,30 +15,40 @@ import { HandOut } from './handout.js';
 import { Activity } from './activity.js';
 import { Data } from './data.js';
 
+// Each screen with its title and the path of its icon, on 24 by 24.
 const screens = {
-  memories: ['Memories', Memories], log: ['Log', Log], handout: ['Hand out', HandOut],
-  access: ['Access', Access], activity: ['Activity', Activity], data: ['Your data', Data],
+  memories: ['Memories', Memories, 'M5 6h14M5 12h14M5 18h8'],
+  log: ['Log', Log, 'M12 3l8 4.5v9L12 21l-8-4.5v-9zM4 7.5l8 4.5 8-4.5M12 12v9'],
+  handout: ['Hand out', HandOut, 'M12 15V4M8 8l4-4 4 4M5 13v5a2 2 0 002 2h10a2 2 0 002-2v-5'],
+  access: ['Access', Access, 'M15 9a4 4 0 10-3.7 4L13 15h2v2h2v2h3v-3l-5.3-5.3A4 4 0 0015 9zM10 8.5v.01'],
+  activity: ['Activity', Activity, 'M3 12h4l3-8 4 16 3-8h4'],
+  data: ['Your data', Data, 'M12 4v11M8 11l4 4 4-4M5 20h14'],
 };
-const screenOf = () => Object.keys(screens).find((name) => location.hash === `#${name}`) ?? 'memories';
 
 function App() {
   const [session, setSession] = useState(loadSession), [expired, setExpired] = useState(false);
   const current = useRef();
   current.current = session;
+  const begin = (next) => {
+    keepSession(next);
+    dropDrafts(next.publicKey);
+    setSession(next);
+  };
   const end = useCallback((ended, why) => {
     if (ended !== current.current) return; // a late answer to an earlier session
     keepSession(null);
+    if (why !== 'expired') dropDrafts();
     setExpired(why === 'expired');
     setSession(null);
   }, []);
-  if (!session) return html`<${SignIn} expired=${expired} onSignedIn=${setSession}/>`;
-  return html`<${Shell} key=${session.token} session=${session} end=${(why) => end(session, why)}/>`;
+  if (!session) return html`<${SignIn} expired=${expired} onSignedIn=${begin}/>`;
+  return html`<${Shell} key=${session.token} session=${session} begin=${begin} end=${(why) => end(session, why)}/>`;
 }
 
-function Shell({ session, end }) {
-  const [screen, setScreen] = useState(screenOf), [state, setState] = useState('connecting');
+function Shell({ session, begin, end }) {
+  const at = useAddress(), screen = Object.keys(screens).find((name) => name in at) ?? 'memories', [state, setState] = useState('connecting');
   const [head, setHead] = useState(), [lie, setLie] = useState(), [problem, setProblem] = useState();
-  const listeners = useRef(new Set()), start = useRef(), main = useRef();
+  const listeners = useRef(new Set()), start = useRef(), main = useRef(), shown = useRef(screen);
   const ledger = useMemo(() => ledgerOf(session), [session]);
 
   // The parts of api, which every screen gets: the client, the log's head, and the feed.
@@ -66,36 +78,43 @@ function Shell({ session, end }) {
   }, [ledger]);
   useEffect(() => {
     const timer = setTimeout(() => end('expired'), Math.min(Date.parse(session.expiresAt) - Date.now(), 2 ** 31 - 1));
-    const navigate = () => { setScreen(screenOf()); main.current.focus(); scrollTo(0, 0); };
-    window.addEventListener('hashchange', navigate);
-    return () => { clearTimeout(timer); window.removeEventListener('hashchange', navigate); };
+    return () => clearTimeout(timer);
   }, []);
+  useEffect(() => {
+    if (shown.current === screen) return;
+    shown.current = screen;
+    main.current.focus({ preventScroll: true });
+    scrollTo(0, 0);
+  }, [screen]);
   const hear = useCallback((listener) => { listeners.current.add(listener); return () => listeners.current.delete(listener); }, []);
   const guard = useCallback((error) => {
     if (error instanceof UnauthorizedError) end('expired');
     throw error;
   }, []);
-  const api = useMemo(() => ({ session, ledger, head, refresh, hear, start, guard, end }), [session, ledger, head]);
+  const [retract, settle, hidden, undo] = useRetractions(ledger, session, refresh);
+  const api = useMemo(() => ({ session, ledger, head, refresh, hear, start, guard, end, retract, settle, hidden }), [session, ledger, head, hidden]);
 
-  const [signOut, leaving] = useSignOut(api);
+  const [signOut, leaving] = useSignOut(api), renewal = useRenewal(session, begin);
 
   const [title, Screen] = screens[screen];
   useEffect(() => { document.title = `${title} · Memory Ledger`; }, [title]);
-  return html`<a class="skip" href="#main" onClick=${(e) => { e.preventDefault(); main.current.focus(); }}>Skip to content</a>
+  return html`<div class="shell"><a class="skip" href="#main" onClick=${(e) => { e.preventDefault(); main.current.focus(); }}>Skip to content</a>
     <header class="top"><p class="brand"><${Mark}/><span>Memory Ledger</span></p>
-      <nav aria-label="Screens">${Object.entries(screens).map(([name, [label]]) =>
-        html`<a key=${name} href=${`#${name}`} aria-current=${name === screen ? 'page' : undefined}>${label}</a>`)}</nav>
+      <nav aria-label="Screens">${Object.entries(screens).map(([name, [label, , icon]]) =>
+        html`<a key=${name} href=${`#${name}`} aria-current=${name === screen ? 'page' : undefined}><svg viewBox="0 0 24 24" aria-hidden="true"><path d=${icon}/></svg><span>${label}</span></a>`)}</nav>
       <p class="who"><span class=${`dot ${state}`} role="img" aria-label=${state === 'live' ? 'Live' : state === 'offline' ? 'Offline' : 'Connecting'} title=${state}></span>
         <code title=${session.publicKey}>${short(session.publicKey)}</code>
         ${signOut}</p></header>
     ${leaving}
-    ${state === 'offline' && html`<p class="banner" role="status">No connection to Memory Ledger. What you see may be old; trying again.</p>`}
+    <div class="page">${state === 'offline' && html`<p class="banner" role="status">No connection to Memory Ledger. What you see may be old; trying again.</p>`}
+    ${renewal}
     ${lie && html`<div class="banner alarm" role="alert"><p><strong>The log is not the one that this browser saw before.</strong> ${plainly({ message: `${lie.field}: ${lie.problem}` })}
       The service rewrote it, or its operator restored an older backup. Trust nothing here until you know which.</p>
       <button type="button" onClick=${() => ledger.log.accept().then(() => { setLie(undefined); refresh(); }, setProblem)}>The operator restored a backup: start from what it shows now</button></div>`}
     <main id="main" tabIndex="-1" ref=${main} class=${screen}><h1 class=${screen === 'memories' ? 'unseen' : ''}>${title}</h1>
       <${Problem} error=${!head && problem} again=${refresh}/>
-      ${(head || !lie) && html`<${Screen} api=${api}/>`}</main>`;
+      ${(head || !lie) && html`<${Screen} api=${api}/>`}</main></div>
+    ${undo}</div>`;
 }
 
 render(html`<${App}/>`, document.getElementById('app'));

@@ -1,6 +1,6 @@
 // The log as a whole: its size, how much of it is on the chain, and how it grew.
 import { html, useEffect } from './vendor-preact.js';
-import { Copy, Empty, Loading, Problem, Time, short, useLoad, waiting, when } from './parts.js';
+import { Copy, Empty, Loading, Problem, Time, memories, short, useLoad, waiting, when } from './parts.js';
 import { useHistory } from './history.js';
 
 const newestAnchors = 8;
@@ -11,23 +11,23 @@ export function Log({ api }) {
   if (!head) return html`<${Loading} what="Opening your log"/>`;
   const share = head.treeSize === 0 ? 0 : head.anchoredSize / head.treeSize;
   return html`<section class="figures" aria-label="Figures">
-      <div class="card"><p class="number">${head.treeSize.toLocaleString('en')}</p><p class="soft">leaves in your log</p></div>
+      <div class="card"><p class="number">${head.treeSize.toLocaleString('en')}</p><p class="soft">memories written</p></div>
       <div class="card"><p class="number">${head.anchoredSize.toLocaleString('en')}</p><p class="soft">of them on the chain</p>
         <progress max="1" value=${share} aria-label="Share on the chain">${Math.round(share * 100)}%</progress></div>
       <div class="card"><p class="number">${(head.treeSize - head.anchoredSize).toLocaleString('en')}</p><p class="soft">${waiting(head)}</p></div></section>
     <section class="card"><div class="row"><h2 class="grow">Growth</h2><p class="key soft"><i class="committed"></i>on the chain <i></i>waiting</p></div><${Growth} api=${api} size=${head.treeSize} anchored=${head.anchoredSize}/></section>
-    <section class="card"><h2>Root</h2><p class="soft">One hash that stands for every memory in your log, in order. This browser remembers it and refuses a log that does not continue it.</p>
-      <div class="row"><code class="grow break">${head.root}</code><${Copy} text=${head.root}/></div></section>
-    <section class="card"><h2>Newest anchors</h2><${Problem} error=${error}/>
-      ${!anchors ? !error && html`<${Loading}/>` : anchors.length === 0 ? html`<p class="soft">None yet. ${head.delayed ? `The first one is ${waiting(head)}.` : "The next batch commits your log's root on Solana."}</p>`
-        : html`<ul class="list">${anchors.slice(0, newestAnchors).map(({ id, time, data }) => html`<li key=${id}><div class="grow"><strong>${data.size.toLocaleString('en')} leaves</strong>
-          <p class="soft">root ${short(data.root, 6)} · slot ${data.slot.toLocaleString('en')} · transaction ${short(data.signature, 6)}</p></div>
-          <${Time} at=${time}/><${Copy} text=${data.signature} what="Copy transaction"/></li>`)}</ul>`}</section>`;
+    <section class="card"><h2>Newest on the chain</h2><${Problem} error=${error}/>
+      ${!anchors ? !error && html`<${Loading}/>` : anchors.length === 0 ? html`<p class="soft">None yet. ${head.delayed ? `The first one is ${waiting(head)}.` : "What you write is put on Solana soon."}</p>`
+        : html`<ul class="list">${anchors.slice(0, newestAnchors).map(({ id, time, data }) => html`<li key=${id}><div class="grow"><strong>${memories(data.size)}</strong>
+          <details><summary>Details</summary><p class="soft">root ${short(data.root, 6)} · slot ${data.slot.toLocaleString('en')} · transaction ${short(data.signature, 6)} <${Copy} text=${data.signature} what="Copy transaction"/></p></details></div>
+          <${Time} at=${time}/></li>`)}</ul>`}</section>
+    <details class="card"><summary>Details</summary><h2>Root</h2><p class="soft">One hash that stands for every memory in your log, in order, and for those that were taken back. This browser remembers it and refuses a log that does not continue it.</p>
+      <div class="row"><code class="grow break">${head.root}</code><${Copy} text=${head.root}/></div></details>`;
 }
 
 const samples = 16, width = 640, height = 180;
 
-/** Shows how the log grew, from the times of some evenly spaced leaves. */
+/** Shows how the log grew, from the times of some evenly spaced memories. */
 function Growth({ api, size, anchored }) {
   const round = Math.ceil(size / Math.max(1, Math.floor(size / 50))); // do not load again for every new leaf
   const [points, error] = useLoad(async () => {
@@ -42,7 +42,7 @@ function Growth({ api, size, anchored }) {
   const all = [...points, { at: now, size }];
   const x = (at) => (at - first) / span * width, y = (n) => height - n / size * (height - 10);
   const line = all.map((p, i) => i === 0 ? `M0 ${y(p.size)}` : `L${x(p.at).toFixed(1)} ${y(p.size).toFixed(1)}`).join('');
-  return html`<figure class="growth"><svg viewBox=${`0 0 ${width} ${height}`} preserveAspectRatio="none" role="img" aria-label=${`The log grew from ${when(first)} to ${size} leaves now; ${anchored} are on the chain.`}>
+  return html`<figure class="growth"><svg viewBox=${`0 0 ${width} ${height}`} preserveAspectRatio="none" role="img" aria-label=${`The log grew from ${when(first)} to ${memories(size)} now; ${anchored} are on the chain.`}>
     <defs><clipPath id="committed"><rect x="0" y=${y(anchored)} width=${width} height=${height}/></clipPath></defs>
     <path class="area" d=${`${line}V${height}H0Z`}/><path class="area committed" clip-path="url(#committed)" d=${`${line}V${height}H0Z`}/><path class="line" d=${line}/></svg>
     <figcaption class="row"><span class="grow">${when(first)}</span><span>now</span></figcaption></figure>`;

@@ -3,7 +3,7 @@ import { html, useEffect, useState } from './vendor-preact.js';
 import { ApiError } from './vendor-ledger.js';
 import { Copy, Dialog, Loading, Problem, happened, inWords, tagsOf, useLoad, useTask, waiting, when } from './parts.js';
 import { Path, verify } from './proof.js';
-import { Correct } from './write.js';
+import { Correct, useDraft } from './write.js';
 
 const ways = { session: 'A session of yours', key: 'A program with an API key', drop: 'Someone with a link of yours' };
 const wayOf = ({ via, metadata }) => `${ways[via?.kind] ?? 'unknown'}${typeof metadata?.source === 'string' ? `, source “${metadata.source}”` : ''}`;
@@ -13,11 +13,11 @@ const useMemory = (api, id) => useLoad(() => api.ledger.core('GET', `/memories/$
 export function Memory({ api, memory: { id }, onOpen, onClose }) {
   const [memory, error, again] = useMemory(api, id);
   const [sure, setSure] = useState(''); // 'retract' or 'forget'
-  const [correcting, setCorrecting] = useState(false), [draft, setDraft] = useState();
+  const [correcting, setCorrecting] = useState(false), [draft, setDraft] = useDraft(api.session.publicKey, id);
   useEffect(() => { api.refresh(); }, []); // what waits becomes late without an event
   const [end, ending, refused] = useTask(async () => {
-    await api.ledger.memories[sure](id).catch(api.guard);
-    api.refresh();
+    if (sure === 'retract') api.retract([id]);
+    else await api.ledger.memories.forget(id).catch(api.guard).then(api.refresh);
     onClose();
   });
   if (!memory) return html`<${Dialog} title="Memory" onClose=${onClose}>${error ? html`<${Problem} error=${error} again=${again}/>` : html`<${Loading}/>`}<//>`;

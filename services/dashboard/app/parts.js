@@ -49,8 +49,9 @@ export function happened({ occurredAt } = {}) {
   return occurredAt.length === 10 ? dayOnly.format(new Date(occurredAt)) : when(occurredAt);
 }
 /** Says what a memory waits for that is not on the chain. */
-export const waiting = (head) => head?.delayed ? `delayed since ${when(head.waitingSince)}; nothing is lost; the operator was told` : 'waiting for the next anchor';
+export const waiting = (head) => head?.delayed ? `delayed since ${when(head.waitingSince)}; nothing is lost; the operator was told` : 'waiting to go on the chain';
 export const count = (n, unit) => `${n.toLocaleString('en')} ${unit}${n === 1 ? '' : 's'}`;
+export const memories = (n) => n === 1 ? '1 memory' : `${n.toLocaleString('en')} memories`;
 export const short = (text, n = 4) => text.length > 2 * n + 1 ? `${text.slice(0, n)}…${text.slice(-n)}` : text;
 
 /** Splits a text at its commas. */

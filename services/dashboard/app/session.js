@@ -23,7 +23,23 @@ export function loadSession() {
 
 export function keepSession(session) {
   if (session) sessionStorage.setItem('session', JSON.stringify(session));
-  else sessionStorage.clear();
+  else for (const name of Object.keys(sessionStorage)) if (!name.startsWith('draft:')) sessionStorage.removeItem(name);
+}
+
+// Drafts outlive the session, so that its end loses no words: until their owner signs out, or
+// another one signs in.
+const draftName = (owner, name) => `draft:${owner}:${name}`;
+
+export const draftOf = (owner, name) => stored(draftName(owner, name));
+
+export function keepDraft(owner, name, draft) {
+  if (draft) sessionStorage.setItem(draftName(owner, name), JSON.stringify(draft));
+  else sessionStorage.removeItem(draftName(owner, name));
+}
+
+/** Removes the drafts of all owners, or of all but one. */
+export function dropDrafts(owner = '') {
+  for (const name of Object.keys(sessionStorage)) if (name.startsWith('draft:') && !name.startsWith(`draft:${owner}:`)) sessionStorage.removeItem(name);
 }
 
 // Heads of the log outlive the session: they are public, and only an older head can

@@ -1,9 +1,9 @@
 // The choice of a wallet: for sign-in, and for each action where the owner must prove
 // again that the wallet is theirs.
 import { html, useEffect, useState } from './vendor-preact.js';
-import { Mark, Problem, useTask } from './parts.js';
+import { Dialog, Mark, Problem, useTask } from './parts.js';
 import { findWallets } from './wallets.js';
-import { keepSession, signInTo, site } from './session.js';
+import { signInTo, site } from './session.js';
 
 const grace = 1500; // ms to wait for wallets to appear
 
@@ -39,20 +39,30 @@ export function WalletChoice({ owner, use, verb = 'Continue with', able = () => 
 
 export function SignIn({ expired, onSignedIn }) {
   const home = new URL(site.coreUrl).origin;
-  const signIn = async (account) => {
-    const session = await signInTo(location.origin, account);
-    keepSession(session);
-    onSignedIn(session);
-  };
   return html`<main class="welcome" id="main">
     <p class="brand"><${Mark}/>Memory Ledger</p>
     <h1>Your memories,<br/>in a log that can't be rewritten</h1>
     <p class="lead">Sign one message with your Solana wallet to see what is kept in your name, and to check the proof of it in this browser. It costs nothing and moves nothing.</p>
-    ${expired && html`<p class="notice" role="status">Your session has ended. Sign in again to go on where you were.</p>`}
+    ${expired && html`<p class="notice" role="status">Your session has ended. Sign in again to go on where you were; what you were writing is kept.</p>`}
     ${home !== location.origin && html`<p class="notice alarm">This page is not at the service's own address. Sign in at <a href=${`${home}/app/`}>${home}</a>: nothing for that address is signed here.</p>`}
-    <${WalletChoice} use=${signIn}/>
+    <${WalletChoice} use=${async (account) => onSignedIn(await signInTo(location.origin, account))}/>
     <ul class="promises"><li><strong>Encrypted at rest</strong>Under a key of your own, which the service holds.</li>
-    <li><strong>Nothing silently changed</strong>Each memory is a leaf of your Merkle log.</li>
+    <li><strong>Nothing silently changed</strong>Each memory has a proof, which your browser checks.</li>
     <li><strong>Anyone can check</strong>The log's root is committed on Solana.</li></ul>
   </main>`;
+}
+
+const announced = 5 * 60_000; // ms before the end of a session
+const clock = new Intl.DateTimeFormat('en', { timeStyle: 'short' });
+
+/** Returns what announces the end of a session, and offers another one. */
+export function useRenewal(session, begin) {
+  const [soon, setSoon] = useState(false), [open, setOpen] = useState(false), end = new Date(session.expiresAt);
+  useEffect(() => {
+    const timer = setTimeout(() => setSoon(true), end - Date.now() - announced);
+    return () => clearTimeout(timer);
+  }, []);
+  return soon && html`<div class="banner" role="status"><p>Your session ends at ${clock.format(end)}. What you are writing is kept.</p><button type="button" onClick=${() => setOpen(true)}>Sign in again</button></div>
+    ${open && html`<${Dialog} title="Sign in again" onClose=${() => setOpen(false)}><p class="soft">A new session goes on where you are.</p>
+      <${WalletChoice} owner=${session.publicKey} verb="Sign in with" use=${async (account) => begin(await signInTo(location.origin, account))}/><//>`}`;
 }

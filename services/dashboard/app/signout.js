@@ -11,6 +11,7 @@ export function useSignOut(api) {
   const [alive, setAlive] = useState();
   const get = (path) => api.ledger.core('GET', path).then(({ body }) => body);
   const leave = async (also) => {
+    await api.settle();
     if (also) {
       for (const { id } of alive.links) await api.ledger.core('DELETE', `/grants/${id}`);
       await api.ledger.core('DELETE', '/auth/sessions'); // all others

@@ -91,6 +91,7 @@ export const scenarios = {
     await v.signIn();
     const text = v.page.getByRole('textbox', { name: 'New memory' });
     await text.fill('The cat sleeps on the warm chair');
+    await v.page.getByRole('button', { name: 'More' }).click();
     await v.page.getByRole('textbox', { name: 'Source' }).fill('diary');
     await text.press('Control+Enter');
     await v.page.getByText('Stored.').waitFor();
@@ -99,16 +100,24 @@ export const scenarios = {
     await v.rows.filter({ hasText: 'Dogs run' }).waitFor(); // live, through the feed
     assert.match(await v.rows.first().textContent(), /Dogs run/);
 
-    await v.page.getByRole('searchbox').fill('WARM');
+    const search = v.page.getByRole('searchbox'), marked = async () => (await v.page.locator('mark').allTextContents()).join(' ');
+    await search.fill('“WARM ch”');
     await v.page.getByText('1 found').waitFor();
-    await v.page.getByRole('radio', { name: 'Best match' }).check();
-    await v.page.getByRole('searchbox').fill('where do cats sleep?');
+    assert.equal(await marked(), 'warm ch');
+    await search.fill('where do cats sleep?');
+    await v.page.getByText('best first').waitFor();
     await v.page.getByText('1 found').waitFor();
-    await v.page.getByRole('searchbox').fill('nothing like this anywhere');
-    await v.page.getByRole('radio', { name: 'Exact text' }).check();
+    assert.equal(await marked(), 'cat sleeps');
+    await v.everyLook('found');
+    await search.fill('nothing like this anywhere');
     await v.page.getByRole('heading', { name: 'Nothing found' }).waitFor();
     await v.everyLook('found-nothing');
-    await v.page.getByRole('searchbox').fill('');
+    await search.fill('hair');
+    await v.page.getByRole('button', { name: 'Look for the exact text' }).click();
+    await v.page.getByText('1 found').waitFor();
+    assert.equal(await marked(), 'hair');
+    await v.page.getByRole('button', { name: 'Without: Exact text' }).click();
+    await search.fill('');
 
     await v.rows.filter({ hasText: 'warm chair' }).click();
     await v.dialog.getByText('A session of yours').waitFor();
@@ -117,7 +126,21 @@ export const scenarios = {
     await v.dialog.getByText('Take it back for good?').waitFor();
     await v.dialog.getByRole('button', { name: 'Retract', exact: true }).click();
     await v.dialog.waitFor({ state: 'detached' });
-    await v.page.getByText('Leaf 0 was retracted').waitFor();
+    await v.page.getByText('1 memory', { exact: true }).waitFor();
+    assert.equal(await v.rows.filter({ hasText: 'warm chair' }).count(), 0);
+    const { id } = (await v.call('GET', '/memories'))[0]; // it waits for Undo
+    await v.page.getByRole('button', { name: 'Undo' }).click();
+    await v.rows.filter({ hasText: 'warm chair' }).waitFor();
+    await v.rows.filter({ hasText: 'warm chair' }).click();
+    await v.dialog.getByRole('button', { name: 'Retract…' }).click();
+    await v.dialog.getByRole('button', { name: 'Retract', exact: true }).click();
+    await v.page.getByRole('button', { name: 'Undo' }).waitFor({ state: 'detached', timeout: 15_000 });
+    await assert.rejects(v.call('GET', `/memories/${id}`), /410/);
+    await v.page.getByText('1 memory', { exact: true }).waitFor();
+    await v.page.getByRole('button', { name: 'Filter' }).click();
+    await v.page.getByRole('checkbox', { name: 'Show gone ones' }).check();
+    await v.page.getByText('A memory that was retracted').waitFor();
+    await v.everyLook('gone');
   },
 
   async 'the life of a memory'(v) {
@@ -163,7 +186,7 @@ export const scenarios = {
     await v.page.setViewportSize({ width: 360, height: 740 });
     await v.dialog.getByRole('button', { name: 'Retract…' }).scrollIntoViewIfNeeded();
     await v.shot('footer');
-    await v.page.setViewportSize({ width: 1200, height: 900 });
+    await v.page.setViewportSize({ width: 1280, height: 900 });
     await v.dialog.getByRole('button', { name: 'Ada lives in Porto' }).click();
     await v.dialog.getByText('Corrects', { exact: true }).waitFor();
     await v.page.keyboard.press('Escape');
@@ -178,6 +201,7 @@ export const scenarios = {
     await v.everyLook('marked');
 
     // Filters find without a query, and say that they are set while they are folded.
+    const exact = v.page.getByRole('checkbox', { name: 'Exact text' });
     await v.page.getByRole('button', { name: 'Filter' }).click();
     await box('Has the tags').fill('family');
     await v.page.getByText('3 found').waitFor();
@@ -187,12 +211,11 @@ export const scenarios = {
     await v.everyLook('filtered');
     await v.page.getByRole('search').getByRole('button', { name: 'Less' }).click();
     await v.page.getByRole('button', { name: 'Filter (2)' }).click();
-    await v.page.getByRole('radio', { name: 'Best match' }).check();
     await v.page.getByRole('searchbox').fill('Where does Ada live?');
-    await v.page.getByText('1 found').waitFor(); // best match leaves out what was corrected
+    await v.page.getByText('1 found').waitFor(); // search by meaning leaves out what was corrected
     await v.rows.filter({ hasText: 'Porto' }).waitFor();
     // What was found follows the log, too.
-    await v.page.getByRole('radio', { name: 'Exact text' }).check();
+    await exact.check();
     await v.page.getByRole('searchbox').fill('Ada lives');
     await v.page.getByText('2 found').waitFor();
     await marked.waitFor();
@@ -202,7 +225,8 @@ export const scenarios = {
     const again = await v.call('POST', '/memories', { content: 'Ada lives in Lisbon', namespace: 'home', supersedes: [oslo.id] });
     await marked.waitFor();
     for (const field of [v.page.getByRole('searchbox'), box('Has the tags'), box('In the namespace')]) await field.fill('');
-    await v.page.getByText('4 written').waitFor();
+    await exact.uncheck();
+    await v.page.getByText('3 memories').waitFor();
     await marked.waitFor();
     await v.call('DELETE', `/memories/${again.id}`);
     await marked.waitFor({ state: 'detached' });
@@ -264,7 +288,7 @@ export const scenarios = {
     await v.call('POST', '/memories', { content: 'the second', metadata: {} });
     await asked;
     await v.call('POST', '/memories', { content: 'the third', metadata: {} });
-    await v.page.getByText('3 written').waitFor();
+    await v.page.getByText('3 memories').waitFor();
     assert.equal(await v.page.getByText('was retracted').count(), 0);
     answer();
     await v.rows.filter({ hasText: 'the second' }).waitFor();
@@ -474,11 +498,11 @@ export const scenarios = {
     await v.anchored();
     await v.signIn();
     await v.go('Log');
-    await v.page.getByText('leaves in your log').waitFor();
+    await v.page.getByText('memories written').waitFor();
     await v.page.getByRole('img', { name: /grew/ }).waitFor();
-    await v.page.getByText('40 leaves', { exact: true }).waitFor();
+    await v.page.getByText('40 memories', { exact: true }).waitFor();
     await v.call('POST', '/memories', { content: 'one more', metadata: {} });
-    await v.page.getByText('41 leaves', { exact: true }).waitFor({ timeout: 15_000 }); // live
+    await v.page.getByText('41 memories', { exact: true }).waitFor({ timeout: 15_000 }); // live
     await v.everyLook('log');
   },
 
@@ -594,7 +618,8 @@ export const scenarios = {
     // The owner is signed out. The log continues, but earlier memories can't be read.
     await v.page.getByRole('button', { name: 'Continue with Test Wallet' }).click();
     await v.go('Memories');
-    await v.page.getByText('Leaf 4 was retracted, forgotten or erased.').waitFor();
+    await v.page.getByText('What was here was retracted, forgotten or erased.').waitFor();
+    await v.everyLook('nothing-left');
     assert.equal(await v.rows.count(), 0);
     v.expected.push(/401/); // for the stream of events, which ended with its session
   },
@@ -729,9 +754,9 @@ export const scenarios = {
     console.error(`first memories of ${v.config.many} after ${Math.round(best)} ms`);
     assert.ok(best < 1000, `the first memories were there after ${Math.round(best)} ms`);
     await v.everyLook('many');
-    const box = v.page.locator('.rows');
     // Scroll to the oldest memory, past everything between.
-    for (let i = 1; i <= 40; i++) await box.evaluate((el, part) => { el.scrollTop = el.scrollHeight * part; }, i / 40);
+    const scroll = (part) => v.page.evaluate((part) => scrollTo(0, document.documentElement.scrollHeight * part), part);
+    for (let i = 1; i <= 40; i++) await scroll(i / 40);
     await v.rows.filter({ hasText: '(0)' }).waitFor();
     const nodes = await v.page.evaluate(() => document.querySelectorAll('*').length);
     assert.ok(nodes < 1000, `${nodes} elements`);
@@ -741,12 +766,12 @@ export const scenarios = {
     console.error(`${nodes} elements, ${usedSize} bytes of memory`);
     assert.ok(usedSize < 32e6, `${usedSize} bytes of memory`);
     // A new memory must not move the rows of a reader who has scrolled down.
-    await box.evaluate((el) => { el.scrollTop = el.scrollHeight / 2; });
+    await scroll(0.5);
     const middle = v.page.getByText(`(${Math.floor(v.config.many / 2)})`);
     await middle.waitFor();
     const at = (await middle.boundingBox()).y;
     await v.call('POST', '/memories', { content: 'one more', metadata: {} });
-    await v.page.getByText(`${(v.config.many + 1).toLocaleString('en')} written`).waitFor();
+    await v.page.getByText(`${(v.config.many + 1).toLocaleString('en')} memories`).waitFor();
     assert.ok(Math.abs((await middle.boundingBox()).y - at) < 2, 'the row stays where it was');
     assert.ok(v.requests.filter((url) => url.includes('/memories?')).length < 60, 'only pages in sight are asked for');
   },

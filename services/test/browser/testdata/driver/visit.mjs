@@ -66,7 +66,7 @@ export class Visit {
   }
 
   // open opens the dashboard with the wallet in it.
-  async open({ wallets = [this.wallet], hash = '', viewport = { width: 1200, height: 900 }, clock = false } = {}) {
+  async open({ wallets = [this.wallet], hash = '', viewport = { width: 1280, height: 900 }, clock = false } = {}) {
     this.context = await this.browser.newContext({ viewport, acceptDownloads: true });
     this.context.setDefaultTimeout(8000);
     this.page = await this.context.newPage();
@@ -112,7 +112,7 @@ export class Visit {
 
   // everyLook runs the same checks on the page in both themes, wide and narrow.
   async everyLook(state) {
-    for (const width of [1200, 360]) {
+    for (const width of [1280, 360]) {
       for (const colorScheme of ['light', 'dark']) {
         await this.page.setViewportSize({ width, height: width === 360 ? 740 : 900 });
         await this.page.emulateMedia({ colorScheme });
@@ -121,7 +121,7 @@ export class Visit {
         await this.shot(`${state}-${width}-${colorScheme}`);
       }
     }
-    await this.page.setViewportSize({ width: 1200, height: 900 });
+    await this.page.setViewportSize({ width: 1280, height: 900 });
     await this.page.emulateMedia({ colorScheme: 'light' });
   }
 

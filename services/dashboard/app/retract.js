@@ -1,0 +1,60 @@
+// Retractions, which can be undone for some seconds: only then they are sent.
+//
+// A page that is closed, or a session that ends, sends what waits: it has left the list already,
+// and a closed page has no Undo.
+import { html, useCallback, useEffect, useRef, useState } from './vendor-preact.js';
+import { inWords, memories } from './parts.js';
+
+const undoMs = 7000;
+
+/**
+ * Returns [retract, settle, hidden, notice]. retract takes the ids of memories, and settle sends what waits. hidden has
+ * the ids that lists leave out, and for each whether the log's head still counts it.
+ */
+export function useRetractions(ledger, session, refresh) {
+  const [state, setState] = useState({ waiting: [] }), [hidden, setHidden] = useState(new Map());
+  const waiting = useRef([]), timer = useRef();
+  const hide = (ids, counted) => setHidden((now) => new Map([...now, ...ids.map((id) => [id, counted])]));
+  const show = (ids) => setHidden((now) => new Map([...now].filter(([id]) => !ids.includes(id))));
+
+  const settle = useCallback(async () => {
+    clearTimeout(timer.current);
+    const ids = waiting.current.splice(0), failed = [];
+    if (ids.length === 0) return;
+    setState({ waiting: [] });
+    let error;
+    for (const id of ids) await ledger.memories.retract(id).catch((failure) => { failed.push(id); error = failure; });
+    await refresh();
+    hide(ids, false);
+    if (failed.length === 0) return;
+    show(failed);
+    setState({ waiting: [], error, failed });
+  }, [ledger]);
+  const retract = useCallback((ids) => {
+    clearTimeout(timer.current);
+    waiting.current.push(...ids);
+    hide(ids, true);
+    setState({ waiting: [...waiting.current] });
+    timer.current = setTimeout(settle, Math.max(0, Math.min(undoMs, Date.parse(session.expiresAt) - Date.now() - 2000)));
+  }, [ledger]);
+  const undo = () => {
+    clearTimeout(timer.current);
+    show(waiting.current.splice(0));
+    setState({ waiting: [] });
+  };
+  useEffect(() => {
+    const leave = () => {
+      clearTimeout(timer.current);
+      for (const id of waiting.current.splice(0)) fetch(`/memories/${id}`, { method: 'DELETE', keepalive: true, headers: { Authorization: `Bearer ${session.token}` } }).catch(() => {});
+      setState({ waiting: [] });
+    };
+    addEventListener('pagehide', leave);
+    return () => { removeEventListener('pagehide', leave); leave(); };
+  }, [ledger]);
+
+  const { waiting: ids, error, failed } = state;
+  const notice = html`<div class="toast" role="status">${ids.length > 0 ? html`<p><span>${memories(ids.length)} retracted</span><button type="button" onClick=${undo}>Undo</button></p>`
+    : error && html`<p><span>${memories(failed.length)} could not be retracted. ${inWords(error)}</span>
+      <button type="button" onClick=${() => retract(failed)}>Try again</button><button type="button" onClick=${() => setState({ waiting: [] })}>Leave it</button></p>`}</div>`;
+  return [retract, settle, hidden, notice];
+}
