@@ -206,6 +206,9 @@ func refuseLooking(c *fiber.Ctx) error {
 }
 
 func (a *API) readCase(c *fiber.Ctx) error {
+	if c.Vary(fiber.HeaderAccept); asksForPage(c) {
+		return a.openCase(c)
+	}
 	httpapi.Allow(c, grant.ReadTimeout)
 	document, size, err := a.Grants.Read(httpapi.Context(c), httpapi.Param(c, "token"), httpapi.Gone(c))
 	if err != nil {

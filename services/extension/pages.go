@@ -81,10 +81,14 @@ func sendPage(c *fiber.Ctx, status int, name string, data any) error {
 	if err := pages.ExecuteTemplate(&html, name, data); err != nil {
 		return fmt.Errorf("write %s: %w", name, err)
 	}
+	asPage(c)
+	return c.Status(status).Send(html.Bytes())
+}
+
+func asPage(c *fiber.Ctx) {
 	c.Set(fiber.HeaderContentSecurityPolicy, pagesPolicy)
 	c.Set(fiber.HeaderReferrerPolicy, "no-referrer")
 	c.Set(fiber.HeaderContentType, fiber.MIMETextHTMLCharsetUTF8)
-	return c.Status(status).Send(html.Bytes())
 }
 
 // deadPage sends the same bytes, whatever makes the token invalid.

@@ -18,7 +18,7 @@ import (
 	"github.com/memory-ledger/ledger/services/untrusted"
 )
 
-const mark = untrusted.Mark("untrusted-0123abcd")
+var layout = markdown{untrusted.Mark("untrusted-0123abcd")}
 
 func view(index uint64, content, metadata string, anchored bool) memory.View {
 	return memory.View{
@@ -55,7 +55,7 @@ func (s *shown) Next(_ context.Context, yield func(*memory.View) error) error {
 
 // textOf returns the whole document of some memories.
 func textOf(owner events.Owner, at events.Timestamp, views []memory.View) []byte {
-	text, err := io.ReadAll(newDocument(owner, at, uint64(len(views)), &shown{views: views}, mark))
+	text, err := io.ReadAll(newDocument(owner, at, uint64(len(views)), &shown{views: views}, layout))
 	if err != nil {
 		panic(err) // this cursor does not fail
 	}
@@ -129,7 +129,7 @@ func TestAPieceThatFailsIsReadAgain(t *testing.T) {
 	at := events.At(time.Unix(0, 0))
 	want := textOf("owner", at, someViews(5, 100))
 	read := func(failures int, err error) (text []byte, pauses int, got error) {
-		d := newDocument("owner", at, 5, &shown{views: someViews(5, 100), failures: failures, err: err}, mark)
+		d := newDocument("owner", at, 5, &shown{views: someViews(5, 100), failures: failures, err: err}, layout)
 		d.pause = func() { pauses++ }
 		text, got = io.ReadAll(d)
 		return text, pauses, got
@@ -173,7 +173,7 @@ func TestADocumentIsNotHeldWhole(t *testing.T) {
 	t.Parallel()
 	const length = heldBytes / 4
 	at := events.At(time.Unix(0, 0))
-	d := newDocument("owner", at, 20, &atHand{someViews(20, length)}, mark)
+	d := newDocument("owner", at, 20, &atHand{someViews(20, length)}, layout)
 	var text bytes.Buffer
 	p, most := make([]byte, 100_000), 0
 	for {

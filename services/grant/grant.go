@@ -333,29 +333,41 @@ func (s *Service) unlessDead(ctx context.Context, o Opened, err error) error {
 // returned reader renders it again, so that a log does not have to fit in memory. gone, if
 // not nil, reports that the client has hung up.
 func (s *Service) Read(ctx context.Context, token string, gone func() bool) (document io.Reader, size int, err error) {
+	made, err := s.read(ctx, token, nil, gone)
+	return made.text, made.size, err
+}
+
+// ReadPage is Read for a person. The page has the same memories in another layout, those
+// that happened last first.
+func (s *Service) ReadPage(ctx context.Context, token string, layout Layout, gone func() bool) (page, document io.Reader, err error) {
+	made, err := s.read(ctx, token, layout, gone)
+	return made.page, made.text, err
+}
+
+func (s *Service) read(ctx context.Context, token string, page Layout, gone func() bool) (rendered, error) {
 	// Refuse a dead grant before rendering. This wait for the whole log also covers the
 	// owner's part of it.
 	opened, err := s.Open(ctx, token, events.GrantCase)
 	if err != nil {
-		return nil, 0, err
+		return rendered{}, err
 	}
 	leave, waited, err := s.limiter.enter(ctx, opened.id, opened.Left)
 	if err != nil {
-		return nil, 0, err
+		return rendered{}, err
 	}
 	defer leave()
 	if waited { // an earlier reader may have used the last read
 		if opened, err = s.Open(ctx, token, events.GrantCase); err != nil {
-			return nil, 0, err
+			return rendered{}, err
 		}
 	}
-	document, size, err = s.render(ctx, opened, gone)
+	made, err := s.render(ctx, opened, page, gone)
 	if err != nil {
-		return nil, 0, s.unlessDead(ctx, opened, err)
+		return rendered{}, s.unlessDead(ctx, opened, err)
 	}
 	// Like the rendering, the append does not end with the request's deadline.
 	if err := s.Commands.Execute(context.WithoutCancel(ctx), opened.owner, &command.ConsumeCase{GrantID: opened.id}); err != nil {
-		return nil, 0, err
+		return rendered{}, err
 	}
-	return document, size, nil
+	return made, nil
 }

@@ -1,6 +1,7 @@
 package e2e_test
 
 import (
+	"encoding/base64"
 	"html"
 	"net/url"
 	"regexp"
@@ -140,7 +141,7 @@ func TestCasePage(t *testing.T) {
 	c := stacktest.Start(t, stacktest.Options{}).Extension[0]
 	session := c.SignIn(stacktest.NewWallet())
 	c.Expect(201, "POST", "/memories", map[string]any{"content": "to be read", "source": "s"}, session)
-	made := c.Expect(201, "POST", "/agent-cases", map[string]any{"maxReads": 2}, session)
+	made := c.Expect(201, "POST", "/agent-cases", map[string]any{"maxReads": 3}, session)
 	path := "/agent-cases/" + tokenOf(made)
 	left := func() int {
 		return c.Expect(200, "GET", "/agent-cases/"+made.Text("id")+"/status", nil, session).Number("remainingReads")
@@ -148,15 +149,39 @@ func TestCasePage(t *testing.T) {
 	for range 5 {
 		page := c.Expect(200, "GET", path, nil, navigates)
 		isPage(t, page, "Someone shares their memories with you")
-		if !strings.Contains(string(page.Body), "one of 2 reads") || strings.Contains(string(page.Body), "to be read") || left() != 2 {
+		if !strings.Contains(string(page.Body), "one of 3 reads") || strings.Contains(string(page.Body), "to be read") || left() != 3 {
 			t.Errorf("%d left, %s", left(), page.Body)
 		}
 	}
 	c.Expect(403, "GET", path, nil, navigates, stacktest.With("Sec-Purpose", "prefetch"))
 	c.Expect(403, "POST", path, nil, navigates, stacktest.With("Sec-Purpose", "prefetch"))
 	opened := c.Expect(200, "POST", formOf(t, path, c.Expect(200, "GET", path, nil, navigates)), "", asForm, navigates)
-	if !strings.HasPrefix(opened.Header.Get("Content-Type"), "text/markdown") || !strings.Contains(string(opened.Body), "to be read") || left() != 1 {
+	if !strings.HasPrefix(opened.Header.Get("Content-Type"), "text/markdown") || !strings.Contains(string(opened.Body), "to be read") || left() != 2 {
 		t.Errorf("%d left, %v", left(), opened.Header)
+	}
+	// The button's form gets a page, which ends with the document.
+	for _, text := range []string{strings.Repeat("long, ", 1600), strings.Repeat("longer, ", 1200), "<script>alert(1)</script>"} {
+		c.Expect(201, "POST", "/memories", map[string]any{"content": text, "source": "s", "tags": []string{"a&b"}}, session)
+	}
+	c.Expect(201, "POST", "/memories", map[string]any{"content": "long ago", "source": "s", "occurredAt": "1999-12-31"}, session)
+	shown := c.Expect(200, "POST", path, "as=page", asForm, navigates)
+	isPage(t, shown, "5 memories")
+	page := string(shown.Body)
+	for _, words := range []string{"to be read", "31 December 1999", "&lt;script&gt;", "a&amp;b"} {
+		if !strings.Contains(page, words) {
+			t.Errorf("the page has no %q: %s", words, page[:2000])
+		}
+	}
+	if strings.Index(page, "long ago") < strings.Index(page, "to be read") {
+		t.Error("what happened first is not at the end")
+	}
+	link := regexp.MustCompile(`href="data:text/markdown;charset=utf-8;base64,([^"]*)"`).FindStringSubmatch(page)
+	if link == nil {
+		t.Fatalf("no document in %s", page[max(0, len(page)-1000):])
+	}
+	text, err := base64.StdEncoding.DecodeString(link[1])
+	if noErr(t, err); !strings.HasPrefix(string(text), "# Memories of ") || strings.Count(string(text), "\n## Memory ") != 5 || left() != 1 {
+		t.Errorf("%d left, %.200s", left(), text)
 	}
 	if page := c.Expect(200, "GET", path, nil, navigates); !strings.Contains(string(page.Body), "uses the link up") {
 		t.Errorf("%s", page.Body)
@@ -167,6 +192,7 @@ func TestCasePage(t *testing.T) {
 	}
 	isPage(t, c.Expect(404, "GET", path, nil, navigates), "This link opens nothing")
 	isPage(t, c.Expect(404, "POST", path, nil, navigates), "This link opens nothing")
+	isPage(t, c.Expect(404, "POST", path, "as=page", asForm, navigates), "This link opens nothing")
 	if a := c.Expect(404, "POST", path, nil); string(a.Body) != "not found\n" {
 		t.Errorf("%s", a.Body)
 	}
