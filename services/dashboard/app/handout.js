@@ -3,17 +3,18 @@
 import { html, useEffect, useMemo, useRef, useState } from './vendor-preact.js';
 import { generate } from './vendor-qr.js';
 import { UnauthorizedError } from './vendor-ledger.js';
-import { Copy, Problem, useFresh, useTask, when } from './parts.js';
+import { useHistory } from './history.js';
+import { keyName, useKeys } from './names.js';
+import { Copy, Problem, Time, count, inWords, useFresh, useTask, when } from './parts.js';
 import { grantsOf, keepExtensionSession, keepLinks, linksOf, signInTo, site } from './session.js';
 import { WalletChoice } from './signin.js';
 
 const kinds = {
-  drop: { grant: 'memory-drop', title: 'Let someone add', text: 'Anyone with the link can leave memories in your log.', some: 'Anyone with the link can leave memories in this namespace.', most: 5 },
-  case: { grant: 'agent-case', title: 'Let someone read', text: 'Anyone with the link can read all of your memories, as text.', some: 'Anyone with the link can read the memories of this namespace, as text.', most: 10 },
+  drop: { grant: 'memory-drop', title: 'Let someone add', used: 'Someone left a memory', text: 'Anyone with the link can leave memories in your log.', some: 'Anyone with the link can leave memories in this namespace.', most: 5 },
+  case: { grant: 'agent-case', title: 'Let someone read', used: 'Someone read', text: 'Anyone with the link can read all of your memories, as text.', some: 'Anyone with the link can read the memories of this namespace, as text.', most: 10 },
 };
 const times = { 5: '5 minutes', 15: '15 minutes', 60: '1 hour', 480: '8 hours', 1440: '1 day' };
 const fields = { drop: 'Into the namespace (optional)', case: 'Only of the namespace (optional)' };
-const makers = { key: 'made by an API key', session: 'made in another tab or session' };
 
 /** Loads the live links of both APIs, and loads them again when one is made, used or ended. */
 export const useLinks = (api) => useFresh(api, () => api.ledger.core('GET', '/grants').then(({ body }) => body), ['GrantMinted', 'GrantConsumed', 'GrantRevoked']);
@@ -21,7 +22,7 @@ export const useLinks = (api) => useFresh(api, () => api.ledger.core('GET', '/gr
 export function HandOut({ api }) {
   const [round, setRound] = useState(0), again = () => setRound((n) => n + 1);
   const grants = useMemo(() => grantsOf(api.session), [round]);
-  const [live, error, retry] = useLinks(api);
+  const [live, error, retry] = useLinks(api), [keys] = useKeys(api);
   const refused = (error) => {
     if (!(error instanceof UnauthorizedError)) throw error;
     sessionStorage.removeItem('extension');
@@ -35,12 +36,12 @@ export function HandOut({ api }) {
         keepExtensionSession(await signInTo(site.extensionUrl, account));
         again();
       }}/></section>`}
-    <div class="columns">${Object.keys(kinds).map((kind) => html`<${Link} key=${kind} kind=${kind} api=${api} grants=${grants} live=${live?.find((g) => g.kind === kinds[kind].grant)} known=${live} refused=${refused}/>`)}</div>`;
+    <div class="columns">${Object.keys(kinds).map((kind) => html`<${Link} key=${kind} kind=${kind} api=${api} grants=${grants} live=${live?.find((g) => g.kind === kinds[kind].grant)} known=${live} keys=${keys} refused=${refused}/>`)}</div>`;
 }
 
 /** A link of one kind: link is the one that is shown, live what the service knows of a live one. */
-function Link({ kind, api, grants, live, known, refused }) {
-  const { title, text, some, most } = kinds[kind], name = kind === 'drop' ? 'Drop' : 'Case', owner = api.session.publicKey;
+function Link({ kind, api, grants, live, known, keys, refused }) {
+  const { title, text, some, used, most } = kinds[kind], name = kind === 'drop' ? 'Drop' : 'Case', owner = api.session.publicKey;
   const [uses, setUses] = useState(1), [minutes, setMinutes] = useState(15), [namespace, setNamespace] = useState(''), [link, setLink] = useState(linksOf(owner)[kind]);
   const current = useRef(); // effects and answers of earlier renders need the newest link
   current.current = link;
@@ -51,7 +52,7 @@ function Link({ kind, api, grants, live, known, refused }) {
   };
   useEffect(() => {
     const now = current.current;
-    if (live) keep({ ...(now?.id === live.id ? now : { id: live.id, by: live.by?.kind }), expiresAt: live.expiresAt, namespace: live.namespace, uses: live.maxUses, used: live.maxUses - live.remainingUses, ended: undefined });
+    if (live) keep({ ...(now?.id === live.id ? now : { id: live.id }), by: live.by, createdAt: live.createdAt, expiresAt: live.expiresAt, namespace: live.namespace, uses: live.maxUses, used: live.maxUses - live.remainingUses, ended: undefined });
     else if (known && now && !now.ended) keep({ ...now, ended: 'no longer live' });
   }, [known]);
   const [mint, minting, error] = useTask(async () => {
@@ -61,14 +62,14 @@ function Link({ kind, api, grants, live, known, refused }) {
   });
   const [revoke, revoking, failed] = useTask(async () => {
     await api.ledger.core('DELETE', `/grants/${link.id}`).catch(api.guard);
-    keep({ ...current.current, ended: 'revoked' });
+    keep({ ...current.current, ended: 'ended by you' });
   });
   useEffect(() => api.hear((events) => {
     for (const { type, data } of events) {
       const now = current.current;
       if (data.grantId !== now?.id) continue;
       if (type === 'GrantConsumed') keep({ ...now, used: Math.max(now.used, data.use), ended: data.remaining === 0 ? 'used up' : now.ended });
-      if (type === 'GrantRevoked') keep({ ...now, ended: data.reason === 'superseded' ? 'replaced by a newer one' : 'revoked' });
+      if (type === 'GrantRevoked') keep({ ...now, ended: data.reason === 'superseded' ? 'replaced by a newer one' : 'ended by you' });
     }
   }), []);
   useEffect(() => {
@@ -82,16 +83,26 @@ function Link({ kind, api, grants, live, known, refused }) {
     <label>For how long<select value=${minutes} onChange=${(e) => setMinutes(Number(e.target.value))}>${Object.entries(times).map(([value, words]) => html`<option key=${value} value=${value}>${words}</option>`)}</select></label>
     <label>${fields[kind]}<input dir="auto" maxLength="80" placeholder="home" value=${namespace} onInput=${(e) => setNamespace(e.target.value)}/></label>
     <${Problem} error=${error}/><button class="primary" disabled=${minting}>Make link</button></form>`;
+  const maker = link.by?.kind === 'key' ? `by ${keyName(keys, link.by.id)}` : link.url ? 'by you, in this tab' : 'in another tab or session';
   return html`<section class="card stack" aria-label=${title}><h2>${title}</h2>
     ${link.ended ? html`<p class="ended" role="status">This link is ${link.ended}.</p>`
-      : !link.url ? html`<p class="ended">A link is live, ${makers[link.by] ?? 'made elsewhere'}. Its address is not kept.</p>` : html`<${QR} text=${link.url}/>
+      : !link.url ? html`<p class="ended">A link is live. Its address was shown only where it was made.</p>` : html`<${QR} text=${link.url}/>
       <div class="row secret"><code class="grow break" tabIndex="0">${link.url}</code><${Copy} text=${link.url} what="Copy link"/></div>`}
-    ${link.namespace && html`<p>${kind === 'drop' ? 'It adds to' : 'It shows only'} the namespace <span class="tag" dir="auto">${link.namespace}</span></p>`}
+    <p>${link.namespace ? html`${kind === 'drop' ? 'It adds to' : 'It shows only'} the namespace <span class="tag" dir="auto">${link.namespace}</span>` : text}</p>
     <p role="status"><strong>${link.used} of ${link.uses}</strong> ${link.uses === 1 ? 'use' : 'uses'} spent · until ${when(link.expiresAt)}</p>
     <progress max=${link.uses} value=${link.used} aria-label="Uses spent"></progress>
+    ${link.createdAt && html`<ol class="uses" aria-label="What happened to it"><li><span class="grow">Made ${maker}</span><${Time} at=${link.createdAt}/></li>
+      <${Uses} key=${link.id} api=${api} id=${link.id} since=${link.createdAt} word=${used}/></ol>`}
     <${Problem} error=${failed}/>
     ${link.ended ? html`<button type="button" onClick=${() => keep(undefined)}>Make another</button>`
-      : html`<button type="button" class="danger" disabled=${revoking} onClick=${revoke}>Revoke</button>`}</section>`;
+      : html`<button type="button" class="danger" disabled=${revoking} onClick=${revoke}>End link</button>`}</section>`;
+}
+
+/** When a link was used. Who used it is not known: the link is all that its holder needs. */
+function Uses({ api, id, since, word }) {
+  const { entries, error } = useHistory(api, Infinity, (events) => events.filter((e) => e.type === 'GrantConsumed' && e.data.grantId === id), since);
+  if (error) return html`<li>${inWords(error)}</li>`;
+  return entries?.toReversed().map((e) => html`<li key=${e.id}><span class="grow">${word}; ${count(e.data.remaining, 'use')} left</span><${Time} at=${e.time}/></li>`);
 }
 
 /** A QR code of a text. It is dark on light in both themes, because cameras need that. */

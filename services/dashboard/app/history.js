@@ -4,9 +4,9 @@ import { useEffect, useRef, useState } from './vendor-preact.js';
 /**
  * Returns entries that pick makes of the events, newest first: { entries, error, older }. pick gets the events of
  * whole commands, oldest first. There are at least `want` entries, or all. older reads more; it is undefined if there
- * are no more, or while they are being read.
+ * are no more, or while they are being read. Events before since, a timestamp, are not looked for.
  */
-export function useHistory(api, want, pick) {
+export function useHistory(api, want, pick, since = '') {
   const [state, setState] = useState({}), all = useRef([]), from = useRef(), current = useRef(true);
   const add = (entries) => {
     const known = new Set(all.current.map((e) => e.id));
@@ -19,9 +19,10 @@ export function useHistory(api, want, pick) {
     try {
       for (let end = upto ?? Number(api.start.current), reach = 64; ; reach *= 4) {
         const begin = Math.max(0, end - reach);
-        add(await read(api, begin, upto === undefined && reach === 64 ? Infinity : end, pick));
+        const { entries, oldest } = await read(api, begin, upto === undefined && reach === 64 ? Infinity : end, pick);
+        add(entries);
         from.current = end = begin;
-        if (begin === 0 || all.current.length >= enough) break;
+        if (begin === 0 || all.current.length >= enough || oldest < since) break;
       }
       if (current.current) setState({ entries: all.current });
     } catch (error) {
@@ -47,14 +48,16 @@ export function useHistory(api, want, pick) {
   return { ...state, older: more && (() => load(from.current, all.current.length + want)) };
 }
 
-// read returns the entries after a cursor, up to another one or a little past it.
+// read returns the entries after a cursor, up to another one or a little past it, and the time of the oldest event.
 async function read(api, after, upto, pick) {
   const entries = [];
+  let oldest;
   for (let cursor = String(after); Number(cursor) < upto;) {
     const { body } = await api.ledger.core('GET', `/events?after=${cursor}&limit=1000`).catch(api.guard);
     if (body.events.length === 0) break;
+    oldest ??= body.events[0].time;
     entries.push(...pick(body.events));
     cursor = body.cursor;
   }
-  return entries;
+  return { entries, oldest };
 }

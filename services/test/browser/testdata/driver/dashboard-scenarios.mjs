@@ -54,18 +54,27 @@ export const scenarios = {
     // A link that was made elsewhere, in a browser that has no session of the extension API.
     const { token } = await v.session(v.config.extension);
     const made = await (await fetch(`${v.config.extension}/agent-cases`, { method: 'POST', headers: { Authorization: `Bearer ${token}`, 'Content-Type': 'application/json' }, body: '{"maxReads":3}' })).json();
-    await reading.getByText('made in another tab or session').waitFor(); // live
+    await reading.getByText('Made in another tab or session').waitFor(); // live
     assert.ok((await fetch(made.url)).ok);
     await reading.getByText('1 of 3').waitFor();
     await v.page.evaluate(() => { sessionStorage.removeItem('extension'); sessionStorage.removeItem('links'); });
     await v.page.reload();
     await reading.getByText('1 of 3').waitFor();
+    await reading.getByText('Someone read; 2 uses left').waitFor();
+    // A link of a key says which key made it. It takes the place of the one before.
+    const { key } = await v.call('POST', '/keys', { label: 'kitchen', scopes: ['read', 'share'] });
+    const call = await fetch(`${v.config.core}/mcp`, {
+      method: 'POST', headers: { Authorization: `Bearer ${key}`, 'Content-Type': 'application/json', Accept: 'application/json, text/event-stream' },
+      body: JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'tools/call', params: { name: 'open_case', arguments: {} } }),
+    });
+    assert.equal(call.status, 200);
+    await reading.getByText('Made by the API key “kitchen”').waitFor(); // live
     await v.everyLook('live-links');
-    await reading.getByRole('button', { name: 'Revoke' }).click();
-    await reading.getByText('This link is revoked.').waitFor();
-    assert.equal((await fetch(made.url)).status, 404);
-    await drop.getByRole('button', { name: 'Revoke' }).click();
-    await drop.getByText('This link is revoked.').waitFor();
+    await reading.getByRole('button', { name: 'End link' }).click();
+    await reading.getByText('This link is ended by you.').waitFor();
+    assert.deepEqual((await v.call('GET', '/grants')).map((g) => g.kind), ['memory-drop']);
+    await drop.getByRole('button', { name: 'End link' }).click();
+    await drop.getByText('This link is ended by you.').waitFor();
     assert.equal((await fetch(link, { method: 'POST', headers: { 'Content-Type': 'application/json' }, body: '{"content":"late"}' })).status, 404);
   },
 
@@ -564,8 +573,8 @@ export const scenarios = {
     await drop.getByText('used up').waitFor();
     await reading.getByRole('button', { name: 'Make link' }).click();
     const open = await reading.locator('.secret code').textContent();
-    await reading.getByRole('button', { name: 'Revoke' }).click();
-    await reading.getByText('This link is revoked.').waitFor();
+    await reading.getByRole('button', { name: 'End link' }).click();
+    await reading.getByText('This link is ended by you.').waitFor();
     assert.equal((await fetch(open)).status, 404);
     await v.go('Memories');
     await v.rows.filter({ hasText: 'left by a link' }).first().waitFor();
