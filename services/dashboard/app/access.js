@@ -1,6 +1,7 @@
 // The Access screen: connected apps, API keys for programs, and the owner's own sessions.
 import { html, useState } from './vendor-preact.js';
 import { Copy, Dialog, Loading, Problem, Time, listOf, useFresh, useTask, when } from './parts.js';
+import { Lines } from './connect.js';
 import { site } from './session.js';
 
 export function Access({ api }) {
@@ -21,7 +22,7 @@ function Keys({ api }) {
         <button type="button" class="quiet" disabled=${revoking} aria-label=${`${verb} ${k.label}`} onClick=${() => revoke(k.id)}>${verb}</button></li>`)}</ul>`;
   const apps = live.filter((k) => k.app), made = live.filter((k) => !k.app);
   const address = `${site.coreUrl}/mcp`;
-  return html`<section class="card"><h2>Connected apps</h2><p class="soft">Give Claude, ChatGPT or another assistant this address. It asks for what you then allow with your wallet.</p>
+  return html`<section class="card"><h2>Connected apps</h2><p class="soft">Give Claude, ChatGPT or another assistant this address. It asks for what you then allow with your wallet. <a href="#connect">Step by step</a></p>
       <div class="row secret"><code class="grow break" tabIndex="0">${address}</code><${Copy} text=${address} what="Copy address"/></div>
       ${apps.length > 0 && html`${items(apps, (k) => html`<code>${k.app.redirectHost}</code>`, 'Connected apps', 'End')}
         <p class="soft">Each app chose its name itself. Its answer went to the host beside it.</p>`}</section>
@@ -42,7 +43,7 @@ function NewKey({ api, onClose }) {
   });
   if (made) return html`<${Dialog} title="Your new key" onClose=${onClose}><p>Copy it now. It is shown only this once.</p>
     <div class="row secret"><code class="grow break" tabIndex="0">${made.key}</code><${Copy} text=${made.key}/></div>
-    <${Connect} secret=${made.key}/>
+    <${Lines} secret=${made.key}/>
     <footer class="row"><span class="grow"></span><button type="button" class="primary" onClick=${onClose}>Done</button></footer><//>`;
   const toggle = (scope) => setChosen((now) => now.includes(scope) ? now.filter((s) => s !== scope) : [...now, scope]);
   return html`<${Dialog} title="New API key" onClose=${onClose}><form class="stack" onSubmit=${(e) => { e.preventDefault(); make(); }}>
@@ -54,23 +55,6 @@ function NewKey({ api, onClose }) {
     <label>It ends<select value=${days} onChange=${(e) => setDays(e.target.value)}>${Object.entries(ends).sort(([a], [b]) => a - b).map(([value, words]) => html`<option key=${value} value=${value}>${words}</option>`)}</select></label>
     <${Problem} error=${error}/>
     <footer class="row"><span class="grow"></span><button class="primary" disabled=${making || !label.trim() || chosen.length === 0}>Create key</button></footer></form><//>`;
-}
-
-// The lines that give a key to an agent's client, as docs/agents.md has them.
-const json = (value) => JSON.stringify(value, null, 2);
-const clients = {
-  'Claude Code': ['For a terminal', (url, key) => `claude mcp add --transport http memory ${url}/mcp --header "Authorization: Bearer ${key}"`],
-  'Claude Desktop': ['For claude_desktop_config.json', (url, key) => json({ mcpServers: { memory: { command: '/path/to/ledger', args: ['mcp'], env: { LEDGER_URL: url, LEDGER_API_KEY: key } } } })],
-  Cursor: ['For ~/.cursor/mcp.json', (url, key) => json({ mcpServers: { memory: { url: `${url}/mcp`, headers: { Authorization: `Bearer ${key}` } } } })],
-  'VS Code': ['For .vscode/mcp.json', (url, key) => json({ servers: { memory: { type: 'http', url: `${url}/mcp`, headers: { Authorization: `Bearer ${key}` } } } })],
-  'A program': ['For a terminal', (url, key) => `curl ${url}/memories -H "Authorization: Bearer ${key}"`],
-};
-
-function Connect({ secret }) {
-  const [client, setClient] = useState('Claude Code'), [where, lines] = clients[client], text = lines(site.coreUrl, secret);
-  return html`<label>Lines to paste for<select value=${client} onChange=${(e) => setClient(e.target.value)}>${Object.keys(clients).map((name) => html`<option key=${name}>${name}</option>`)}</select></label>
-    <pre class="secret" tabIndex="0" role="group" aria-label="Lines">${text}</pre>
-    <div class="row"><p class="soft grow">${where}. The key is in them.</p><${Copy} text=${text} what="Copy lines"/></div>`;
 }
 
 const apis = { core: 'Dashboard and SDK', extension: 'Browser extension and links' };

@@ -12,6 +12,7 @@ import { Memories } from './memories.js';
 import { Log } from './log.js';
 import { Access } from './access.js';
 import { HandOut } from './handout.js';
+import { Connect } from './connect.js';
 import { Activity } from './activity.js';
 import { Data } from './data.js';
 
@@ -20,6 +21,7 @@ const screens = {
   memories: ['Memories', Memories, 'M5 6h14M5 12h14M5 18h8'],
   log: ['Log', Log, 'M12 3l8 4.5v9L12 21l-8-4.5v-9zM4 7.5l8 4.5 8-4.5M12 12v9'],
   handout: ['Hand out', HandOut, 'M12 15V4M8 8l4-4 4 4M5 13v5a2 2 0 002 2h10a2 2 0 002-2v-5'],
+  connect: ['Connect', Connect, 'M9 3v5M15 3v5M6 8h12v4a6 6 0 01-12 0zM12 18v3'],
   access: ['Access', Access, 'M15 9a4 4 0 10-3.7 4L13 15h2v2h2v2h3v-3l-5.3-5.3A4 4 0 0015 9zM10 8.5v.01'],
   activity: ['Activity', Activity, 'M3 12h4l3-8 4 16 3-8h4'],
   data: ['Your data', Data, 'M12 4v11M8 11l4 4 4-4M5 20h14'],

@@ -1,6 +1,7 @@
 // Lists of memories that scroll with the page: of the whole log, and of what a search found.
 import { html, useEffect, useLayoutEffect, useRef, useState } from './vendor-preact.js';
 import { Empty, Loading, Problem, Time, memories, tagsOf, waiting } from './parts.js';
+import { FirstRun } from './firstrun.js';
 import { passage } from './passage.js';
 
 const pageSize = 100, keptPages = 12, mostFound = 2000;
@@ -181,7 +182,7 @@ export function All({ api, gone, hidden, picked, onOpen, children }) {
     <${Problem} error=${error} again=${() => sight(...wanted.current)}/>
     ${total > 0 ? html`<${Rows} total=${total} lines=${lines} row=${row} place=${place} index=${index} onSight=${sight} label="Memories, newest first"/>`
       : size > 0 ? html`<${Empty} title="Nothing left to read">What was here was retracted, forgotten or erased. Its proofs stay.<//>`
-      : html`<${Empty} title="Nothing here yet">Write your first memory above, or make a key under Access and let a program do it.<//>`}`;
+      : html`<${FirstRun} api=${api}/>`}`;
 }
 
 export function Found({ api, query, exact, filter, hidden, picked, onOpen, onExact, children }) {

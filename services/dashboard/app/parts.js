@@ -28,6 +28,8 @@ export const Mark = ({ size = 28 }) => html`
   <rect width="32" height="32" rx="8"/><path d="M16 9v9M9 22v-4h14v4"/>
   <circle cx="16" cy="9" r="3"/><circle cx="9" cy="23" r="3"/><circle cx="23" cy="23" r="3"/></svg>`;
 
+export const AboutWallets = () => html`<a href="https://solana.com/docs/intro/wallets" target="_blank" rel="noopener noreferrer">About Solana wallets<span class="unseen"> (opens in a new tab)</span></a>`;
+
 const steps = [[60, 'second'], [60, 'minute'], [24, 'hour'], [7, 'day'], [4.35, 'week'], [12, 'month'], [Infinity, 'year']];
 const relative = new Intl.RelativeTimeFormat('en', { numeric: 'auto' });
 const exact = new Intl.DateTimeFormat('en', { dateStyle: 'medium', timeStyle: 'short' });

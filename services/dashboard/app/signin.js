@@ -1,7 +1,7 @@
 // The choice of a wallet: for sign-in, and for each action where the owner must prove
 // again that the wallet is theirs.
 import { html, useEffect, useState } from './vendor-preact.js';
-import { Dialog, Mark, Problem, useTask } from './parts.js';
+import { AboutWallets, Dialog, Mark, Problem, useTask } from './parts.js';
 import { findWallets } from './wallets.js';
 import { signInTo, site } from './session.js';
 
@@ -31,7 +31,7 @@ export function WalletChoice({ owner, use, verb = 'Continue with', able = () => 
       <span>${running && chosen === wallet ? `Waiting for ${wallet.name}…` : `${verb} ${wallet.name}`}</span></button>`)}
     ${wallets.length === 0 && (missing ? html`<div class="notice alarm" role="alert"><p>${found.length > 0 ? html`<strong>This wallet can't do it.</strong> It does not take
       transactions by the Wallet Standard. Open this page with another wallet.` : html`<strong>No wallet found.</strong> Install a Solana wallet for this browser,
-      or switch it on for this site, and reload. On a phone, open this page in your wallet's own browser.`}</p>
+      or switch it on for this site, and reload. On a phone, open this page in your wallet's own browser. <${AboutWallets}/>`}</p>
       <button type="button" onClick=${() => location.reload()}>Reload</button></div>`
       : html`<p class="loading" role="status"><span class="spinner" aria-hidden="true"></span>Looking for wallets in this browser…</p>`)}
     <${Problem} error=${error}/></div>`;

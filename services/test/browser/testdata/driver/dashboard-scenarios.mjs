@@ -81,6 +81,7 @@ export const scenarios = {
   async 'wallets that are missing or refuse'(v) {
     await v.open({ wallets: [] });
     await v.page.getByText('No wallet found.').waitFor();
+    await v.page.getByRole('link', { name: 'About Solana wallets' }).waitFor();
     await v.everyLook('no-wallet');
     await v.close();
     await v.open({ wallets: [{ ...v.wallet, sign: ['refuse', 'ok'] }] });
@@ -516,6 +517,44 @@ export const scenarios = {
   },
 
   'an app by OAuth': connectsAnApp,
+
+  async 'the first run'(v) {
+    await v.signIn();
+    await v.page.getByRole('heading', { name: 'Nothing here yet' }).waitFor();
+    await v.page.getByRole('main').getByRole('link', { name: 'Import' }).waitFor();
+    await v.page.getByRole('main').getByRole('link', { name: 'Connect' }).press('Enter');
+    await v.page.getByRole('heading', { name: 'Connect an assistant' }).waitFor();
+    const choice = v.page.getByRole('combobox', { name: 'Lines to paste for' }), lines = v.page.getByRole('group', { name: 'Lines' });
+    assert.equal(await lines.textContent(), `${v.config.core}/mcp`);
+    await v.page.getByText('reach only a public https address').waitFor(); // the product is at a local address
+    await v.everyLook('connect');
+    for (const [name, part] of [['Claude Code', `claude mcp add --transport http memory ${v.config.core}/mcp`], ['Cursor', '"mcpServers"'], ['VS Code', '"servers"']]) {
+      await choice.selectOption(name);
+      await v.page.waitForFunction((part) => document.querySelector('pre').textContent.includes(part), part);
+      assert.ok(!(await lines.textContent()).includes('Bearer'));
+    }
+    await choice.selectOption('A program');
+    assert.equal(await lines.count(), 0);
+    await choice.selectOption('Cursor');
+    await v.page.getByRole('button', { name: 'Make a key' }).click();
+    const pasted = JSON.parse(await lines.last().textContent());
+    assert.equal(pasted.mcpServers.memory.url, `${v.config.core}/mcp`);
+    await v.page.getByRole('button', { name: 'Try it' }).click();
+    await v.page.getByText('It works.').waitFor();
+    await v.everyLook('tried');
+    const [{ id, label }] = await v.call('GET', '/keys');
+    assert.equal(label, 'Cursor');
+    await v.call('DELETE', `/keys/${id}`);
+    v.expected.push(/401/);
+    await v.page.getByRole('button', { name: 'Try it' }).click();
+    await v.page.getByRole('alert').getByText('does not accept this key').waitFor();
+    await v.go('Memories');
+    await v.page.getByRole('button', { name: 'Write an example' }).click();
+    await v.dialog.getByText('This is an example.').waitFor();
+    await v.everyLook('example');
+    await v.page.keyboard.press('Escape');
+    await v.rows.filter({ hasText: 'This is an example.' }).waitFor();
+  },
 
   async 'keys and sessions'(v) {
     await v.session();
