@@ -1,5 +1,6 @@
 // The owner's data as a whole: export, import, stake, and erasure.
 import { html, useState } from './vendor-preact.js';
+import { saveFile } from './files.js';
 import { Problem, useTask } from './parts.js';
 import { WalletChoice } from './signin.js';
 import { Stake } from './stake.js';
@@ -33,9 +34,7 @@ function Export({ api }) {
       return file;
     };
     const { body: file } = await api.ledger.core('GET', '/export', { read, timeoutMs: exportMs }).catch(api.guard);
-    const link = Object.assign(document.createElement('a'), { href: URL.createObjectURL(file), download: 'memory-ledger.ndjson' });
-    link.click();
-    setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
+    saveFile('memory-ledger.ndjson', file);
     setDone(`Done: ${Math.ceil(file.size / 1000).toLocaleString('en')} kB, whole.`);
     setShare(undefined);
   });

@@ -1,51 +1,61 @@
-// One memory: its whole text, its place in the log, and its proof, which is checked here.
-import { html, useEffect, useState } from './vendor-preact.js';
+// One memory: its whole text, its place in the log, its neighbors, and its proof, which is checked here.
+import { html, useEffect, useLayoutEffect, useRef, useState } from './vendor-preact.js';
 import { ApiError } from './vendor-ledger.js';
 import { Copy, Dialog, Loading, Problem, happened, inWords, tagsOf, useLoad, useTask, waiting, when } from './parts.js';
-import { Path, verify } from './proof.js';
+import { saveJSON } from './files.js';
+import { keyName, madeAt, useKeys } from './names.js';
+import { Correction, Proof } from './proof.js';
 import { Correct, useDraft } from './write.js';
 
-const ways = { session: 'A session of yours', key: 'A program with an API key', drop: 'Someone with a link of yours' };
-const wayOf = ({ via, metadata }) => `${ways[via?.kind] ?? 'unknown'}${typeof metadata?.source === 'string' ? `, source “${metadata.source}”` : ''}`;
+/** Says how a memory came in. */
+function wayOf({ via, metadata }, keys) {
+  const way = { session: () => 'A session of yours', key: () => `A program with ${keyName(keys, via.id)}`, drop: () => `Someone with a link that you made ${when(madeAt(via.id))}` };
+  return `${way[via?.kind]?.() ?? 'Not recorded'}${typeof metadata?.source === 'string' ? `, source “${metadata.source}”` : ''}`;
+}
 
 const useMemory = (api, id) => useLoad(() => api.ledger.core('GET', `/memories/${id}`).then(({ body }) => body).catch(api.guard), [id]);
 
 export function Memory({ api, memory: { id }, onOpen, onClose }) {
-  const [memory, error, again] = useMemory(api, id);
+  const [memory, error, again] = useMemory(api, id), [keys] = useKeys(api), [gone, setGone] = useState();
   const [sure, setSure] = useState(''); // 'retract' or 'forget'
   const [correcting, setCorrecting] = useState(false), [draft, setDraft] = useDraft(api.session.publicKey, id);
   useEffect(() => { api.refresh(); }, []); // what waits becomes late without an event
   const [end, ending, refused] = useTask(async () => {
-    if (sure === 'retract') api.retract([id]);
-    else await api.ledger.memories.forget(id).catch(api.guard).then(api.refresh);
-    onClose();
+    if (sure === 'retract') {
+      api.retract([id]);
+      return onClose();
+    }
+    await api.ledger.memories.forget(id).catch(api.guard);
+    api.refresh();
+    setGone({ what: 'forgotten', id, leafIndex: memory.leafIndex, leafHash: memory.leafHash, owner: api.session.publicKey, at: new Date().toISOString() });
   });
   if (!memory) return html`<${Dialog} title="Memory" onClose=${onClose}>${error ? html`<${Problem} error=${error} again=${again}/>` : html`<${Loading}/>`}<//>`;
+  if (gone) return html`<${Forgotten} gone=${gone} onClose=${onClose}/>`;
   if (correcting) {
     const back = () => setCorrecting(false);
-    return html`<${Dialog} title=${`Correct leaf ${memory.leafIndex.toLocaleString('en')}`} onClose=${back} wide>
+    return html`<${Dialog} title="Correct a memory" onClose=${back} wide>
       <${Correct} api=${api} memory=${memory} draft=${draft ?? memory.content} onDraft=${setDraft} onBack=${back} onDone=${onOpen}/><//>`;
   }
   const anchored = memory.leafIndex < (api.head?.anchoredSize ?? 0), tags = tagsOf(memory.metadata), date = happened(memory.metadata);
-  const rest = { ...memory.metadata }; // what the facts do not say
-  if (tags.length > 0) delete rest.tags;
-  if (date) delete rest.occurredAt;
-  if (typeof rest.namespace === 'string') delete rest.namespace;
-  if (memory.supersedes) delete rest.supersedes;
   const others = (ids) => html`<${Others} api=${api} ids=${ids} onOpen=${onOpen}/>`;
-  return html`<${Dialog} title=${`Memory · leaf ${memory.leafIndex.toLocaleString('en')}`} onClose=${onClose} wide>
+  return html`<${Dialog} title="Memory" onClose=${onClose} wide>
+    <${Neighbors} api=${api} leaf=${memory.leafIndex} onOpen=${onOpen}/>
     <p class="content" dir="auto" tabIndex="0" aria-label="Text">${memory.content}</p>
     <dl class="facts"><div><dt>Written</dt><dd>${when(memory.createdAt)}</dd></div>
       ${date && html`<div><dt>Happened</dt><dd>${date}</dd></div>`}
-      <div><dt>Came in by</dt><dd dir="auto">${wayOf(memory)}</dd></div>
-      <div><dt>State</dt><dd><span class=${anchored ? 'state anchored' : 'state'}>${anchored ? 'anchored on the chain' : waiting(api.head)}</span></dd></div>
+      <div><dt>Came in by</dt><dd dir="auto">${wayOf(memory, keys)}</dd></div>
+      <div><dt>State</dt><dd><span class=${anchored ? 'state anchored' : 'state'}>${anchored ? 'on the chain' : waiting(api.head)}</span></dd></div>
       ${typeof memory.metadata.namespace === 'string' && html`<div><dt>Namespace</dt><dd dir="auto">${memory.metadata.namespace}</dd></div>`}
       ${tags.length > 0 && html`<div><dt>Tags</dt><dd>${tags.map((tag) => html`<span class="tag" dir="auto" key=${tag}>${tag}</span>`)}</dd></div>`}
       ${memory.supersedes && html`<div><dt>Corrects</dt><dd>${others(memory.supersedes)}</dd></div>`}
-      ${memory.supersededBy && html`<div><dt>Corrected by</dt><dd>${others(memory.supersededBy)}</dd></div>`}
-      ${Object.keys(rest).length > 0 && html`<div><dt>Metadata</dt><dd><code>${JSON.stringify(rest)}</code></dd></div>`}</dl>
+      ${memory.supersededBy && html`<div><dt>Corrected by</dt><dd>${others(memory.supersededBy)}</dd></div>`}</dl>
+    ${memory.supersedes && html`<${Correction} api=${api} memory=${memory} onOpen=${onOpen}/>`}
     <${Proof} api=${api} memory=${memory} anchored=${anchored}/>
-    <footer class="row"><${Copy} text=${memory.content} what="Copy text"/><span class="grow"></span>
+    <details><summary>Details</summary><dl class="hashes"><div><dt>Id</dt><dd><code>${memory.id}</code></dd></div>
+      <div><dt>Leaf</dt><dd>${memory.leafIndex.toLocaleString('en')}</dd></div><div><dt>Leaf hash</dt><dd><code>${memory.leafHash}</code></dd></div>
+      ${memory.via && html`<div><dt>Came in by</dt><dd><code>${memory.via.kind} ${memory.via.id}</code></dd></div>`}
+      <div><dt>Metadata</dt><dd><code dir="auto">${JSON.stringify(memory.metadata)}</code></dd></div></dl></details>
+    <footer class="row"><${Copy} text=${memory.content} what="Copy text"/><${Copy} text=${`${location.origin}/app/#memory=${id}`} what="Copy link"/><span class="grow"></span>
       ${sure ? html`<span>${sure === 'forget' ? 'Make its text unreadable for good?' : 'Take it back for good?'}</span><button type="button" class="quiet" onClick=${() => setSure('')}>Keep it</button>
         <button type="button" class="danger" disabled=${ending} onClick=${end}>${sure === 'forget' ? 'Forget' : 'Retract'}</button>`
         : html`<button type="button" onClick=${() => setCorrecting(true)}>Correct…</button>
@@ -66,21 +76,46 @@ function Other({ api, id, onOpen }) {
   return html`<button type="button" class="link" onClick=${() => onOpen({ id })}><span dir="auto">${memory.content.slice(0, 240)}</span></button>`;
 }
 
-function Proof({ api, memory, anchored }) {
-  const [result, setResult] = useState();
-  const [check, checking, error] = useTask(async () => {
-    setResult(undefined);
-    setResult(await verify(api.ledger, memory, anchored).catch(api.guard));
+let from; // the button that opened this memory: it keeps the focus
+
+/** The memories that were written next and before. j and k open them, too. */
+function Neighbors({ api, leaf, onOpen }) {
+  const buttons = { newer: useRef(), older: useRef() };
+  const [go, going, error] = useTask(async (way) => {
+    const id = await neighbor(api, leaf, way).catch(api.guard);
+    if (!id) throw new Error(way === 'newer' ? 'This is the newest.' : 'This is the oldest.');
+    from = way;
+    onOpen({ id });
   });
-  const failed = result?.steps.find((s) => s.state === 'failed');
-  return html`<section class="proof" aria-labelledby="proof-title"><div class="row"><h3 id="proof-title" class="grow">Proof</h3>
-      <button type="button" class="primary" disabled=${checking} onClick=${check}>${checking ? 'Checking…' : result ? 'Check again' : 'Verify in this browser'}</button></div>
-    ${!result && html`<p class="soft">Your browser hashes the text itself, walks the path to the log's root, and compares that with the account on Solana.</p>`}
-    <${Problem} error=${error}/>
-    ${result && html`<p class=${`verdict ${failed ? 'bad' : 'good'}`} role=${failed ? 'alert' : 'status'}>${failed ? 'This does not hold. The service gave a false answer.' : result.summary}</p>
-      <ol class="steps">${result.steps.map((s) => html`<li key=${s.title} class=${s.state}><strong>${s.title}</strong> <span>${s.text}</span></li>`)}</ol>
-      <${Path} result=${result}/>
-      <details><summary>All hashes</summary><dl class="hashes">${result.hashes.map(([name, hash], i) => html`<div key=${i}><dt>${name}</dt><dd><code title=${hash}>${hash}</code></dd></div>`)}</dl></details>`}
-    </section>`;
+  const current = useRef(); // the handler needs the newest head of the log
+  current.current = go;
+  useLayoutEffect(() => { buttons[from]?.current.focus(); from = undefined; }, []);
+  useEffect(() => {
+    const press = (e) => {
+      const way = { k: 'newer', j: 'older' }[e.key];
+      if (way && localStorage.getItem('keys') !== 'off' && !e.ctrlKey && !e.metaKey && !e.altKey && !e.target.closest('input, textarea, select')) current.current(way);
+    };
+    window.addEventListener('keydown', press);
+    return () => window.removeEventListener('keydown', press);
+  }, []);
+  const button = (way, words, none) => html`<button type="button" class="quiet" ref=${buttons[way]} disabled=${going || none} onClick=${() => go(way)}>${words}</button>`;
+  return html`<div class="row neighbors">${button('newer', '‹ Newer', leaf + 1 === api.head?.treeSize)}<span class="grow" role="status">${error && inWords(error)}</span>${button('older', 'Older ›', leaf === 0)}</div>`;
 }
 
+// neighbor returns the id of the next memory with a text, undefined if there is none. Leaves without a text are skipped.
+async function neighbor(api, leaf, way) {
+  if (way === 'older') return (await api.ledger.core('GET', `/memories?order=newest&limit=1&cursor=n${leaf}`)).body[0]?.id;
+  for (let next = leaf + 1, step = 2; next < api.head.treeSize; next += step, step = Math.min(step * 4, 100)) {
+    const { body } = await api.ledger.core('GET', `/memories?limit=${step}&cursor=${next}`);
+    if (body.length > 0) return body[0].id;
+  }
+}
+
+function Forgotten({ gone, onClose }) {
+  const done = useRef();
+  useLayoutEffect(() => done.current.focus(), []);
+  return html`<${Dialog} title="Forgotten" onClose=${onClose}>
+    <p role="status">The key to this text is destroyed. Nobody can read it again, except from backups that the operator made before. Its place in your log stays, so that every other proof still holds.</p>
+    <footer class="row"><button type="button" onClick=${() => saveJSON(`forgotten-${gone.leafIndex}.json`, gone)}>Download a receipt</button><span class="grow"></span>
+      <button type="button" class="primary" ref=${done} onClick=${onClose}>Done</button></footer><//>`;
+}

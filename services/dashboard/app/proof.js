@@ -1,8 +1,9 @@
 // Checks a memory's receipt in this browser, step by step, and draws the path.
-import { html } from './vendor-preact.js';
-import { AnchorError, ChainUnreachableError, ConsistencyError, StaleProofError, VerificationError, canonicalize, checkOnchain, entryHash, nodeHash, parseReceipt, verifyReceipt } from './vendor-ledger.js';
+import { html, useState } from './vendor-preact.js';
+import { AnchorError, ChainUnreachableError, ConsistencyError, StaleProofError, VerificationError, canonicalize, checkOnchain, entryHash, nodeHash, parseReceipt, verifyCorrection, verifyReceipt } from './vendor-ledger.js';
 import { site } from './session.js';
-import { plainly, short, waiting } from './parts.js';
+import { saveJSON } from './files.js';
+import { Problem, plainly, short, useLoad, useTask, waiting, when } from './parts.js';
 
 // check runs a check and returns its result. Only a false statement fails the check. Any
 // other error, such as an unreachable service or node, is thrown.
@@ -114,4 +115,53 @@ export function Path({ result: { receipt: r, nodes, steps } }) {
       <text class=${away(i) ? 'before' : 'after'} x=${middle + (away(i) ? -16 : 16)} y=${y(i) + 4}>${i === nodes.length - 1 ? `root ${short(hash, 4)}` : i === 0 ? `leaf ${r.leafIndex}` : short(hash, 4)}</text></g>`)}
     ${card(y(0) + 36, 'The text that you see', `hashed to ${short(nodes[0], 6)}`, state(0))}
   </svg><figcaption>Each dot is the hash of the two below it. Squares are hashes that the service gave; dots were computed here.</figcaption></figure>`;
+}
+
+// The genesis hashes of public chains, and the explorer's parameters for them.
+const explorers = { '5eykt4UsFv8P8NJdTREpY1vzqKqZKvdpKuc147dw2N9d': '', EtWTRABZaYq6iMfeYKouRu166VU2xqa1wcaWoxPkrZBG: '?cluster=devnet', '4uhcVJyU9pJkvQyS88uRDiswHXSCkY3zQawwpjk2NsNY': '?cluster=testnet' };
+
+/** A link to an anchor's transaction. A private chain has no explorer. */
+function Explorer({ anchor }) {
+  const cluster = explorers[anchor?.cluster];
+  return cluster !== undefined && html`<p><a href=${`https://explorer.solana.com/tx/${encodeURIComponent(anchor.txSignature)}${cluster}`} target="_blank" rel="noopener noreferrer">The transaction in Solana's explorer<span class="unseen"> (opens in a new tab)</span></a></p>`;
+}
+
+export function Proof({ api, memory, anchored }) {
+  const [result, setResult] = useState();
+  const [check, checking, error] = useTask(async () => {
+    setResult(undefined);
+    setResult(await verify(api.ledger, memory, anchored).catch(api.guard));
+  });
+  const [save, saving, unsaved] = useTask(async () => saveJSON(`receipt-${memory.leafIndex}.json`, (await api.ledger.core('GET', `/memories/${memory.id}/receipt`).catch(api.guard)).body));
+  const failed = result?.steps.find((s) => s.state === 'failed');
+  return html`<section class="proof" aria-labelledby="proof-title"><div class="row"><h3 id="proof-title" class="grow">Proof</h3>
+      <button type="button" class="quiet" disabled=${saving} onClick=${save}>Download receipt</button>
+      <button type="button" class="primary" disabled=${checking} onClick=${check}>${checking ? 'Checking…' : result ? 'Check again' : 'Verify in this browser'}</button></div>
+    ${!result && html`<p class="soft">Your browser hashes the text itself, walks the path to the log's root, and compares that with the account on Solana.</p>`}
+    <${Problem} error=${error ?? unsaved}/>
+    ${result && html`<p class=${`verdict ${failed ? 'bad' : 'good'}`} role=${failed ? 'alert' : 'status'}>${failed ? 'This does not hold. The service gave a false answer.' : result.summary}</p>
+      <ol class="steps">${result.steps.map((s) => html`<li key=${s.title} class=${s.state}><strong>${s.title}</strong> <span>${s.text}</span></li>`)}</ol>
+      <${Path} result=${result}/>
+      <${Explorer} anchor=${result.receipt?.anchor}/>
+      <details><summary>All hashes</summary><dl class="hashes">${result.hashes.map(([name, hash], i) => html`<div key=${i}><dt>${name}</dt><dd><code title=${hash}>${hash}</code></dd></div>`)}</dl></details>`}
+    </section>`;
+}
+
+/** What a memory said before it was corrected, and the proof that the one corrects the other. */
+export function Correction({ api, memory }) {
+  const read = (id, what) => api.ledger.core('GET', `/memories/${id}${what}`).then(({ body }) => body);
+  const [before] = useLoad(() => Promise.allSettled(memory.supersedes.map((id) => read(id, ''))), [memory.id]);
+  const known = (before ?? []).flatMap(({ value }) => value ?? []), [proven, setProven] = useState(false);
+  const [prove, proving, error] = useTask(async () => {
+    const newer = await read(memory.id, '/receipt').catch(api.guard);
+    for (const { id } of known) await verifyCorrection(newer, await read(id, '/receipt'));
+    setProven(true);
+  });
+  if (known.length === 0) return null;
+  return html`<section class="proof" aria-labelledby="before-title"><h3 id="before-title">What it said before</h3>
+    ${known.map((m) => html`<blockquote key=${m.id} class="content" dir="auto" tabIndex="0" aria-label="Text before">${m.content}<footer class="soft">written ${when(m.createdAt)}</footer></blockquote>`)}
+    <p class="soft">Nothing was overwritten: both texts are in your log, each with a proof of its own. The newer one names the hash of the older one, so anyone can check which text replaced which.</p>
+    <div class="row"><span class="grow" role="status">${proven && html`<strong>Proven.</strong> The newer receipt names the older one, and both hold.`}</span>
+      <button type="button" disabled=${proving} onClick=${prove}>${proving ? 'Checking…' : 'Prove the correction'}</button></div>
+    <${Problem} error=${error}/></section>`;
 }

@@ -1,6 +1,7 @@
 // Scenarios of an owner on the dashboard, as the owner sees them.
 import assert from 'node:assert/strict';
 import { createPrivateKey } from 'node:crypto';
+import fs from 'node:fs';
 import { connectsAnApp } from './apps.mjs';
 
 export const scenarios = {
@@ -187,6 +188,9 @@ export const scenarios = {
     await v.dialog.getByText('Corrects', { exact: true }).waitFor();
     await v.dialog.getByLabel('Text', { exact: true }).getByText('Ada lives in Porto').waitFor();
     await v.dialog.getByRole('button', { name: 'Ada lives in Oslo' }).waitFor();
+    await v.dialog.getByLabel('Text before').getByText('Ada lives in Oslo').waitFor();
+    await v.dialog.getByRole('button', { name: 'Prove the correction' }).click();
+    await v.dialog.getByText('The newer receipt names the older one').waitFor();
     await v.everyLook('corrects');
     await v.dialog.getByRole('button', { name: 'Verify in this browser' }).click();
     await v.dialog.getByText(/The text is in your log/).waitFor();
@@ -249,6 +253,12 @@ export const scenarios = {
     await v.dialog.getByRole('button', { name: 'Keep it' }).click();
     await v.dialog.getByRole('button', { name: 'Forget…' }).click();
     await v.dialog.getByRole('button', { name: 'Forget', exact: true }).click();
+    await v.dialog.getByText('Nobody can read it again').waitFor();
+    await v.everyLook('forgotten');
+    const saved = v.page.waitForEvent('download');
+    await v.dialog.getByRole('button', { name: 'Download a receipt' }).click();
+    assert.equal(JSON.parse(fs.readFileSync(await (await saved).path())).leafHash, oslo.leafHash);
+    await v.dialog.getByRole('button', { name: 'Done' }).press('Enter');
     await v.dialog.waitFor({ state: 'detached' });
     await v.rows.filter({ hasText: 'Oslo' }).waitFor({ state: 'detached' });
     await assert.rejects(v.call('GET', `/memories/${oslo.id}`), /410/);
@@ -490,7 +500,7 @@ export const scenarios = {
     await v.page.keyboard.press('ArrowDown');
     await v.page.keyboard.press('ArrowDown');
     await v.page.keyboard.press('Enter');
-    await v.dialog.getByText('leaf 7').waitFor();
+    await v.dialog.getByText('(7)').waitFor();
     await v.dialog.getByText('Written').waitFor();
     await v.page.evaluate(() => {
       new MutationObserver(() => document.querySelector('dialog') ?? (window.focused ??= document.activeElement.className)).observe(document.body, { childList: true, subtree: true });
@@ -500,7 +510,51 @@ export const scenarios = {
     assert.equal(await v.page.evaluate(() => window.focused), 'memory', 'what has the focus when the dialog is gone');
     await v.page.keyboard.press('ArrowUp'); // the focus is where it was
     await v.page.keyboard.press('Enter');
-    await v.dialog.getByText('leaf 8').waitFor();
+    await v.dialog.getByText('(8)').waitFor();
+  },
+
+  async 'a memory, its neighbors, its receipt'(v) {
+    await v.fill(4);
+    const [, , second] = await v.call('GET', '/memories?order=newest');
+    await v.call('DELETE', `/memories/${second.id}`);
+    await v.anchored();
+    await v.signIn();
+    await v.rows.first().click();
+    await v.dialog.getByText('(3)').waitFor();
+    const newer = v.dialog.getByRole('button', { name: 'Newer' }), older = v.dialog.getByRole('button', { name: 'Older' });
+    assert.ok(await newer.isDisabled());
+    await v.page.keyboard.press('j');
+    await v.dialog.getByText('(2)').waitFor();
+    assert.ok(await older.evaluate((el) => el === document.activeElement));
+    await older.press('Enter');
+    await v.dialog.getByText('(0)').waitFor(); // past the one that was taken back
+    assert.ok(await older.isDisabled());
+    await newer.click();
+    await v.dialog.getByText('(2)').waitFor();
+    await v.page.keyboard.press('k');
+    await v.dialog.getByText('(3)').waitFor();
+    assert.equal(await v.dialog.getByText('Leaf hash').isVisible(), false, 'hashes are folded away');
+    await v.dialog.getByText('Details', { exact: true }).click();
+    await v.dialog.getByText('Leaf hash').waitFor();
+    await v.everyLook('details');
+    const saved = v.page.waitForEvent('download');
+    await v.dialog.getByRole('button', { name: 'Download receipt' }).click();
+    const receipt = JSON.parse(fs.readFileSync(await (await saved).path()));
+    assert.deepEqual([receipt.leafIndex, receipt.anchor.committedSize], [3, 4]);
+
+    // A public chain has an explorer, and this private one has none.
+    const verify = v.dialog.getByRole('button', { name: /Verify in this browser|Check again/ }), explorer = v.dialog.getByRole('link', { name: "Solana's explorer" });
+    await verify.click();
+    await v.dialog.getByText('The text is in your log, and the log is committed on Solana.').waitFor();
+    assert.equal(await explorer.count(), 0);
+    await v.page.route('**/receipt', async (route) => {
+      const response = await route.fetch(), json = await response.json();
+      json.anchor.cluster = 'EtWTRABZaYq6iMfeYKouRu166VU2xqa1wcaWoxPkrZBG';
+      await route.fulfill({ response, json });
+    });
+    await verify.click();
+    await explorer.waitFor();
+    assert.equal(await explorer.getAttribute('href'), `https://explorer.solana.com/tx/${receipt.anchor.txSignature}?cluster=devnet`);
   },
 
   async 'the log'(v) {
