@@ -1,32 +1,39 @@
 // The Activity screen: the owner's events, newest first, live.
 import { html } from './vendor-preact.js';
-import { Empty, Loading, Problem, Time, short } from './parts.js';
+import { Empty, Loading, Problem, Time, count, when } from './parts.js';
 import { useHistory } from './history.js';
+import { keyName, madeAt, useKeys } from './names.js';
+import { explorerOf } from './proof.js';
 
-const by = { session: 'in a session of yours', key: 'by an API key', drop: 'by a link of yours' };
-const grant = { drop: 'a link to add', case: 'a link to read' };
-const nameOf = (kind) => grant[kind] ?? 'a link';
+const memories = (n) => n === 1 ? '1 memory' : `${n.toLocaleString('en')} memories`;
+const linkTo = { drop: 'to add', case: 'to read' };
+const grantOf = ({ kind, namespace }) => `a link ${linkTo[kind]}${namespace ? ` in the namespace “${namespace}”` : ''}`;
+const oldGrant = ({ kind, grantId }) => `the link ${linkTo[kind]} of ${when(madeAt(grantId))}`;
+const capital = (text) => text[0].toUpperCase() + text.slice(1);
 
-// The description of an event, by its type: [kind, sentence].
+/** Says by which session, key or link something was done. */
+const by = (via, keys) => !via ? '' : via.kind === 'session' ? ' in a session of yours' : via.kind === 'key' ? ` by ${keyName(keys, via.id)}` : ` by the holder of ${oldGrant({ kind: 'drop', grantId: via.id })}`;
+
+// The description of an event, by its type: [kind, sentence]. For a memory that was written alone, "A memory" opens it.
 const words = {
   OwnerRegistered: () => ['access', 'Your log was opened'],
-  SessionIssued: (d) => ['access', d.audience === 'core' ? 'You signed in' : 'You signed in to the extension API'],
+  SessionIssued: (d) => ['access', d.audience === 'core' ? 'You signed in' : 'You signed in to make links, or in the browser extension'],
   SessionRevoked: () => ['access', 'A session ended'],
-  MemoryWritten: (d, first) => ['memory', `${first === undefined ? `Leaf ${d.leafIndex} was` : `Leaves ${first} to ${d.leafIndex} were`} ${d.imported ? 'imported' : 'written'} ${by[d.via?.kind] ?? ''}`],
-  MemoryRetracted: (d) => ['memory', `Leaf ${d.leafIndex} was retracted`],
-  MemoryForgotten: (d) => ['memory', `The text of leaf ${d.leafIndex} was made unreadable for good`],
-  ImportStarted: (d) => ['memory', `An import of ${d.size} leaves began`],
-  ImportFinished: (d) => ['memory', d.reason === 'complete' ? `An import is complete: ${d.leaves} leaves` : `You gave up an import at leaf ${d.leaves}`],
-  GrantMinted: (d) => ['link', `You made ${nameOf(d.kind)}, good for ${d.maxUses}`],
-  GrantConsumed: (d) => ['link', `Use ${d.use} of ${nameOf(d.kind)}; ${d.remaining} left`],
-  GrantRevoked: (d) => ['link', d.reason === 'superseded' ? `A newer one replaced ${nameOf(d.kind)}` : `You revoked ${nameOf(d.kind)}`],
+  MemoryWritten: (d, keys, n) => ['memory', `${n === 1 ? 'A memory' : memories(n)} ${n === 1 ? 'was' : 'were'} ${d.imported ? 'imported' : d.supersedes ? 'written, in place of an earlier one' : 'written'}${by(d.via, keys)}`],
+  MemoryRetracted: () => ['memory', 'A memory was retracted'],
+  MemoryForgotten: () => ['memory', 'The text of a memory was made unreadable for good'],
+  ImportStarted: (d) => ['memory', `An import of ${memories(d.size)} began`],
+  ImportFinished: (d) => ['memory', d.reason === 'complete' ? `An import is complete: ${memories(d.leaves)}` : `You gave up an import after ${memories(d.leaves)}`],
+  GrantMinted: (d, keys) => ['link', `${capital(grantOf(d))} was made${by(d.by, keys)}, good for ${count(d.maxUses, 'use')}`],
+  GrantConsumed: (d) => ['link', `Someone used ${oldGrant(d)}; ${count(d.remaining, 'use')} left`],
+  GrantRevoked: (d) => ['link', d.reason === 'superseded' ? `A newer link replaced ${oldGrant(d)}` : `You ended ${oldGrant(d)}`],
   ApiKeyCreated: (d) => ['access', d.app ? `You connected the app “${d.label}” at ${d.app.redirectHost}` : `API key “${d.label}” was made`],
-  ApiKeyRevoked: () => ['access', 'An API key was revoked'],
-  ApiKeyUsed: () => ['access', 'An API key was used'],
-  BatchConfirmed: (d) => ['chain', `${d.size} leaves are on the chain, in slot ${d.slot}`],
+  ApiKeyRevoked: (d, keys) => ['access', `${capital(keyName(keys, d.keyId))} was revoked`],
+  ApiKeyUsed: (d, keys) => ['access', `${capital(keyName(keys, d.keyId))} was used`],
+  BatchConfirmed: (d) => ['chain', `Your log's first ${memories(d.size)} ${d.size === 1 ? 'is' : 'are'} on the chain`],
   StakeDeposited: (d) => ['chain', `${d.amount} base units were staked`],
   StakeWithdrawn: (d) => ['chain', `${d.amount} base units were withdrawn`],
-  OwnerErased: () => ['access', 'You erased everything'],
+  OwnerErased: (d) => ['access', `You erased everything: ${memories(d.leaves)}`],
 };
 const hidden = ['BatchCut', 'BatchSubmitted', 'BatchFailed']; // steps before a BatchConfirmed
 
@@ -36,23 +43,24 @@ function rowsOf(events) {
   for (const e of events.filter(({ type }) => !hidden.includes(type))) {
     const last = rows.at(-1);
     if (e.type === 'MemoryWritten' && last?.type === e.type && last.commandid === e.commandid) {
-      last.first ??= last.data.leafIndex;
+      last.count++;
       last.data = e.data;
-    } else rows.push({ ...e });
+    } else rows.push({ ...e, count: 1 });
   }
   return rows;
 }
 
 export function Activity({ api }) {
-  const { entries: shown, error, older, reading } = useHistory(api, 40, rowsOf);
+  const { entries: shown, error, older, reading } = useHistory(api, 40, rowsOf), [keys] = useKeys(api);
   if (error && !shown) return html`<${Problem} error=${error}/>`;
   if (!shown) return html`<${Loading} what="Reading your history"/>`;
   if (shown.length === 0) return html`<${Empty} title="Nothing happened yet">What is written, handed out and let in shows here as it happens.<//>`;
   return html`<p class="soft">What happened in your log, newest first, as it happens.</p>
     <ol class="timeline" aria-label="Activity" aria-live="polite" aria-relevant="additions">${shown.map((e) => {
-      const [kind, text] = words[e.type]?.(e.data, e.first) ?? ['memory', e.type];
-      return html`<li key=${e.id} class=${kind}><span class="grow">${text}</span>
-        ${e.data.signature && html`<code class="soft">${short(e.data.signature)}</code>`}<${Time} at=${e.time}/></li>`;
+      const [kind, text] = words[e.type]?.(e.data, keys, e.count) ?? ['memory', e.type];
+      const alone = e.type === 'MemoryWritten' && e.count === 1, explorer = e.data.signature && explorerOf(e.data.cluster, e.data.signature);
+      return html`<li key=${e.id} class=${kind}><span class="grow">${alone ? html`<a href=${`#memory=${e.data.memoryId}`}>A memory</a>${text.slice(8)}` : text}</span>
+        ${explorer && html`<a href=${explorer} target="_blank" rel="noopener noreferrer">transaction<span class="unseen"> (opens in a new tab)</span></a>`}<${Time} at=${e.time}/></li>`;
     })}</ol>
     <${Problem} error=${error} again=${older}/>
     ${reading ? html`<${Loading} what="Reading older events"/>` : older && !error && html`<button type="button" onClick=${older}>Older</button>`}`;

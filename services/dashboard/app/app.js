@@ -15,6 +15,7 @@ import { HandOut } from './handout.js';
 import { Connect } from './connect.js';
 import { Activity } from './activity.js';
 import { Data } from './data.js';
+import { Erased } from './erase.js';
 
 // Each screen with its title and the path of its icon, on 24 by 24.
 const screens = {
@@ -28,7 +29,7 @@ const screens = {
 };
 
 function App() {
-  const [session, setSession] = useState(loadSession), [expired, setExpired] = useState(false);
+  const [session, setSession] = useState(loadSession), [expired, setExpired] = useState(false), [erased, setErased] = useState();
   const current = useRef();
   current.current = session;
   const begin = (next) => {
@@ -37,12 +38,17 @@ function App() {
     setSession(next);
   };
   const end = useCallback((ended, why) => {
+    if (why.what === 'erased') { // the stream of events may have noticed the end first
+      setErased(why);
+      dropDrafts();
+    }
     if (ended !== current.current) return; // a late answer to an earlier session
     keepSession(null);
     if (why !== 'expired') dropDrafts();
     setExpired(why === 'expired');
     setSession(null);
   }, []);
+  if (!session && erased) return html`<${Erased} receipt=${erased} onDone=${() => setErased()}/>`;
   if (!session) return html`<${SignIn} expired=${expired} onSignedIn=${begin}/>`;
   return html`<${Shell} key=${session.token} session=${session} begin=${begin} end=${(why) => end(session, why)}/>`;
 }

@@ -120,10 +120,12 @@ export function Path({ result: { receipt: r, nodes, steps } }) {
 // The genesis hashes of public chains, and the explorer's parameters for them.
 const explorers = { '5eykt4UsFv8P8NJdTREpY1vzqKqZKvdpKuc147dw2N9d': '', EtWTRABZaYq6iMfeYKouRu166VU2xqa1wcaWoxPkrZBG: '?cluster=devnet', '4uhcVJyU9pJkvQyS88uRDiswHXSCkY3zQawwpjk2NsNY': '?cluster=testnet' };
 
-/** A link to an anchor's transaction. A private chain has no explorer. */
+/** Returns the address of a transaction in a public chain's explorer, undefined for a private chain. */
+export const explorerOf = (cluster, signature) => cluster in explorers ? `https://explorer.solana.com/tx/${encodeURIComponent(signature)}${explorers[cluster]}` : undefined;
+
 function Explorer({ anchor }) {
-  const cluster = explorers[anchor?.cluster];
-  return cluster !== undefined && html`<p><a href=${`https://explorer.solana.com/tx/${encodeURIComponent(anchor.txSignature)}${cluster}`} target="_blank" rel="noopener noreferrer">The transaction in Solana's explorer<span class="unseen"> (opens in a new tab)</span></a></p>`;
+  const address = anchor && explorerOf(anchor.cluster, anchor.txSignature);
+  return address && html`<p><a href=${address} target="_blank" rel="noopener noreferrer">The transaction in Solana's explorer<span class="unseen"> (opens in a new tab)</span></a></p>`;
 }
 
 export function Proof({ api, memory, anchored }) {

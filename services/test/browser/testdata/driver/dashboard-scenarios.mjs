@@ -691,9 +691,24 @@ export const scenarios = {
   async 'activity and export'(v) {
     await v.fill(5);
     await v.signIn({ hash: '#activity', wallets: [{ ...v.wallet, hardware: true, features: ['solana:signOffchainMessage'] }] }); // erasure, too
-    await v.page.getByText('Leaves 0 to 4 were written in a session of yours').waitFor();
-    await v.call('POST', '/keys', { label: 'a program' });
+    await v.page.getByText('5 memories were written in a session of yours').waitFor();
+    const { key, id: keyId } = await v.call('POST', '/keys', { label: 'a program' });
     await v.page.getByText('API key “a program” was made').waitFor(); // live
+    const program = (body) => fetch(`${v.config.core}/memories`, { method: 'POST', headers: { Authorization: `Bearer ${key}`, 'Content-Type': 'application/json' }, body: JSON.stringify(body) });
+    const { id } = await (await program({ content: 'by a program' })).json();
+    await v.page.getByText('A memory was written by the API key “a program”').waitFor();
+    await v.page.getByText('The API key “a program” was used').waitFor();
+    const { token } = await v.session(v.config.extension);
+    const mint = async (path) => (await fetch(v.config.extension + path, { method: 'POST', headers: { Authorization: `Bearer ${token}` } })).json();
+    const made = await mint('/agent-cases');
+    await v.page.getByText('A link to read was made in a session of yours, good for 1 use').waitFor();
+    await (await fetch(made.url)).text();
+    await v.page.getByText(/^Someone used the link to read of .*; 0 uses left$/).waitFor();
+    await fetch((await mint('/memory-drops')).url, { method: 'POST', headers: { 'Content-Type': 'application/json' }, body: '{"content":"by a friend"}' });
+    await v.page.getByText(/^A memory was written by the holder of the link to add of /).waitFor();
+    await v.call('DELETE', `/keys/${keyId}`);
+    await v.page.getByText('The API key “a program” was revoked').waitFor();
+    assert.ok(await v.page.locator(`a[href="#memory=${id}"]`).count() === 1);
     await v.everyLook('activity');
     await v.go('Your data');
     const download = v.page.waitForEvent('download');
@@ -701,7 +716,7 @@ export const scenarios = {
     const file = await (await download).createReadStream();
     let text = '';
     for await (const chunk of file) text += chunk;
-    assert.equal(text.trimEnd().split('\n').length, 7);
+    assert.equal(text.trimEnd().split('\n').length, 9);
     await v.page.getByText('whole.').waitFor();
     // The same file is in the log already. Another one is not good, and adds nothing.
     const drop = async (text) => v.page.getByText('Drop the file here').dispatchEvent('drop', {
@@ -713,10 +728,19 @@ export const scenarios = {
     await drop(text.replace('"index":3', '"index":4'));
     await v.page.getByText('imported: leaf 3: ').waitFor();
     await v.page.getByRole('button', { name: 'Erase…' }).click();
+    await v.page.locator('.dangerous').getByRole('button', { name: 'Export everything' }).waitFor();
     await v.page.getByRole('textbox', { name: 'Type erase' }).fill('erase');
     await v.page.getByRole('button', { name: 'Erase, signed with Test Wallet' }).waitFor();
     await v.everyLook('data');
     await v.page.getByRole('button', { name: 'Erase, signed with Test Wallet' }).click();
+    await v.page.getByRole('heading', { name: 'Everything is erased' }).waitFor();
+    await v.everyLook('erased');
+    const saved = v.page.waitForEvent('download');
+    await v.page.getByRole('button', { name: 'Download the receipt' }).click();
+    const receipt = JSON.parse(fs.readFileSync(await (await saved).path()));
+    assert.deepEqual([receipt.owner, receipt.treeSize, typeof receipt.signature], [v.publicKey, 7, 'string']);
+    assert.match(receipt.message, /ERASE all my memories/);
+    await v.page.getByRole('button', { name: 'Begin anew' }).click();
     // The owner is signed out. The log continues, but earlier memories can't be read.
     await v.page.getByRole('button', { name: 'Continue with Test Wallet' }).click();
     await v.go('Memories');
@@ -731,7 +755,8 @@ export const scenarios = {
     for (let i = 0; i < 70; i++) await v.call('POST', '/memories', { content: `single ${i}`, metadata: {} });
     await v.signIn({ hash: '#activity' });
     const row = (text) => v.page.getByRole('list', { name: 'Activity' }).getByText(text, { exact: true });
-    await row('Leaf 2069 was written in a session of yours').waitFor();
+    const singles = (await v.call('GET', '/memories?order=newest&limit=70')).map(({ id }) => v.page.locator(`a[href="#memory=${id}"]`));
+    await singles[0].waitFor();
     const older = v.page.getByRole('button', { name: 'Older' });
     assert.equal(await row('Your log was opened').count(), 0);
     for (let tries = 0; tries < 20 && await row('Your log was opened').count() === 0; tries++) {
@@ -739,8 +764,10 @@ export const scenarios = {
       await v.page.getByText('Reading older events').waitFor({ state: 'detached' });
     }
     await older.waitFor({ state: 'detached' });
-    for (let leaf = 0; leaf < 2000; leaf += 256) await row(`Leaves ${leaf} to ${Math.min(leaf + 255, 1999)} were written in a session of yours`).waitFor();
-    for (let leaf = 2000; leaf < 2070; leaf++) assert.equal(await row(`Leaf ${leaf} was written in a session of yours`).count(), 1, `leaf ${leaf}`);
+    assert.deepEqual([await row('256 memories were written in a session of yours').count(), await row('208 memories were written in a session of yours').count()], [7, 1]);
+    for (const single of singles) assert.equal(await single.count(), 1);
+    await singles.at(-1).click();
+    await v.dialog.getByText('single 0').waitFor();
   },
 
   async 'a narrow phone, and text from right to left'(v) {
