@@ -1,4 +1,4 @@
-import { configure, serviceURL } from './service.js';
+import { configure, saveByLink, serviceAt, serviceURL } from './service.js';
 
 const url = document.getElementById('url'), status = document.getElementById('status');
 url.value = await serviceURL();
@@ -20,7 +20,30 @@ document.getElementById('form').addEventListener('submit', async (event) => {
     url.focus();
     return;
   }
-  if (address !== (await serviceURL())) await configure(address);
+  status.textContent = 'Asking…';
+  const problem = await problemAt(address);
+  if (!problem && address !== (await serviceURL())) await configure(address);
+  if (!problem) url.value = address;
+  url.ariaInvalid = String(Boolean(problem));
+  status.textContent = problem ?? 'Saved.';
+});
+
+/** Asks what is at an address. Returns what is wrong with it, or undefined. */
+async function problemAt(address) {
+  const service = await serviceAt(address).catch(() => undefined); // also the core API, which answers no extension
+  return service === 'memory-ledger-extension' ? undefined : 'No extension API of a Memory Ledger answers there. Check the address and your connection.';
+}
+
+const link = document.getElementById('link'), linked = document.getElementById('linked');
+document.getElementById('by-link').addEventListener('submit', async (event) => {
+  event.preventDefault();
+  const [, base, path] = /^(.*)(\/memory-drops\/svc_drop_[\w-]{43})$/.exec(link.value.trim()) ?? [];
+  const address = base && addressOf(base);
+  const problem = address ? await problemAt(address) : 'That is not a link to add.';
+  link.ariaInvalid = String(Boolean(problem));
+  linked.textContent = problem ?? 'Saved. The extension now saves by this link, and reads nothing.';
+  if (problem) return link.focus();
+  await saveByLink(address, path);
   url.value = address;
-  status.textContent = 'Saved.';
+  link.value = '';
 });

@@ -16,8 +16,9 @@ async function render() {
   const current = await session(), entries = await queue.entries();
   $('signed-in').hidden = !current?.token;
   $('signed-out').hidden = Boolean(current?.token);
-  if (current && !current.token) $('why').textContent = 'Your session has ended. Sign in again to search, and to send what waits.';
-  if (current) {
+  if (current?.drop) $('why').textContent = 'You save by a link, which reads nothing. Sign in to search.';
+  else if (current && !current.token) $('why').textContent = 'Your session has ended. Sign in again to search, and to send what waits.';
+  if (current?.token) {
     $('owner').textContent = `${current.owner.slice(0, 4)}…${current.owner.slice(-4)}`;
     $('owner').title = current.owner;
   }
@@ -26,7 +27,7 @@ async function render() {
   const others = entries.length - refused.length - mine;
   $('waiting').hidden = entries.length === 0;
   $('waiting-text').textContent = [
-    mine && `${mine} to be sent${current?.token ? ' as soon as the service answers' : ' after you sign in'}.`,
+    mine && `${mine} to be sent${current?.token || current?.drop ? ' as soon as the service answers' : ' after you sign in'}.`,
     others && `${others} of another wallet or service: sign in there to send.`,
     refused.length && 'The service refused:',
   ].filter(Boolean).join(' ');
@@ -56,9 +57,9 @@ async function find(event) {
   $('found').replaceChildren();
   $('found-text').textContent = 'Searching…';
   try {
-    const { found, count } = await search($('text').value.trim(), signal);
+    const found = await search($('text').value.trim(), signal);
     if (signal.aborted) return;
-    $('found-text').textContent = count === 0 ? 'Nothing found.' : count > shown ? `${count} found, the newest ${shown}:` : `${count} found`;
+    $('found-text').textContent = found.length === 0 ? 'Nothing found.' : found.length === shown ? `The best ${shown}:` : `${found.length} found`;
     $('found').replaceChildren(...found.map(result));
   } catch (error) {
     if (signal.aborted) return;

@@ -1,6 +1,7 @@
 // The service: its address, the session, and the calls. All state is in storage.local: url,
-// session {url, owner, token, expiresAt}, signIn {url, state}, queue (queue.js).
-import { Transport, streamedObjects } from './client/http.js';
+// session {url, owner, token, expiresAt}, signIn {url, state}, drop {url, owner, drop}, queue
+// (queue.js).
+import { Transport } from './client/http.js';
 import { Queue } from './queue.js';
 
 export const localRun = 'http://127.0.0.1:3002';
@@ -17,16 +18,33 @@ export async function serviceURL() {
   return (await local.get('url')).url ?? localRun;
 }
 
-/** Returns the last session with the configured service, or undefined. An ended session has no token. */
+/**
+ * Returns the last session with the configured service, or else the link that saves there, or
+ * undefined. An ended session has no token. A link has no token, and its path is its owner: what
+ * was saved for it goes to no other log.
+ */
 export async function session() {
-  const { session } = await local.get('session');
-  return session?.url === (await serviceURL()) ? session : undefined;
+  const { session, drop } = await local.get(['session', 'drop']), url = await serviceURL();
+  return [session, drop].find((way) => way?.url === url);
+}
+
+/** Says what answers at an address: undefined if it is not a service of ours. Throws if nothing answers. */
+export async function serviceAt(url) {
+  const { body } = await transport.send({ method: 'GET', url: `${url}/health`, timeoutMs: 5000 });
+  return body?.service;
+}
+
+/** Takes a link to add, at the configured service: it saves without a sign-in, and reads nothing. */
+export async function saveByLink(url, path) {
+  await signOut();
+  await configure(url);
+  await local.set({ drop: { url, owner: path, drop: path } });
 }
 
 /** Changes the service. The session is deleted, because its token is of no use at the new service. */
 export async function configure(url) {
   await local.set({ url });
-  await local.remove(['session', 'signIn']);
+  await local.remove(['session', 'signIn', 'drop']);
 }
 
 /**
@@ -48,14 +66,14 @@ export async function accept(search, hash) {
   const given = Object.fromEntries(new URLSearchParams(hash.slice(1)));
   if (!given.token || !given.publicKey) return false;
   await local.set({ session: { url: signIn.url, owner: given.publicKey, token: given.token, expiresAt: given.expiresAt } });
-  await local.remove('signIn');
+  await local.remove(['signIn', 'drop']);
   return true;
 }
 
 /** Ends the session; locally, even if the service can't be reached. Queued entries still belong to its wallet. */
 export async function signOut() {
   const ended = await session();
-  await local.remove('session');
+  await local.remove(['session', 'drop']);
   if (ended?.token) await call(ended, 'POST', '/auth/logout').catch(() => {});
 }
 
@@ -79,31 +97,24 @@ export async function save(body) {
   await queue.add({ key: crypto.randomUUID(), url, owner, body });
 }
 
-/** Sends the queue. Returns the number of entries stored; 0 without a session. */
+/** Sends the queue. Returns the number of entries stored; 0 without a session or a link. */
 export async function sendQueue() {
   const to = await session();
-  if (!to?.token) return 0;
-  return queue.flush(to, ({ key, body }) => call(to, 'POST', '/memories', { idempotencyKey: key, body }));
+  if (!to?.token && !to?.drop) return 0;
+  return queue.flush(to, ({ key, body }) => call(to, 'POST', to.drop ?? '/memories', { idempotencyKey: key, body }).catch((error) => {
+    if (!to.drop || error.status !== 404) throw error;
+    // The link takes nothing more. The owner decides what becomes of what is left.
+    local.remove('drop');
+    throw Object.assign(new Error('The link was used up, or has ended.'), { status: 400 });
+  }));
 }
 
 /** How many results a search shows. */
 export const shown = 50;
 
-/**
- * Returns the newest memories that contain a text in their content, title or address, newest
- * first, and the count of all matches. The extension API has no search, so this streams all
- * memories and keeps only the results to show.
- */
+/** Returns the memories that answer a question best; the newest, if it is empty. */
 export async function search(text, signal) {
-  const wanted = text.toLowerCase(), found = [];
-  let count = 0;
-  const parts = await call(await session(), 'GET', '/memories', { signal, idleMs: 30_000 });
-  for await (const memory of streamedObjects(parts)) {
-    const { content, metadata } = memory;
-    if (![content, metadata.title, metadata.url].some((s) => String(s ?? '').toLowerCase().includes(wanted))) continue;
-    count++;
-    found.unshift(memory);
-    if (found.length > shown) found.pop();
-  }
-  return { found, count };
+  const how = text ? { query: text, mode: 'ranked' } : { order: 'newest' };
+  const { memories } = await call(await session(), 'POST', '/memories/search', { signal, body: { ...how, limit: shown } });
+  return memories;
 }

@@ -40,7 +40,7 @@ export function Erased({ receipt, onDone }) {
   useEffect(() => title.current.focus(), []);
   return html`<main class="welcome" id="main"><p class="brand"><${Mark}/>Memory Ledger</p>
     <h1 tabIndex="-1" ref=${title}>Everything is erased</h1>
-    <p class="lead">On ${when(receipt.at)} the key of your texts was destroyed, at your wallet's request. ${receipt.treeSize?.toLocaleString('en')} memories and all that you retracted can't be read again. Every session, key, app and link has ended.</p>
+    <p class="lead">On ${when(receipt.at)} the key of your texts was destroyed, at your wallet's request. None of your ${receipt.treeSize?.toLocaleString('en')} memories can be read again. Every session, key, app and link has ended.</p>
     <h2>What stays</h2><${Stays}/>
     <p class="soft">The receipt has the time, the log's root, and the text that your wallet signed.</p>
     <div class="row"><button type="button" class="primary" onClick=${() => saveJSON('erased.json', receipt)}>Download the receipt</button>

@@ -49,6 +49,20 @@ type Config struct {
 	Names      map[string]string // extension names by id, for people
 }
 
+// ourExtension is the id of the product's own extension in browsers based on Chromium. It
+// follows from the key in the extension's manifest.
+const ourExtension = "khdnmbojpknicfadnkbeegfmcpdfaedl"
+
+// nameOf returns an extension's name, empty if nobody vouches for it. The operator may
+// give the product's own extension another name.
+func (cfg Config) nameOf(id string) string {
+	name := cfg.Names[strings.ToLower(id)]
+	if name == "" && id == ourExtension {
+		return "Memory Ledger"
+	}
+	return name
+}
+
 // frame is what the sign-in page and the refusal page share.
 type frame struct {
 	Nonce string
@@ -85,7 +99,7 @@ func Page(cfg Config) fiber.Handler {
 		callback, err := onlyCallback(c)
 		switch {
 		case err == nil:
-			name := cfg.Names[strings.ToLower(callback.ID)]
+			name := cfg.nameOf(callback.ID)
 			return send(c, http.StatusOK, "page.html", signInPolicy(frame.Nonce), page{
 				frame: frame, Script: template.JS(WalletsJS + extensionJS + pageJS), Callback: callback,
 				Name: name, Unlisted: name == "" && len(cfg.Names) > 0 && callback.sameEverywhere(),

@@ -199,6 +199,7 @@ func TestPageNamesKnownExtensions(t *testing.T) {
 		"named, Firefox":  {names, "moz-extension://" + firefox + "/x.html", `<span class="who">Pinned</span> <span class="kind">Firefox extension</span>`, unlisted},
 		"others named":    {names, "chrome-extension://" + strings.Repeat("a", 32) + "/", unlisted, "Notes"},
 		"nobody is named": {nil, callback, `<span class="who">Chrome extension</span>`, unlisted},
+		"our own":         {names, "chrome-extension://khdnmbojpknicfadnkbeegfmcpdfaedl/callback.html", `<span class="who">Memory Ledger</span> <span class="kind">Chrome extension</span>`, unlisted},
 		"random id":       {names, "moz-extension://0a1b2c3d-0a1b-4c3d-8e9f-0a1b2c3d0000/", `<span class="who">Firefox extension</span>`, unlisted},
 	} {
 		_, body := ask(t, connect.Config{APIURL: apiURL, Names: c.names}, http.MethodGet, target(c.callback), "")

@@ -28,7 +28,7 @@ import (
 // startAPI runs the extension API and the projector that it needs, assembled like the
 // services of a deployment. It returns the base URL of a proxy that passes all requests
 // on to the API and checks every answer against the API's OpenAPI document.
-func startAPI(t *testing.T, allowedOrigin, extensionID string) string {
+func startAPI(t *testing.T, allowedOrigin, extensionNames string) string {
 	t.Helper()
 	key := make([]byte, 32)
 	_, _ = rand.Read(key)
@@ -40,7 +40,7 @@ func startAPI(t *testing.T, allowedOrigin, extensionID string) string {
 		"NATS_URL=" + natstest.Start(t).URL(), "DATABASE_URL=" + pgtest.Database(t),
 		"MASTER_KEY=" + base64.StdEncoding.EncodeToString(key),
 		"EXTENSION_ADDR=" + addr, "EXTENSION_URL=" + front.URL, "EXTENSION_ALLOWED_ORIGINS=" + allowedOrigin,
-		"EXTENSION_NAMES=" + extensionID + "=Test Extension",
+		"EXTENSION_NAMES=" + extensionNames,
 	})
 	must(t, err)
 	base, err := assembly.NewBase(t.Context(), cfg, slog.New(slog.NewTextHandler(io.Discard, nil)), assembly.Dial(cfg))

@@ -72,7 +72,7 @@ func TestBrowser(t *testing.T) {
 	}
 	s.Extension, s.ExtensionID = extension(t)
 	s.Listed, s.Unlisted = site(t), site(t)
-	s.API = startAPI(t, s.Listed, s.ExtensionID)
+	s.API = startAPI(t, s.Listed, s.ExtensionID+"=Test Extension")
 	told, err := json.Marshal(s)
 	must(t, err)
 	report(t, play(t, "main.mjs", told))

@@ -32,7 +32,7 @@ func TestWebExtensionInChromium(t *testing.T) {
 		Extension: buildWebExtension(t),
 	}
 	s.ExtensionID = extensionID(t, s.Extension)
-	s.API = startAPI(t, "", s.ExtensionID)
+	s.API = startAPI(t, "", "")
 	told, err := json.Marshal(s)
 	must(t, err)
 	runNode(t, []string{"BROWSER_TEST=" + string(told)}, "node", filepath.Join("testdata", "webextension", "driver.mjs"))
@@ -49,7 +49,7 @@ func TestWebExtensionInFirefox(t *testing.T) {
 		Firefox: firefox(t), Modules: modules(t), Extension: buildWebExtension(t),
 		ExtensionID: "0a1b2c3d-0a1b-4c3d-8e9f-0a1b2c3d4e5f", // Firefox reads it from a preference, and otherwise makes one up
 	}
-	s.API = startAPI(t, "", s.ExtensionID)
+	s.API = startAPI(t, "", "")
 	told, err := json.Marshal(s)
 	must(t, err)
 	runNode(t, []string{"BROWSER_TEST=" + string(told)}, "node", filepath.Join("testdata", "webextension", "firefox.mjs"))

@@ -83,6 +83,11 @@ async function choosesService() {
     await page.getByText('That is not an https:// address').waitFor();
     assert.equal(await stored('url'), undefined);
   }
+  await page.getByLabel('Address of the service').fill(new URL(articleURL).origin);
+  await page.keyboard.press('Enter');
+  await page.getByText('No extension API of a Memory Ledger answers there.').waitFor();
+  complaints = complaints.filter((text) => !/CORS policy/.test(text)); // a stranger does not answer an extension
+  assert.equal(await stored('url'), undefined);
   await page.getByLabel('Address of the service').fill(`${network.url}/`);
   await page.keyboard.press('Enter');
   await page.getByText('Saved.', { exact: true }).waitFor();
@@ -106,6 +111,7 @@ async function signsIn() {
   await looks(popup, 'popup-signed-out', 360);
   await context.addInitScript(installWallet, { name: 'Test Wallet' });
   const [page] = await Promise.all([context.waitForEvent('page'), popup.getByRole('button', { name: 'Sign in with your wallet' }).press('Enter')]);
+  assert.equal(await page.locator('.who').first().textContent(), 'Memory Ledger', 'the service knows its own extension');
   await page.getByRole('button', { name: 'Continue with Test Wallet' }).click();
   await page.getByRole('heading', { name: 'Signed in' }).waitFor();
   await page.waitForURL(`${home}/callback.html`);
@@ -245,24 +251,51 @@ async function searches() {
     await popup.keyboard.press('Enter');
     await popup.getByText(said, { exact: true }).waitFor();
   };
-  await find('BEES dance', '5 found');
+  await find('How do BEES dance?', '5 found');
   await looks(popup, 'popup-found', 360);
   assert.equal(await popup.getByRole('link', { name: 'On bees' }).first().getAttribute('href'), articleURL);
-  await find('wasps', 'Nothing found.');
+  await find('spreadsheets', 'Nothing found.');
   network.state = 'down';
   await find('bees', 'The service can’t be reached. Try again.');
   network.state = 'up';
   await find('connection', '1 found');
 
   const { token } = await stored('session');
+  const minted = await fetch(`${config.api}/memory-drops`, { method: 'POST', headers: { Authorization: `Bearer ${token}` } });
+  drop = (await minted.json()).url.replace(config.api, network.url);
   await popup.getByRole('button', { name: 'Sign out' }).press('Enter');
   await popup.getByRole('button', { name: 'Sign in with your wallet' }).waitFor();
   await until('it is signed out', async ([api, token]) => (await fetch(`${api}/auth/me`, { headers: { Authorization: `Bearer ${token}` } })).status === 401, [config.api, token]);
 }
 
+// A link to add saves without a session, once, and reads nothing.
+let drop;
+async function savesByLink() {
+  const page = await open('options.html');
+  const use = async (link, said) => {
+    await page.getByLabel('A link to add').fill(link);
+    await page.keyboard.press('Enter');
+    await page.getByText(said).waitFor();
+  };
+  await use(drop.replace('memory-drops', 'agent-cases'), 'That is not a link to add.');
+  await use(drop, 'The extension now saves by this link');
+  await looks(page, 'options-link', 700);
+  const popup = await open('popup.html');
+  await popup.getByText('You save by a link, which reads nothing.').waitFor();
+  await looks(popup, 'popup-link', 360);
+  assert.equal(await popup.getByRole('searchbox').isVisible(), false);
+  await click('Saved by a link');
+  await until('it is saved', async () => (await chrome.action.getBadgeText({})) === '✓');
+  await click('One too many');
+  await popup.getByText('The link was used up, or has ended.').waitFor();
+  assert.equal(await stored('drop'), undefined);
+  await popup.getByRole('button', { name: 'Discard' }).click();
+  await queueLength(0);
+}
+
 try {
   await start();
-  for (const step of [choosesService, refusesStrangers, signsIn, savesSelection, savesPage, sendsOnce, searches]) {
+  for (const step of [choosesService, refusesStrangers, signsIn, savesSelection, savesPage, sendsOnce, searches, savesByLink]) {
     const began = performance.now();
     await step();
     console.log(`${step.name}: ${Math.round(performance.now() - began)} ms`);

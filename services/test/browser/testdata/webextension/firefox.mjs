@@ -99,7 +99,7 @@ async function written(n) {
 
 async function searches() {
   await popup.bringToFront();
-  for (const [words, answer] of [['HIVES hum', '1 found'], ['wasps', 'Nothing found.']]) {
+  for (const [words, answer] of [['HIVES hum', '1 found'], ['spreadsheets', 'Nothing found.']]) {
     await popup.locator('#text').fill(words);
     await popup.keyboard.press('Enter');
     await says(popup, 'found-text', answer);
