@@ -2,7 +2,7 @@
 import { html } from './vendor-preact.js';
 import { Empty, Loading, Problem, Time, count, when } from './parts.js';
 import { useHistory } from './history.js';
-import { keyName, madeAt, useKeys } from './names.js';
+import { keyName, madeAt, useApiKeys } from './names.js';
 import { explorerOf } from './proof.js';
 
 const memories = (n) => n === 1 ? '1 memory' : `${n.toLocaleString('en')} memories`;
@@ -51,7 +51,7 @@ function rowsOf(events) {
 }
 
 export function Activity({ api }) {
-  const { entries: shown, error, older, reading } = useHistory(api, 40, rowsOf), [keys] = useKeys(api);
+  const { entries: shown, error, older, reading } = useHistory(api, 40, rowsOf), [keys] = useApiKeys(api);
   if (error && !shown) return html`<${Problem} error=${error}/>`;
   if (!shown) return html`<${Loading} what="Reading your history"/>`;
   if (shown.length === 0) return html`<${Empty} title="Nothing happened yet">What is written, handed out and let in shows here as it happens.<//>`;

@@ -1,7 +1,7 @@
 // The Connect screen, and the lines that connect an assistant: by the service's address alone, or with a key.
 import { html, useRef, useState } from './vendor-preact.js';
 import { AboutWallets, Copy, Problem, count, useTask } from './parts.js';
-import { madeAt, useKeys } from './names.js';
+import { madeAt, useApiKeys } from './names.js';
 import { site } from './session.js';
 
 const json = (value) => JSON.stringify(value, null, 2);
@@ -68,7 +68,7 @@ export function Connect({ api }) {
 
 /** Names the apps that were connected since the screen was opened. */
 function Arrived({ api }) {
-  const [keys] = useKeys(api), opened = useRef(Date.now());
+  const [keys] = useApiKeys(api), opened = useRef(Date.now());
   const apps = (keys ?? []).filter((k) => k.app && !k.revokedAt && madeAt(k.id) > opened.current);
   return html`<p role="status">${apps.length > 0 && html`<span class="tag">Connected</span> <bdi>${apps.map((k) => k.label).join(', ')}</bdi>`}</p>`;
 }

@@ -4,7 +4,7 @@ import { html, useEffect, useMemo, useRef, useState } from './vendor-preact.js';
 import { generate } from './vendor-qr.js';
 import { UnauthorizedError } from './vendor-ledger.js';
 import { useHistory } from './history.js';
-import { keyName, useKeys } from './names.js';
+import { keyName, useApiKeys } from './names.js';
 import { Copy, Problem, Time, count, inWords, useFresh, useTask, when } from './parts.js';
 import { grantsOf, keepExtensionSession, keepLinks, linksOf, signInTo, site } from './session.js';
 import { WalletChoice } from './signin.js';
@@ -22,7 +22,7 @@ export const useLinks = (api) => useFresh(api, () => api.ledger.core('GET', '/gr
 export function HandOut({ api }) {
   const [round, setRound] = useState(0), again = () => setRound((n) => n + 1);
   const grants = useMemo(() => grantsOf(api.session), [round]);
-  const [live, error, retry] = useLinks(api), [keys] = useKeys(api);
+  const [live, error, retry] = useLinks(api), [keys] = useApiKeys(api);
   const refused = (error) => {
     if (!(error instanceof UnauthorizedError)) throw error;
     sessionStorage.removeItem('extension');

@@ -3,7 +3,7 @@ import { html, useEffect, useLayoutEffect, useRef, useState } from './vendor-pre
 import { ApiError } from './vendor-ledger.js';
 import { Copy, Dialog, Loading, Problem, happened, inWords, tagsOf, useLoad, useTask, waiting, when } from './parts.js';
 import { saveJSON } from './files.js';
-import { keyName, madeAt, useKeys } from './names.js';
+import { keyName, madeAt, useApiKeys } from './names.js';
 import { Correction, Proof } from './proof.js';
 import { Correct, useDraft } from './write.js';
 
@@ -16,7 +16,7 @@ function wayOf({ via, metadata }, keys) {
 const useMemory = (api, id) => useLoad(() => api.ledger.core('GET', `/memories/${id}`).then(({ body }) => body).catch(api.guard), [id]);
 
 export function Memory({ api, memory: { id }, onOpen, onClose }) {
-  const [memory, error, again] = useMemory(api, id), [keys] = useKeys(api), [gone, setGone] = useState();
+  const [memory, error, again] = useMemory(api, id), [keys] = useApiKeys(api), [gone, setGone] = useState();
   const [sure, setSure] = useState(''); // 'retract' or 'forget'
   const [correcting, setCorrecting] = useState(false), [draft, setDraft] = useDraft(api.session.publicKey, id);
   useEffect(() => { api.refresh(); }, []); // what waits becomes late without an event

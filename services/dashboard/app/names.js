@@ -2,7 +2,7 @@
 import { useFresh } from './parts.js';
 
 /** Loads the owner's API keys and apps, with those that were revoked: [keys, error, again]. */
-export const useKeys = (api) => useFresh(api, () => api.ledger.keys.list(), ['ApiKeyCreated', 'ApiKeyRevoked']);
+export const useApiKeys = (api) => useFresh(api, () => api.ledger.keys.list(), ['ApiKeyCreated', 'ApiKeyRevoked']);
 
 /** Names a key. keys is undefined while they are loaded. */
 export function keyName(keys, id) {

@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { createPrivateKey } from 'node:crypto';
 import fs from 'node:fs';
 import { connectsAnApp } from './apps.mjs';
+import { tasks } from './tasks.mjs';
 
 export const scenarios = {
   async 'sign in, leave, and find the session ended'(v) {
@@ -571,6 +572,7 @@ export const scenarios = {
   },
 
   'an app by OAuth': connectsAnApp,
+  ...tasks,
 
   async 'the first run'(v) {
     await v.signIn();
@@ -719,7 +721,7 @@ export const scenarios = {
     assert.equal(text.trimEnd().split('\n').length, 9);
     await v.page.getByText('whole.').waitFor();
     // The same file is in the log already. Another one is not good, and adds nothing.
-    const drop = async (text) => v.page.getByText('Drop the file here').dispatchEvent('drop', {
+    const drop = async (text) => v.page.getByText('Drop files or a folder here').dispatchEvent('drop', {
       dataTransfer: await v.page.evaluateHandle((text) => { const all = new DataTransfer(); all.items.add(new File([text], 'log.ndjson')); return all; }, text),
     });
     await drop(text);

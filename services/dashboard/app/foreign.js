@@ -1,0 +1,148 @@
+// Reads notes and memories that other programs keep: Markdown files, JSON lines, exports of mem0. Entries get the ids
+// and metadata that `ledger import` gives them, so that what one stored, the other does not store again.
+
+/** Returns what a file or a folder that was dropped holds: [{ path, file }], folders in the order of names. */
+export async function filesOf(transfer) {
+  const entries = [...transfer.items].map((item) => item.webkitGetAsEntry?.()).filter(Boolean);
+  if (entries.length === 0) return [...transfer.files].map((file) => ({ path: file.name, file }));
+  return (await Promise.all(entries.map((entry) => walk(entry, '', entry.isDirectory)))).flat();
+}
+
+// A path begins below the folder that was dropped.
+async function walk(entry, above, top) {
+  if (entry.isFile) return [{ path: above + entry.name, file: await new Promise((resolve, reject) => entry.file(resolve, reject)) }];
+  if (entry.name.startsWith('.') && !top) return []; // .obsidian, .git
+  const reader = entry.createReader(), inside = [];
+  for (;;) { // a reader gives some entries at a time
+    const some = await new Promise((resolve, reject) => reader.readEntries(resolve, reject));
+    if (some.length === 0) break;
+    inside.push(...some);
+  }
+  inside.sort((a, b) => (a.name < b.name ? -1 : 1));
+  return (await Promise.all(inside.map((one) => walk(one, top ? '' : `${above}${entry.name}/`)))).flat();
+}
+
+/** Returns the files of an input. Of a chosen folder, paths begin below it. */
+export const filesIn = (input) => [...input.files].map((file) => ({ path: file.webkitRelativePath.split('/').slice(1).join('/') || file.name, file })).filter(({ path }) => !/(^|\/)\./.test(path));
+
+const most = 262_144, readers = { md: markdown, markdown, jsonl: lines, ndjson: lines, json: mem0 };
+
+/** Reads entries: { where, id, content, metadata, why }, why for one that can't be stored. Other files are left alone. */
+export async function read(files) {
+  const all = [];
+  for (const { path, file } of files) {
+    const reader = readers[/\.(\w+)$/.exec(path)?.[1].toLowerCase()];
+    if (!reader) continue;
+    const text = (await file.text()).replace(/^\ufeff/, '');
+    for (const entry of await reader(path, text)) {
+      const size = new TextEncoder().encode(entry.content).length;
+      all.push({ ...entry, why: entry.why ?? (!entry.content.trim() ? 'it is empty' : size > most ? 'it is longer than 262,144 bytes' : undefined) });
+    }
+  }
+  return all;
+}
+
+/** Whether a file is an export of a Memory Ledger, which names its format first. */
+export async function isExport(file) {
+  const first = (await file.slice(0, 4096).text()).split('\n')[0];
+  return /"format":\s*"memory-ledger/.test(first);
+}
+
+export async function sha256(text) {
+  const sum = await crypto.subtle.digest('SHA-256', new TextEncoder().encode(text));
+  return [...new Uint8Array(sum)].map((byte) => byte.toString(16).padStart(2, '0')).join('');
+}
+
+const idOf = async (text) => (await sha256(text)).slice(0, 32);
+const broken = (where, why) => ({ where, id: '', content: '', metadata: {}, why });
+
+async function lines(path, text) {
+  const entries = [];
+  for (const [n, line] of text.split('\n').map((line) => line.trim()).entries()) {
+    if (!line) continue;
+    const where = `${path}:${n + 1}`;
+    let object;
+    try { object = JSON.parse(line); } catch { /* said below */ }
+    if (object && typeof object === 'object' && !Array.isArray(object)) entries.push(entryOf(where, await idOf(line), 'jsonl', object));
+    else entries.push(broken(where, 'it is not a JSON object'));
+  }
+  return entries;
+}
+
+async function mem0(path, text) {
+  let list;
+  try {
+    const object = JSON.parse(text);
+    list = Array.isArray(object) ? object : object.results ?? object.memories;
+  } catch { /* said below */ }
+  if (!Array.isArray(list)) return [broken(path, 'it is not an export of mem0')];
+  return Promise.all(list.map(async (object, i) => {
+    const entry = entryOf(`${path}, memory ${i + 1}`, '', 'mem0', { ...object });
+    return { ...entry, id: entry.id || await idOf(entry.content) };
+  }));
+}
+
+function markdown(path, text) {
+  const { front, body } = frontMatter(text.replaceAll('\r\n', '\n')), at = path.lastIndexOf('/'), folder = path.split('/')[0];
+  const members = { title: path.slice(at + 1).replace(/\.\w+$/, ''), ...front };
+  if (at > 0 && folder.length <= 80) members.namespace ??= folder;
+  return [{ where: path, id: path, content: body.trim(), metadata: { ...known(members, {}), source: front.source ?? 'markdown' } }];
+}
+
+/** Splits a note at the lines of dashes around its front matter, of which this reads texts, numbers and lists. */
+function frontMatter(text) {
+  const [whole, head] = /^---\n([\s\S]*?\n)?---[^\n]*(?:\n|$)/.exec(text) ?? [];
+  if (whole === undefined) return { front: {}, body: text };
+  const front = {};
+  let name;
+  for (const line of (head ?? '').split('\n')) {
+    const [, key, value] = /^([\w][\w -]*):(?:\s+(.*))?\s*$/.exec(line) ?? [], [, item] = /^\s*-\s+(.*)$/.exec(line) ?? [];
+    if (key !== undefined) {
+      name = key;
+      if (value) front[name] = scalar(value.trim());
+    } else if (item !== undefined && name) front[name] = [...(Array.isArray(front[name]) ? front[name] : []), scalar(item.trim())];
+  }
+  return { front, body: text.slice(whole.length) };
+}
+
+function scalar(text) {
+  if (/^\[.*\]$/.test(text)) return text.slice(1, -1).split(',').map((part) => scalar(part.trim())).filter((part) => part !== '');
+  if (/^(["']).*\1$/.test(text)) return text.slice(1, -1);
+  if (/^-?\d+(\.\d+)?$/.test(text)) return Number(text);
+  return { true: true, false: false }[text] ?? text;
+}
+
+const content = ['content', 'text', 'memory'];
+
+function entryOf(where, id, source, object) {
+  const { metadata: inner, id: own, ...members } = object, name = content.find((name) => typeof members[name] === 'string'), text = members[name] ?? '';
+  delete members[name];
+  const metadata = known(members, inner && typeof inner === 'object' && !Array.isArray(inner) ? inner : {});
+  return { where, id: own != null ? String(own) : id, content: text, metadata: { ...metadata, source: metadata.source ?? source } };
+}
+
+/** Adds members to metadata: dates and tags as searches find them, everything else as it is. */
+function known(members, metadata) {
+  const rest = { ...members }, all = { ...metadata };
+  const take = (names, member, form) => {
+    for (const name of names) {
+      const value = form(rest[name]);
+      if (value !== undefined && all[member] == null) { all[member] = value; delete rest[name]; }
+    }
+  };
+  take(['occurredAt', 'date', 'created', 'createdAt', 'created_at'], 'occurredAt', moment);
+  take(['tags', 'categories'], 'tags', tags);
+  for (const [name, value] of Object.entries(rest)) if (value != null && !(name in all)) all[name] = value;
+  return all;
+}
+
+function moment(value) {
+  const [, day, time, zone] = typeof value === 'string' ? /^(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d(?::\d\d(?:\.\d+)?)?)(Z|[+-]\d\d:\d\d)?)?$/.exec(value) ?? [] : [];
+  if (!day || Number.isNaN(Date.parse(day))) return undefined;
+  return time ? `${day}T${time.length === 5 ? `${time}:00` : time}${zone ?? 'Z'}` : day;
+}
+
+function tags(value) {
+  const all = (typeof value === 'string' ? value.split(/[, ]+/) : Array.isArray(value) ? value.map((tag) => String(tag).trim()) : []).map((tag) => tag.replace(/^#/, '')).filter(Boolean);
+  return all.length > 0 && all.length <= 16 && all.every((tag) => [...tag].length <= 80) ? all : undefined;
+}

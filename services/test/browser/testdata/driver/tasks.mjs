@@ -1,0 +1,117 @@
+// What an owner does who has only the page: each task takes at most four steps from home. And how they bring their notes.
+import assert from 'node:assert/strict';
+import fs from 'node:fs';
+import os from 'node:os';
+import path from 'node:path';
+
+// steps runs the steps of a task, each one action of a person.
+async function steps(...actions) {
+  assert.ok(actions.length <= 4, `${actions.length} steps`);
+  for (const action of actions) await action();
+}
+
+export const tasks = {
+  async 'task: correct what I said'(v) {
+    await v.call('POST', '/memories', { content: 'The bicycle room is on the left' });
+    await v.signIn();
+    await steps(
+      () => v.page.getByRole('button', { name: /bicycle room/ }).first().click(),
+      () => v.dialog.getByRole('button', { name: /^Correct/ }).click(),
+      () => v.dialog.getByRole('textbox').fill('The bicycle room is on the right'),
+      () => v.dialog.getByRole('button', { name: 'Correct it' }).click(),
+    );
+    await v.dialog.getByRole('heading', { name: 'What it said before' }).waitFor();
+    const [now, before] = await v.call('GET', '/memories?order=newest');
+    assert.deepEqual([now.content, now.supersedes], ['The bicycle room is on the right', [before.id]]);
+  },
+
+  async 'task: see who read my link, and end it'(v) {
+    const { token } = await v.session(v.config.extension);
+    const { url } = await (await fetch(`${v.config.extension}/agent-cases`, { method: 'POST', headers: { Authorization: `Bearer ${token}`, 'Content-Type': 'application/json' }, body: '{"maxReads":2}' })).json();
+    await (await fetch(url)).text();
+    await v.signIn();
+    const link = v.page.getByRole('region', { name: 'Let someone read' });
+    await steps(
+      () => v.go('Hand out'),
+      () => link.getByText('Someone read; 1 use left').waitFor(),
+      () => link.getByRole('button', { name: 'End link' }).click(),
+    );
+    await link.getByText('This link is ended by you.').waitFor();
+    assert.equal((await fetch(url)).status, 404);
+  },
+
+  async 'task: connect an assistant'(v) {
+    await v.signIn();
+    await steps(
+      () => v.go('Connect'),
+      () => v.page.getByRole('combobox', { name: 'Lines to paste for' }).selectOption('VS Code'),
+      () => v.page.getByRole('button', { name: 'Make a key' }).click(),
+      () => v.page.getByRole('button', { name: 'Try it' }).click(),
+    );
+    await v.page.getByText('It works.').waitFor();
+    const lines = JSON.parse(await v.page.getByRole('group', { name: 'Lines' }).last().textContent()).servers.memory;
+    const { result } = await (await fetch(lines.url, {
+      method: 'POST', headers: { ...lines.headers, 'Content-Type': 'application/json', Accept: 'application/json, text/event-stream' },
+      body: JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'tools/call', params: { name: 'remember', arguments: { memories: [{ content: 'By the assistant' }] } } }),
+    })).json();
+    assert.ok(!result.isError, JSON.stringify(result));
+    assert.equal((await v.call('GET', '/memories'))[0].content, 'By the assistant');
+  },
+
+  async 'task: take everything with me'(v) {
+    await v.fill(3);
+    await v.signIn();
+    const download = v.page.waitForEvent('download');
+    await steps(
+      () => v.go('Your data'),
+      () => v.page.getByRole('button', { name: 'Export everything' }).click(),
+    );
+    const file = fs.readFileSync(await (await download).path(), 'utf8').trimEnd().split('\n').map((line) => JSON.parse(line));
+    assert.deepEqual([file.length, file.at(-1).complete], [5, true]);
+  },
+
+  async 'import notes, once'(v) {
+    const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'ledger-notes-')), vault = path.join(folder, 'vault');
+    const put = (name, text) => { fs.mkdirSync(path.dirname(path.join(vault, name)), { recursive: true }); fs.writeFileSync(path.join(vault, name), text); };
+    put('work/plan.md', '---\ndate: 2024-03-01\ntags: [plans, "#big"]\nrating: 4.5\n---\nShip in May.\n\n## Risks\n');
+    put('loose.md', '\ufeffNo front matter.\r\n');
+    put('.obsidian/settings.md', 'never read');
+    put('work/picture.png', 'never read');
+    put('empty.md', '---\na: 1\n---\n');
+    try {
+      await v.signIn({ hash: '#data' });
+      const section = v.page.locator('section', { has: v.page.getByRole('heading', { name: 'Import', exact: true }) });
+      const choose = () => section.getByLabel('Choose a folder').setInputFiles(vault);
+      await choose();
+      await section.getByText('2 memories to store. 1 left out:').waitFor();
+      await section.getByText('empty.md: it is empty').waitFor();
+      await v.everyLook('found');
+      assert.equal((await v.call('GET', '/log')).treeSize, 0, 'nothing is stored before the owner says so');
+      await section.getByRole('button', { name: 'Store 2 memories' }).click();
+      await section.getByText('Done: 2 memories stored.').waitFor();
+      put('loose.md', 'It has changed.');
+      await choose();
+      await section.getByText('1 memory to store. 1 there already. 1 left out:').waitFor();
+      await section.getByRole('button', { name: 'Store 1 memory' }).click();
+      await section.getByText('Done: 1 memory stored.').waitFor();
+      await section.getByLabel('Choose files').setInputFiles([
+        { name: 'all.jsonl', mimeType: 'application/jsonl', buffer: Buffer.from('{"id":7,"text":"Jo is 30.","date":"1970-01-01","tags":"a, b","mood":"good","metadata":{"kept":true}}\nnot json\n') },
+        { name: 'mem0.json', mimeType: 'application/json', buffer: Buffer.from('{"results":[{"id":"m1","memory":"Likes chess","created_at":"2024-07-20T01:30:36-07:00","updated_at":null,"categories":["hobbies"]}]}') },
+      ]);
+      await section.getByText('all.jsonl:2: it is not a JSON object').waitFor();
+      await section.getByRole('button', { name: 'Store 2 memories' }).click();
+      await section.getByText('Done: 2 memories stored.').waitFor();
+      const all = await v.call('GET', '/memories');
+      assert.deepEqual(all.map(({ content, metadata: { supersedes, ...metadata } }) => [content, metadata]), [
+        ['No front matter.', { title: 'loose', source: 'markdown', externalId: 'loose.md' }],
+        ['Ship in May.\n\n## Risks', { title: 'plan', occurredAt: '2024-03-01', tags: ['plans', 'big'], rating: 4.5, namespace: 'work', source: 'markdown', externalId: 'work/plan.md' }],
+        ['It has changed.', { title: 'loose', source: 'markdown', externalId: 'loose.md' }],
+        ['Jo is 30.', { kept: true, occurredAt: '1970-01-01', tags: ['a', 'b'], mood: 'good', source: 'jsonl', externalId: '7' }],
+        ['Likes chess', { occurredAt: '2024-07-20T01:30:36-07:00', tags: ['hobbies'], source: 'mem0', externalId: 'm1' }],
+      ]);
+      assert.deepEqual(all[2].supersedes, [all[0].id]);
+    } finally {
+      fs.rmSync(folder, { recursive: true });
+    }
+  },
+};
