@@ -53,7 +53,7 @@ type Config struct {
 // follows from the key in the extension's manifest.
 const ourExtension = "khdnmbojpknicfadnkbeegfmcpdfaedl"
 
-// nameOf returns an extension's name, empty if nobody vouches for it. The operator may
+// nameOf returns an extension's name, empty if it is not known. The operator may
 // give the product's own extension another name.
 func (cfg Config) nameOf(id string) string {
 	name := cfg.Names[strings.ToLower(id)]
