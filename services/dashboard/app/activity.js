@@ -1,11 +1,10 @@
 // The Activity screen: the owner's events, newest first, live.
 import { html } from './vendor-preact.js';
-import { Empty, Loading, Problem, Time, count, when } from './parts.js';
+import { Empty, Loading, Problem, Time, count, memories, when } from './parts.js';
 import { useHistory } from './history.js';
 import { keyName, madeAt, useApiKeys } from './names.js';
 import { explorerOf } from './proof.js';
 
-const memories = (n) => n === 1 ? '1 memory' : `${n.toLocaleString('en')} memories`;
 const linkTo = { drop: 'to add', case: 'to read' };
 const grantOf = ({ kind, namespace }) => `a link ${linkTo[kind]}${namespace ? ` in the namespace “${namespace}”` : ''}`;
 const oldGrant = ({ kind, grantId }) => `the link ${linkTo[kind]} of ${when(madeAt(grantId))}`;

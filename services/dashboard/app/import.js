@@ -1,9 +1,8 @@
 // Import: an export of the same owner from another Memory Ledger, or what other programs keep.
 import { html, useState } from './vendor-preact.js';
 import { filesIn, filesOf, isExport, read, sha256 } from './foreign.js';
-import { Problem, useTask } from './parts.js';
+import { Problem, memories, useTask } from './parts.js';
 
-const memories = (n) => n === 1 ? '1 memory' : `${n.toLocaleString('en')} memories`;
 const mostEntries = 256, mostBytes = 900_000; // of a batch; a request has a megabyte at most
 
 export function Import({ api }) {

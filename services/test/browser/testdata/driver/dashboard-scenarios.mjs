@@ -255,7 +255,8 @@ export const scenarios = {
     await v.dialog.getByRole('button', { name: 'Forget…' }).click();
     await v.dialog.getByRole('button', { name: 'Forget', exact: true }).click();
     await v.dialog.getByText('Nobody can read it again').waitFor();
-    await v.everyLook('forgotten');
+    await v.accessible();
+    await v.shot('forgotten');
     const saved = v.page.waitForEvent('download');
     await v.dialog.getByRole('button', { name: 'Download a receipt' }).click();
     assert.equal(JSON.parse(fs.readFileSync(await (await saved).path())).leafHash, oslo.leafHash);
@@ -537,7 +538,8 @@ export const scenarios = {
     assert.equal(await v.dialog.getByText('Leaf hash').isVisible(), false, 'hashes are folded away');
     await v.dialog.getByText('Details', { exact: true }).click();
     await v.dialog.getByText('Leaf hash').waitFor();
-    await v.everyLook('details');
+    await v.accessible();
+    await v.shot('details');
     const saved = v.page.waitForEvent('download');
     await v.dialog.getByRole('button', { name: 'Download receipt' }).click();
     const receipt = JSON.parse(fs.readFileSync(await (await saved).path()));
@@ -597,7 +599,8 @@ export const scenarios = {
     assert.equal(pasted.mcpServers.memory.url, `${v.config.core}/mcp`);
     await v.page.getByRole('button', { name: 'Try it' }).click();
     await v.page.getByText('It works.').waitFor();
-    await v.everyLook('tried');
+    await v.accessible();
+    await v.shot('tried');
     const [{ id, label }] = await v.call('GET', '/keys');
     assert.equal(label, 'Cursor');
     await v.call('DELETE', `/keys/${id}`);
@@ -607,7 +610,7 @@ export const scenarios = {
     await v.go('Memories');
     await v.page.getByRole('button', { name: 'Write an example' }).click();
     await v.dialog.getByText('This is an example.').waitFor();
-    await v.everyLook('example');
+    await v.accessible();
     await v.page.keyboard.press('Escape');
     await v.rows.filter({ hasText: 'This is an example.' }).waitFor();
   },
@@ -736,7 +739,8 @@ export const scenarios = {
     await v.everyLook('data');
     await v.page.getByRole('button', { name: 'Erase, signed with Test Wallet' }).click();
     await v.page.getByRole('heading', { name: 'Everything is erased' }).waitFor();
-    await v.everyLook('erased');
+    await v.accessible();
+    await v.shot('erased');
     const saved = v.page.waitForEvent('download');
     await v.page.getByRole('button', { name: 'Download the receipt' }).click();
     const receipt = JSON.parse(fs.readFileSync(await (await saved).path()));

@@ -11,6 +11,19 @@ async function steps(...actions) {
 }
 
 export const tasks = {
+  async 'task: find what I said about X in spring'(v) {
+    for (const [content, occurredAt] of [['The bicycle needs a new chain', '2024-04-02'], ['The bicycle was stolen', '2023-10-05'], ['Tulips by the gate', '2024-04-10']]) await v.call('POST', '/memories', { content, occurredAt });
+    await v.signIn();
+    await steps(
+      () => v.page.getByRole('searchbox').fill('bicycle'),
+      () => v.page.getByRole('button', { name: 'Filter' }).click(),
+      () => v.page.getByLabel('Happened from').fill('2024-03-01'),
+      () => v.page.getByLabel('Happened until').fill('2024-05-31'),
+    );
+    await v.page.getByText('1 found').waitFor();
+    await v.rows.filter({ hasText: 'needs a new chain' }).waitFor();
+  },
+
   async 'task: correct what I said'(v) {
     await v.call('POST', '/memories', { content: 'The bicycle room is on the left' });
     await v.signIn();
@@ -85,7 +98,7 @@ export const tasks = {
       await choose();
       await section.getByText('2 memories to store. 1 left out:').waitFor();
       await section.getByText('empty.md: it is empty').waitFor();
-      await v.everyLook('found');
+      await v.accessible();
       assert.equal((await v.call('GET', '/log')).treeSize, 0, 'nothing is stored before the owner says so');
       await section.getByRole('button', { name: 'Store 2 memories' }).click();
       await section.getByText('Done: 2 memories stored.').waitFor();
