@@ -33,17 +33,14 @@ function Rows({ total, lines, row, onSight, label, place = (i) => i, index = (i)
     addEventListener('scroll', look, { passive: true });
     return () => { resized.disconnect(); removeEventListener('scroll', look); };
   }, []);
+  const inSight = Math.min(total - 1, Math.floor(view.top / height));
   // A reader who has scrolled down must keep their place.
   useLayoutEffect(() => {
-    const top = Math.max(0, -box.current.getBoundingClientRect().top), now = kept.current;
-    if (now && top > height / 2) {
-      const moved = index(now.place) * height + now.over - top;
-      if (moved !== 0) scrollBy(0, moved);
-    }
+    const now = kept.current, moved = now && view.top > height / 2 ? index(now.place) * height - now.top : 0;
+    if (moved !== 0) scrollBy(0, moved);
     look();
   }, [total, height]);
-  const inSight = Math.min(total - 1, Math.floor(view.top / height));
-  kept.current = total > 0 ? { place: place(inSight), over: view.top - inSight * height } : undefined;
+  useLayoutEffect(() => { kept.current = { place: place(inSight), top: inSight * height }; });
   const first = Math.max(0, inSight - 4), last = Math.min(total, Math.ceil((view.top + view.height) / height) + 4);
   useEffect(() => {
     const timer = setTimeout(() => onSight(first, last), first === 0 ? 0 : 60); // skip rows that only scroll past

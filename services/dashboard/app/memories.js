@@ -55,9 +55,11 @@ const isId = (text) => /^[0-9a-f-]{36}$/.test(text ?? '');
 export function Memories({ api }) {
   const at = useAddress(), [asked, typed, type, ask] = useAsked(at);
   const [folded, setFolded] = useState(true), [picked, setPicked] = useState(), [help, setHelp] = useState(false), search = useRef();
-  const open = ({ id }) => {
+  const opened = useRef({}); // and what else the one who opened it says
+  const open = (row) => {
     ask(); // Back returns to what was typed last
-    goTo({ ...tidy(address()), memory: id }, !isId(address().memory));
+    opened.current = row;
+    goTo({ ...tidy(address()), memory: row.id }, !isId(address().memory));
   };
   const close = () => goBack(tidy(address()));
   const pick = ({ id }) => setPicked((now) => {
@@ -91,13 +93,13 @@ export function Memories({ api }) {
       <${Unfold} what="Filter" open=${!folded} values=${filters.map((name) => typed[name])} onToggle=${() => setFolded(!folded)}/></form>
     ${!folded && html`<div class="fields" role="group" aria-label="Filter">${field('source', { placeholder: 'diary' })}${field('tags', { placeholder: 'family, garden', maxLength: 1000 })}${field('namespace', { placeholder: 'home' })}
       ${field('from', { type: 'date' })}${field('to', { type: 'date' })}${choice('via')}${choice('chain')}${check('exact')}${check('gone')}</div>`}
-    ${folded && filters.some((name) => asked[name]) && html`<div class="chips">${filters.filter((name) => asked[name]).map((name) => html`<button type="button" key=${name} aria-label=${`Without: ${members[name]}`} onClick=${() => type({ [name]: '' })}>
-      <span dir="auto">${asked[name] === '1' ? members[name] : `${members[name]} ${choices[name]?.[asked[name]] ?? asked[name]}`}</span> ✕</button>`)}</div>`}
+    ${folded && filters.some((name) => asked[name]) && html`<div class="chips">${filters.filter((name) => asked[name]).map((name) => html`<button type="button" key=${name} onClick=${() => type({ [name]: '' })}>
+      <span class="unseen">Without: </span>${members[name]}${asked[name] !== '1' && html` <bdi>${choices[name]?.[asked[name]] ?? asked[name]}</bdi>`} <span aria-hidden="true">✕</span></button>`)}</div>`}
     ${query || Object.keys(filter).length > 0
       ? html`<${Found} key=${JSON.stringify([query, exact, filter, filter.anchored !== undefined && api.head?.anchoredSize])} ...${list} query=${query} exact=${Boolean(exact || inQuotes)} filter=${filter} onExact=${() => type({ exact: '1' })}>${tools}<//>`
       : html`<${All} ...${list} gone=${Boolean(gone)}>${tools}<//>`}
     ${picked && html`<div class="toast" role="group" aria-label="Selected"><p><span role="status">${picked.size} selected</span>
       <button type="button" class="danger" disabled=${picked.size === 0} onClick=${retract}>Retract</button><button type="button" onClick=${() => setPicked(undefined)}>Cancel</button></p></div>`}
     ${help && html`<${Keys} onClose=${() => setHelp(false)}/>`}
-    ${isId(at.memory) && html`<${Memory} key=${at.memory} api=${api} memory=${{ id: at.memory }} onOpen=${open} onClose=${close}/>`}`;
+    ${isId(at.memory) && html`<${Memory} key=${at.memory} api=${api} memory=${opened.current.id === at.memory ? opened.current : { id: at.memory }} onOpen=${open} onClose=${close}/>`}`;
 }

@@ -266,6 +266,115 @@ export const scenarios = {
     await assert.rejects(v.call('GET', `/memories/${oslo.id}`), /410/);
   },
 
+  async 'the address keeps what is searched and open'(v) {
+    await v.fill(3);
+    const [newest] = await v.call('GET', '/memories?order=newest');
+    await v.signIn({ hash: `#memory=${newest.id}` });
+    await v.dialog.getByLabel('Text', { exact: true }).getByText('lease ends').waitFor();
+    await v.page.keyboard.press('Escape');
+    await v.dialog.waitFor({ state: 'detached' });
+    const search = v.page.getByRole('searchbox');
+    await search.fill('who likes tea?');
+    await v.page.getByText('1 found').waitFor();
+    await v.page.getByRole('button', { name: 'Filter' }).click();
+    await v.page.getByLabel('From the source').fill('reader');
+    await v.page.getByLabel('Came in').selectOption('by you');
+    await v.page.getByLabel('State').selectOption('waiting');
+    await v.page.getByRole('heading', { name: 'Nothing found' }).or(v.page.getByText('1 found')).waitFor();
+    await v.anchored();
+    await v.page.getByLabel('State').selectOption('on the chain');
+    await v.page.getByText('1 found').waitFor();
+    await v.page.waitForURL(/#q=who\+likes\+tea%3F&source=reader&via=session&chain=yes$/);
+    await v.rows.first().click();
+    await v.dialog.getByLabel('Text', { exact: true }).getByText('prefers tea').waitFor();
+    await v.page.reload();
+    await v.dialog.getByLabel('Text', { exact: true }).getByText('prefers tea').waitFor();
+    await v.page.goBack();
+    await v.dialog.waitFor({ state: 'detached' });
+    await v.page.getByText('1 found').waitFor();
+    assert.equal(await search.inputValue(), 'who likes tea?');
+    await v.everyLook('chips');
+    await v.page.getByRole('button', { name: 'Without: State' }).click();
+    await v.page.waitForURL(/via=session$/);
+    await v.page.getByLabel('Happened from').count();
+    await v.go('Log');
+    await v.page.goBack();
+    await v.page.getByText('1 found').waitFor();
+    assert.equal(await search.inputValue(), 'who likes tea?');
+  },
+
+  async 'keys, and many at once'(v) {
+    await v.fill(5);
+    await v.signIn();
+    await v.rows.first().waitFor();
+    const press = (...keys) => keys.reduce((before, key) => before.then(() => v.page.keyboard.press(key)), Promise.resolve());
+    await press('/');
+    assert.ok(await v.page.getByRole('searchbox').evaluate((el) => el === document.activeElement));
+    await press('j', 'Escape'); // a letter, and then not
+    assert.equal(await v.page.getByRole('searchbox').inputValue(), '');
+    await press('n');
+    assert.ok(await v.page.getByRole('textbox', { name: 'New memory' }).evaluate((el) => el === document.activeElement));
+    await press('Escape', '?');
+    await v.dialog.getByText('Write a new memory').waitFor();
+    await v.everyLook('keys');
+    await press('Escape');
+    await v.dialog.waitFor({ state: 'detached' });
+    await press('j', 'j', 'j', 'k', 'Enter');
+    await v.dialog.getByLabel('Text', { exact: true }).getByText('(3)').waitFor();
+    await press('Escape');
+    await v.dialog.waitFor({ state: 'detached' });
+
+    await press('x', 'j', 'j', 'Enter');
+    await v.page.getByText('2 selected').waitFor();
+    await v.everyLook('selected');
+    await v.page.getByRole('button', { name: 'Retract' }).click();
+    await v.page.getByText('2 memories retracted').waitFor();
+    await v.page.getByText('3 memories', { exact: true }).waitFor();
+    await v.apart();
+    const left = () => v.call('GET', '/memories').then((all) => all.map(({ leafIndex }) => leafIndex));
+    assert.deepEqual(await left(), [0, 1, 2, 3, 4]);
+    await v.page.getByRole('button', { name: 'Undo' }).click();
+    await v.page.getByText('5 memories', { exact: true }).waitFor();
+
+    // A page that is closed sends what waits.
+    await v.page.getByRole('button', { name: 'Select' }).click();
+    await v.rows.filter({ hasText: '(3)' }).click();
+    await v.rows.filter({ hasText: '(0)' }).click();
+    await v.page.getByRole('button', { name: 'Retract' }).click();
+    await v.page.getByText('3 memories', { exact: true }).waitFor();
+    await v.page.goto('about:blank');
+    for (let tries = 0; tries < 100 && (await left()).length > 3; tries++) await new Promise((resolve) => setTimeout(resolve, 50));
+    assert.deepEqual(await left(), [1, 2, 4]);
+  },
+
+  async 'a draft outlives its session'(v) {
+    await v.signIn({ clock: true });
+    const text = v.page.getByRole('textbox', { name: 'New memory' });
+    await text.fill('half a thou');
+    await v.page.clock.fastForward('54:00');
+    assert.equal(await v.page.getByText('Your session ends at').count(), 0);
+    await v.page.clock.fastForward('01:30');
+    await v.page.getByText('Your session ends at').waitFor();
+    await v.everyLook('ending');
+    // Another session, without a way out of the page. Its end is the service's, whose clock did not run ahead.
+    await v.page.clock.setSystemTime(Date.now());
+    await v.page.getByRole('button', { name: 'Sign in again' }).click();
+    await v.dialog.getByRole('button', { name: 'Sign in with Test Wallet' }).click();
+    await v.dialog.waitFor({ state: 'detached' });
+    assert.equal(await v.page.getByText('Your session ends at').count(), 0);
+    assert.equal(await text.inputValue(), 'half a thou');
+    await v.page.clock.fastForward('01:00:01');
+    await v.page.getByText('Your session has ended').waitFor();
+    await v.page.clock.setSystemTime(Date.now());
+    await v.page.getByRole('button', { name: 'Continue with Test Wallet' }).click();
+    assert.equal(await text.inputValue(), 'half a thou');
+    v.expected.push(/401/); // for the stream of events, which ends with its session
+    await v.page.getByRole('button', { name: 'Sign out' }).click();
+    await v.dialog.getByRole('button', { name: 'Sign out here only' }).click();
+    await v.page.getByRole('button', { name: 'Continue with Test Wallet' }).waitFor();
+    assert.equal(await v.page.evaluate(() => sessionStorage.length), 0);
+  },
+
   async 'a key and links of some namespaces'(v) {
     await v.signIn({ hash: '#access' });
     await v.page.getByRole('button', { name: 'New key' }).click();

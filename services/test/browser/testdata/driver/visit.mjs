@@ -110,14 +110,45 @@ export class Visit {
     assert.ok(content <= room, `content is ${content} px wide in a window of ${room}`);
   }
 
-  // everyLook runs the same checks on the page in both themes, wide and narrow.
+  // apart checks that no two things that can be pressed share a place, that nothing covers one, that none is cut off,
+  // and that a thumb can press each. What floats may cover what scrolls under it.
+  async apart(thumb) {
+    const found = await this.page.evaluate((thumb) => {
+      const scope = document.querySelector('dialog[open]') ?? document, wrong = [];
+      const layer = (el) => { while (el && !/fixed|sticky/.test(getComputedStyle(el).position)) el = el.parentElement; return el; };
+      const all = [...scope.querySelectorAll('a[href], button, input, select, textarea, summary')]
+        .map((el) => (/^(checkbox|radio|file)$/.test(el.type) && el.closest('label')) || el)
+        .map((el) => ({ el, box: el.getBoundingClientRect(), layer: layer(el), name: `${el.tagName} ${el.getAttribute('aria-label') ?? el.textContent.trim().slice(0, 30)}` }))
+        .filter(({ el, box }) => el.checkVisibility() && box.width > 1 && box.bottom > 0 && box.top < innerHeight);
+      all.forEach((a, i) => {
+        for (const b of all.slice(i + 1)) {
+          if (a.layer !== b.layer || a.el.contains(b.el) || b.el.contains(a.el)) continue;
+          const width = Math.min(a.box.right, b.box.right) - Math.max(a.box.left, b.box.left), height = Math.min(a.box.bottom, b.box.bottom) - Math.max(a.box.top, b.box.top);
+          if (width > 1 && height > 1) wrong.push(`${a.name} and ${b.name} share ${width} by ${height} px`);
+        }
+        const { el, box, name } = a, y = (Math.max(0, box.top) + Math.min(innerHeight, box.bottom)) / 2;
+        const hit = document.elementFromPoint((Math.max(0, box.left) + Math.min(innerWidth, box.right)) / 2, y);
+        if (hit && !el.contains(hit) && !hit.contains(el) && layer(hit) === a.layer) wrong.push(`${hit.outerHTML.slice(0, 80)} covers ${name}`);
+        if (box.left < -1 || box.right > innerWidth + 1) wrong.push(`${name} is cut off`);
+        if (el.tagName === 'BUTTON' && el.scrollWidth > el.clientWidth + 1) wrong.push(`the words of ${name} are cut off`);
+        const inText = el.tagName === 'A' && el.closest('p') || el.matches('.link');
+        if (thumb && !inText && Math.min(box.width, box.height) < 43.5) wrong.push(`${name} has ${Math.round(box.width)} by ${Math.round(box.height)} px`);
+      });
+      return wrong;
+    }, thumb);
+    assert.deepEqual(found, []);
+  }
+
+  // everyLook runs the same checks on the page in both themes, wide and narrow. Between them, boxes alone are checked.
   async everyLook(state) {
-    for (const width of [1280, 360]) {
+    for (const width of [1280, 768, 360]) {
       for (const colorScheme of ['light', 'dark']) {
+        if (width === 768 && colorScheme === 'dark' && !this.config.screenshots) continue;
         await this.page.setViewportSize({ width, height: width === 360 ? 740 : 900 });
         await this.page.emulateMedia({ colorScheme });
         await this.fits();
-        await this.accessible();
+        await this.apart(width < 800);
+        if (width !== 768) await this.accessible();
         await this.shot(`${state}-${width}-${colorScheme}`);
       }
     }
