@@ -209,6 +209,54 @@ func TestMovingALog(t *testing.T) {
 	wantAudit(t, to.Config)
 }
 
+// TestAKilledImportGoesOn: an import whose process is killed in the middle, twice, ends with
+// the same leaves.
+func TestAKilledImportGoesOn(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow: make verify runs it")
+	}
+	t.Parallel()
+	from, wallet := stacktest.Start(t, stacktest.Options{}), stacktest.NewWallet()
+	session := from.Core[0].SignIn(wallet)
+	for part := range 40 {
+		var texts []string
+		for n := range 250 {
+			texts = append(texts, fmt.Sprint("Note ", part*250+n))
+		}
+		from.Core[0].Expect(201, "POST", "/memories/batch", batchOf(texts...), session)
+	}
+	export, head := from.Core[0].Expect(200, "GET", "/export", nil, session).Body, from.Core[0].Expect(200, "GET", "/log", nil, session)
+	dir, before := filepath.Join(pgtest.Folder(t), "data"), 0
+	for range 2 {
+		r := startRun(t, dir)
+		there, _ := r.clients()
+		mine := there.SignIn(wallet)
+		ended := make(chan error, 1)
+		go func() {
+			_, err := there.Try("POST", "/import", export, mine, ndjson)
+			ended <- err
+		}()
+		size := before
+		for size == before && len(ended) == 0 {
+			size = there.Persist("GET", "/log", nil, mine).Number("treeSize")
+		}
+		r.kill()
+		if err := <-ended; err == nil || size == before {
+			t.Fatalf("killed at %d leaves, the import was answered", size)
+		}
+		before = size
+	}
+	r := startRun(t, dir)
+	there, _ := r.clients()
+	mine := there.SignIn(wallet)
+	done := there.Expect(200, "POST", "/import", export, mine, ndjson)
+	if n := done.Number("added"); done.Text("root") != head.Text("root") || n == 0 || n > head.Number("treeSize")-before {
+		t.Errorf("%s, of %s; %d leaves were there", done.Body, head.Body, before)
+	}
+	there.Expect(201, "POST", "/memories", map[string]any{"content": "life goes on"}, mine)
+	r.stop()
+}
+
 // TestGivingUpAnImport: the leaves that were added stay, and the log is open for others.
 func TestGivingUpAnImport(t *testing.T) {
 	t.Parallel()
