@@ -56,9 +56,10 @@ unit: ## all Go tests except the slow ones
 verify: deps staticcheck vulncheck generated lint-openapi client frameworks python release-check dashboard-current webextension slow race cuts fuzz empty-root ## the rest: linters, slow tests, race detector, crashes, clusters, cut networks, browser, fuzzing
 
 # RACE lists the packages that have tests, and whose code starts goroutines or shares
-# memory, and the end-to-end tests, which run all services. SLOW lists the other packages
-# with slow tests, but for the packages of the cluster and of cut networks, which run alone.
-# Both lists are computed from the files, so that no package is forgotten.
+# memory, and the end-to-end tests, which run all services. Their slow tests run without the
+# race detector: they compare much, or start programs, which do not have it. SLOW lists the
+# packages with slow tests, but for those of the cluster and of cut networks, which run
+# alone. All lists are computed from the files, so that no package and no test is forgotten.
 folders = $(sort $(patsubst %/,./%,$(dir $(shell grep -rlE $(2) '$(1)' $(MODULES)))))
 CLUSTER := ./services/test/deployed
 CUTS := ./services/test/cuts
@@ -67,20 +68,22 @@ CONCURRENT := "sync(/atomic)?"|"testing/synctest"|\.Go\(|^\s*go (func|[a-z])
 SKIPS := testing\.Short\(\)
 EMPTY := ./infra/emptyroot
 RACE = $(E2E) $(foreach p,$(call folders,$(CONCURRENT),--include='*.go' --exclude='*_test.go'),$(if $(wildcard $p/*_test.go),$p))
-SLOW = $(filter-out $(CLUSTER) $(CUTS) $(EMPTY) $(RACE),$(call folders,$(SKIPS),--include='*_test.go'))
+SLOW = $(filter-out $(CLUSTER) $(CUTS) $(EMPTY),$(call folders,$(SKIPS),--include='*_test.go'))
+SLOW_TESTS = $(shell awk '/^func / { name = "" } /^func Test/ { name = $$2; sub(/[^A-Za-z0-9].*/, "", name) } \
+	/$(SKIPS)/ && name { print name }' $$(grep -rlE '$(SKIPS)' --include='*_test.go' $(MODULES)) | sort -u | paste -sd'|')
 
 .PHONY: slow
-slow: ## slow tests of the packages that the race detector does not run
-	$(if $(SLOW),$(GOTEST) -timeout 15m $(SLOW))
+slow: ## the slow tests
+	$(GOTEST) -timeout 15m -run '^($(SLOW_TESTS))$$' $(SLOW)
 	go test -vet=off -timeout 10m $(CLUSTER) # a cluster of many processes: it runs alone
 
 # The first command compiles, with the compiler's garbage collection as for vet, and runs
 # nothing: the tests keep their own.
 .PHONY: race
 race: export CGO_ENABLED := 1
-race: ## the packages that share memory between goroutines, with the race detector
+race: ## the packages that share memory between goroutines, with the race detector, without the slow tests
 	@$(LAZYGC) go list -race -test -export $(RACE) >/dev/null
-	$(GOTEST) -race -timeout 15m $(RACE)
+	$(GOTEST) -race -short -timeout 15m $(RACE)
 
 .PHONY: cuts
 cuts: ## machines that lose each other, in network namespaces: four minutes (skips without root, ip or iptables)

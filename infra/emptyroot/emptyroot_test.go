@@ -13,6 +13,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -45,7 +46,10 @@ func TestTwoCommands(t *testing.T) {
 		{suite: "bookworm", user: "root", home: "/root", tests: startsPrograms},
 		{suite: "trixie", user: "newcomer", home: "/home/newcomer"},
 	} {
-		t.Run(n.suite+" as "+n.user, func(t *testing.T) { n.tryREADME(t) })
+		t.Run(n.suite+" as "+n.user, func(t *testing.T) {
+			t.Parallel() // while one runs the commands, the other's Debian is fetched
+			n.tryREADME(t)
+		})
 	}
 }
 
@@ -71,8 +75,13 @@ func needs(t *testing.T) {
 	}
 }
 
+// ports is held by the newcomer who uses the ports of a local run.
+var ports sync.Mutex
+
 func (n newcomer) tryREADME(t *testing.T) {
 	m := newMachine(t, n)
+	ports.Lock()
+	defer ports.Unlock()
 	m.run("--mount", "first run", `
 		make run >run.txt 2>&1 &
 		up
