@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -93,8 +94,7 @@ type memoryRows struct {
 }
 
 func openMemories(ctx context.Context, conn *pgx.Conn, r *report, where string, args []any) (*memoryRows, error) {
-	rows, err := conn.Query(ctx, `SELECT owner, leaf_index, id, leaf_hash, metadata, sealed, created_at, idempotency_key_hash, seq, via, salt, sealing, imported_id, imported_at, imported_via
-		FROM memories`+where+` ORDER BY seq, leaf_index, owner`, append([]any{pgx.QueryResultFormats{pgx.BinaryFormatCode}}, args...)...)
+	rows, err := conn.Query(ctx, `SELECT `+strings.Join(memoryNames[:], ", ")+` FROM memories`+where+` ORDER BY seq, leaf_index, owner`, append([]any{pgx.QueryResultFormats{pgx.BinaryFormatCode}}, args...)...)
 	if err != nil {
 		return nil, fmt.Errorf("read memories: %w", err)
 	}

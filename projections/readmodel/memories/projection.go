@@ -35,6 +35,9 @@ type written struct {
 	created time.Time
 }
 
+// stored lists the columns of a row, in the order of [written.values].
+const stored = `owner, leaf_index, id, leaf_hash, metadata, sealed, created_at, idempotency_key_hash, seq, via, salt, sealing, imported_id, imported_at, imported_via`
+
 // Apply implements projector.Projection.
 func (Projection) Apply(_ context.Context, w *projector.Writer, s projector.Slice) error {
 	rows := make([]written, 0, len(s.Records))
@@ -57,7 +60,7 @@ func (Projection) Apply(_ context.Context, w *projector.Writer, s projector.Slic
 		insert(w, rows)
 	default:
 		order := byOwner(rows)
-		w.Copy("memories", []string{"owner", "leaf_index", "id", "leaf_hash", "metadata", "sealed", "created_at", "idempotency_key_hash", "seq", "via", "salt", "sealing", "imported_id", "imported_at", "imported_via"},
+		w.Copy("memories", strings.Split(stored, ", "),
 			pgx.CopyFromSlice(len(rows), func(i int) ([]any, error) { return rows[order[i].row].values(), nil }))
 	}
 	return nil
@@ -84,7 +87,7 @@ func insert(w *projector.Writer, rows []written) {
 		via[i], salt[i], sealing[i] = column.ViaArg(m.Via), string(m.Salt), int16(m.Sealing)
 		importedID[i], importedAt[i], importedVia[i] = m.before()
 	}
-	w.Exec(`INSERT INTO memories (owner, leaf_index, id, leaf_hash, metadata, sealed, created_at, idempotency_key_hash, seq, via, salt, sealing, imported_id, imported_at, imported_via)
+	w.Exec(`INSERT INTO memories (`+stored+`)
 		SELECT * FROM unnest($1::text[], $2::bigint[], $3::uuid[], $4::bytea[], $5::text[], $6::bytea[], $7::timestamptz[], $8::bytea[], $9::bigint[], $10::text[], $11::text[], $12::smallint[], $13::uuid[], $14::timestamptz[], $15::text[])`,
 		owner, leafIndex, id, leafHash, metadata, sealed, created, ik, seq, via, salt, sealing, importedID, importedAt, importedVia)
 }
@@ -117,7 +120,7 @@ func byOwner(rows []written) []place {
 	return order
 }
 
-// values returns the row's values in the order of Apply's columns.
+// values returns the row's values in the order of stored.
 func (m *written) values() []any {
 	id, at, via := m.before()
 	return []any{m.owner, int64(m.LeafIndex), m.id[:], m.LeafHash[:], []byte(m.Metadata), column.Bytes(m.Sealed), m.created,
