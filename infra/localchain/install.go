@@ -33,10 +33,7 @@ func Fetch(ctx context.Context, cfg Config) error {
 //
 // Versions live side by side, and nothing is changed in place.
 func install(ctx context.Context, cfg Config) (program, server string, err error) {
-	cache, err := filepath.Abs(cfg.CacheDir)
-	if err != nil {
-		return "", "", err
-	}
+	cache := npm.CacheFolder()
 	modules, err := npm.Fetch(ctx, cache, npm.Set{Name: "chain", What: "the local chain", Lock: content("server/package-lock.json"), Finish: hasRuntime}, cfg.OnFetch)
 	if err != nil {
 		return "", "", fmt.Errorf("%w: %w", ErrUnavailable, err)

@@ -46,18 +46,12 @@ type Program struct {
 type Config struct {
 	// DataDir keeps the chain's state. One chain at a time runs in it.
 	DataDir string
-	// CacheDir keeps Node and the modules; many chains may share it. Default:
-	// npm.CacheFolder.
-	CacheDir string
 	// Addr is the address to listen on; default 127.0.0.1:0, a free port.
 	Addr string
 	// SlotTime is how long a slot lasts; default 400 ms.
 	SlotTime time.Duration
 	// ManualSlots stops the clock: slots pass only by Advance. Needs Faults.
 	ManualSlots bool
-	// ConfirmSlots and FinalizeSlots are how many slots later a transaction is
-	// confirmed and finalized; defaults 1 and 4. Clusters take about 1 and 32.
-	ConfirmSlots, FinalizeSlots int
 	// Programs to deploy.
 	Programs []Program
 	// Faults allows the _fault method, for tests.
@@ -66,51 +60,18 @@ type Config struct {
 	Log io.Writer
 	// OnFetch is told the progress of what is fetched; default none.
 	OnFetch func(npm.Progress)
-	// ReadyTimeout bounds the server's start, not the fetching; default 3 minutes, which
-	// only a machine that is overloaded needs.
-	ReadyTimeout time.Duration
 }
 
 func (c *Config) setDefaults() {
-	if c.CacheDir == "" {
-		c.CacheDir = npm.CacheFolder()
-	}
 	if c.Addr == "" {
 		c.Addr = "127.0.0.1:0"
 	}
 	if c.SlotTime == 0 {
 		c.SlotTime = 400 * time.Millisecond
 	}
-	if c.ConfirmSlots == 0 {
-		c.ConfirmSlots = 1
-	}
-	if c.FinalizeSlots == 0 {
-		c.FinalizeSlots = 4
-	}
 	if c.Log == nil {
 		c.Log = io.Discard
 	}
-	if c.ReadyTimeout == 0 {
-		c.ReadyTimeout = 3 * time.Minute
-	}
-}
-
-// Validate reports every problem at once.
-func (c *Config) Validate() error {
-	var errs []error
-	if c.DataDir == "" {
-		errs = append(errs, errors.New("DataDir is empty"))
-	}
-	if c.SlotTime < 0 || c.SlotTime > 0 && c.SlotTime < time.Millisecond {
-		errs = append(errs, fmt.Errorf("SlotTime %v is below a millisecond", c.SlotTime))
-	}
-	if c.ManualSlots && !c.Faults {
-		errs = append(errs, errors.New("ManualSlots needs Faults"))
-	}
-	if c.ConfirmSlots < 0 || c.FinalizeSlots < 0 {
-		errs = append(errs, errors.New("ConfirmSlots or FinalizeSlots is negative"))
-	}
-	return errors.Join(errs...)
 }
 
 // Chain is a running chain.
@@ -125,9 +86,6 @@ type Chain struct {
 // matches datadir.ErrLocked if another chain runs in the folder.
 func Start(ctx context.Context, cfg Config) (*Chain, error) {
 	cfg.setDefaults()
-	if err := cfg.Validate(); err != nil {
-		return nil, fmt.Errorf("local chain: %w", err)
-	}
 	node, server, err := install(ctx, cfg)
 	if err != nil {
 		return nil, fmt.Errorf("local chain: %w", err)
@@ -163,8 +121,6 @@ func arguments(server string, cfg Config) ([]string, error) {
 		"--data", cfg.DataDir,
 		"--addr", cfg.Addr,
 		"--slot-ms", strconv.FormatInt(slotMS, 10),
-		"--confirm-slots", strconv.Itoa(cfg.ConfirmSlots),
-		"--finalize-slots", strconv.Itoa(cfg.FinalizeSlots),
 	}
 	for _, p := range cfg.Programs {
 		file := filepath.Join(cfg.DataDir, p.ID+".so")

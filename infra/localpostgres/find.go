@@ -37,17 +37,13 @@ func Find() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	found, err := find(candidates(""), who)
+	found, err := find(candidates(), who)
 	return found.bin, err
 }
 
-// candidates returns the folders to search. If only is not empty, it is the one folder.
-// Otherwise they are PATH and then, each with the newest version first, the Debian
-// layout, Homebrew, /usr/pgsql-*, and the programs that Fetch fetched.
-func candidates(only string) []string {
-	if only != "" {
-		return []string{only}
-	}
+// candidates returns the folders to search: PATH and then, each with the newest version
+// first, the Debian layout, Homebrew, /usr/pgsql-*, and the programs that Fetch fetched.
+func candidates() []string {
 	dirs := filepath.SplitList(os.Getenv("PATH"))
 	dirs = append(dirs, newestFirst("/usr/lib/postgresql/*/bin")...)
 	for _, prefix := range []string{"/opt/homebrew", "/usr/local", "/home/linuxbrew/.linuxbrew"} {

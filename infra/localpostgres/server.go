@@ -68,7 +68,8 @@ func startLocked(ctx context.Context, cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, cfg.StartTimeout)
+	// Crash recovery included. Only a machine that is overloaded needs so long.
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
 	defer cancel()
 	cluster := p.cluster(inst)
 	if err := stopLeftover(ctx, p, inst, cluster); err != nil {

@@ -21,7 +21,7 @@ func StartStandby(ctx context.Context, cfg Config, of *Server) (*Server, error) 
 	if err != nil {
 		return nil, err
 	}
-	inst, err := find(candidates(cfg.BinDir), p.who)
+	inst, err := find(candidates(), p.who)
 	if err != nil {
 		return nil, err
 	}

@@ -31,8 +31,6 @@ const (
 	// complainEvery is the shortest time between two log lines about a collector that
 	// does not take spans.
 	complainEvery = time.Minute
-	// DefaultGrace is how long Stop may take to send the queued spans.
-	DefaultGrace = 2 * time.Second
 )
 
 // Config of an Exporter.
@@ -40,18 +38,14 @@ type Config struct {
 	// Endpoint is the base URL of an OTLP/HTTP collector, to which /v1/traces
 	// is added. Headers, certificates and sampling are configured by the
 	// environment variables of the OpenTelemetry specification.
-	Endpoint string
-	Service  string // service.name
-	// Delay is how long a span waits for others to join its batch; 0 means 1 s.
-	Delay      time.Duration
-	Grace      time.Duration // bound of Stop; 0 means DefaultGrace
+	Endpoint   string
+	Service    string // service.name
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
 }
 
 // Exporter makes tracers and sends their spans.
 type Exporter struct {
-	cfg      Config
 	provider *trace.TracerProvider
 	sender   *sender
 }
@@ -59,12 +53,6 @@ type Exporter struct {
 // Start returns an exporter to the configured collector. The collector need not run yet:
 // the exporter connects when it has spans to send.
 func Start(ctx context.Context, cfg Config) (*Exporter, error) {
-	if cfg.Delay <= 0 {
-		cfg.Delay = time.Second
-	}
-	if cfg.Grace <= 0 {
-		cfg.Grace = DefaultGrace
-	}
 	target, err := url.JoinPath(cfg.Endpoint, "v1/traces")
 	if err != nil {
 		return nil, fmt.Errorf("traces: %w", err)
@@ -88,10 +76,10 @@ func Start(ctx context.Context, cfg Config) (*Exporter, error) {
 	limits := trace.NewSpanLimits()
 	limits.AttributeValueLengthLimit, limits.LinkCountLimit = 256, tracing.MaxLinks
 	queue := trace.NewBatchSpanProcessor(s, trace.WithMaxQueueSize(4096), trace.WithMaxExportBatchSize(512),
-		trace.WithBatchTimeout(cfg.Delay), trace.WithExportTimeout(sendTimeout))
+		trace.WithBatchTimeout(time.Second), trace.WithExportTimeout(sendTimeout))
 	provider := trace.NewTracerProvider(trace.WithResource(about), trace.WithRawSpanLimits(limits),
 		trace.WithSpanProcessor(counting{queue, s.ended}))
-	return &Exporter{cfg: cfg, provider: provider, sender: s}, nil
+	return &Exporter{provider: provider, sender: s}, nil
 }
 
 // Tracer returns the tracer of a part of the product, such as "core" or "projector". A
@@ -103,13 +91,13 @@ func (e *Exporter) Tracer(part string) api.Tracer {
 	return e.provider.Tracer("github.com/memory-ledger/ledger/" + part)
 }
 
-// Stop sends the queued spans for as long as the grace allows, and drops the rest.
+// Stop sends the queued spans for two seconds, and drops the rest.
 // Stopping a nil Exporter does nothing.
 func (e *Exporter) Stop() {
 	if e == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), e.cfg.Grace)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
 	if err := e.provider.Shutdown(ctx); err != nil {
 		e.sender.complain(err)
