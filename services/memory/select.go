@@ -303,9 +303,13 @@ func (p *Picked) rank(ctx context.Context) error {
 		}
 	}
 	return p.slot(ctx, func() error {
-		hits := slices.DeleteFunc(ranking.Hits(p.size, p.sees), func(h recall.Hit) bool {
-			return !p.passes(h.Leaf) || slices.Contains(p.damaged, h.Leaf)
-		})
+		passes := func(leaf uint64) bool { return p.passes(leaf) && !slices.Contains(p.damaged, leaf) }
+		var hits []recall.Hit
+		if p.selection.Order == Relevance && !p.at.begun {
+			hits = ranking.Best(max(candidates, cmp.Or(p.selection.Limit, RankedLimit))+1, p.size, p.sees, passes)
+		} else {
+			hits = slices.DeleteFunc(ranking.Hits(p.size, p.sees), func(h recall.Hit) bool { return !passes(h.Leaf) })
+		}
 		if p.selection.Order == Relevance && p.selection.Query != "" {
 			if err := p.newerFirst(ctx, hits); err != nil {
 				return err
@@ -318,11 +322,14 @@ func (p *Picked) rank(ctx context.Context) error {
 	})
 }
 
+// candidates is how many of the best hits newerFirst looks at.
+const candidates = 24
+
 // newerFirst changes the scores of the best hits, which ascend by their leaves, so that the
 // newer stands first of those that say nearly the same.
 func (p *Picked) newerFirst(ctx context.Context, hits []recall.Hit) error {
 	var all []recall.Candidate
-	for _, h := range best(slices.Clone(hits), 24, p.compare) {
+	for _, h := range best(slices.Clone(hits), candidates, p.compare) {
 		if _, err := p.texts(ctx, h.Leaf, h.Leaf+1, func(c *chunk) {
 			all = append(all, recall.Candidate{Hit: h, Text: c.text(h.Leaf), Created: c.created[h.Leaf-c.first()]})
 		}); err != nil {

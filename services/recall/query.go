@@ -203,24 +203,25 @@ func wordsOf(piece string) []concept {
 	return words
 }
 
-// termsIn returns the terms of an index that the concept matches.
-func (c concept) termsIn(b *Words) []int {
-	var found []int
-	seen := map[string]bool{}
-	exact := func(term string) {
-		if term == "" || seen[term] {
-			return
-		}
-		seen[term] = true
-		if i := b.find(term); i < len(b.begins)-1 && b.term(i) == term {
-			found = append(found, i)
+// names returns the terms of a concept's word in some languages.
+func (c concept) names(in languageSet) (names []string) {
+	for l := range languages {
+		if in.has(language(l)) {
+			term, other := terms(c.word, language(l))
+			names = append(names, term, other)
 		}
 	}
-	for l := range languages {
-		if b.languages.has(language(l)) {
-			term, other := terms(c.word, language(l))
-			exact(term)
-			exact(other)
+	slices.Sort(names)
+	return slices.DeleteFunc(slices.Compact(names), func(name string) bool { return name == "" })
+}
+
+// termsIn returns the terms of an index that the concept matches, of which some have its
+// names.
+func (c concept) termsIn(b *Words, names []string) []int {
+	var found []int
+	for _, name := range names {
+		if i := b.find(name); i < len(b.begins)-1 && b.term(i) == name {
+			found = append(found, i)
 		}
 	}
 	if c.prefix {

@@ -54,13 +54,21 @@ func (q *Query) barred(b *Words) []bool {
 	return barred
 }
 
-// countsOf returns how often each leaf has any of the terms, in ascending order of
-// leaves.
-func countsOf(b *Words, terms []int) []count {
-	var counts []count
+// countsOf returns how often each leaf of an index has any of the terms, in ascending order
+// of leaves.
+func (r *Ranking) countsOf(w *Words, terms ...int) []count {
+	n := 0
 	for _, t := range terms {
-		b.counts(t, func(leaf uint32, n int) { counts = append(counts, count{leaf, uint16(n)}) })
+		n += w.mostCounts(t)
 	}
+	if cap(r.room)-len(r.room) < n {
+		r.room = make([]count, 0, max(n, min(2*cap(r.room), 1<<14)))
+	}
+	begin := len(r.room)
+	for _, t := range terms {
+		r.room = w.appendCounts(r.room, t)
+	}
+	counts := r.room[begin:]
 	if len(terms) < 2 {
 		return counts
 	}
@@ -82,7 +90,7 @@ func (p phrase) in(b *Words) map[uint32]bool {
 	var ends map[uint32][]uint16 // by leaf: where the phrase up to the previous word ends, ascending
 	for i, c := range p {
 		here := map[uint32][]uint16{}
-		for _, t := range c.termsIn(b) {
+		for _, t := range c.termsIn(b, c.names(b.languages)) {
 			for _, posting := range b.appendPostings(nil, t) {
 				if i == 0 {
 					here[posting.leaf] = append(here[posting.leaf], posting.places...)
@@ -117,6 +125,9 @@ type Ranking struct {
 	relatives *relatives
 	matches   []match
 	found     [][]found // by concept
+	in        languageSet
+	names     [][]string // by concept, in these languages
+	room      []count    // for what is found
 }
 
 // Rank begins to rank. For each word of the query, a leaf scores by BM25 if it has the
@@ -134,11 +145,19 @@ func (q *Query) Rank() *Ranking {
 
 // Add looks for the query in the next leaves. The first ones begin with leaf 0.
 func (r *Ranking) Add(w *Words) {
+	if r.names == nil || r.in != w.languages { // few runs differ in their languages
+		r.in, r.names = w.languages, make([][]string, len(r.query.any))
+		for i, c := range r.query.any {
+			r.names[i] = c.names(r.in)
+		}
+	}
 	for i, c := range r.query.any {
-		r.found[i] = append(r.found[i], found{first: w.first, counts: countsOf(w, c.termsIn(w)), weight: 1})
+		if terms := c.termsIn(w, r.names[i]); terms != nil {
+			r.found[i] = append(r.found[i], found{first: w.first, counts: r.countsOf(w, terms...), weight: 1})
+		}
 	}
 	if r.relatives != nil {
-		r.relatives.find(w, r.found)
+		r.related(w)
 	}
 	r.matches = append(r.matches, match{w.first, w.lengths, w.created, r.query.barred(w)})
 }
@@ -146,7 +165,58 @@ func (r *Ranking) Add(w *Words) {
 // Hits returns the leaves that match, in ascending order, with their scores. Leaves from
 // size on are ignored everywhere, so that a later page of an answer ranks as the first page
 // did. So are leaves that are not visible: nothing tells a reader that they exist.
-func (r *Ranking) Hits(size uint64, visible func(leaf uint64) bool) []Hit {
+func (r *Ranking) Hits(size uint64, visible func(leaf uint64) bool) (hits []Hit) {
+	s := r.score(size, visible)
+	for leaf := range s.sums {
+		if s.matches(leaf) {
+			hits = append(hits, s.hit(leaf, s.beside(leaf), s.recency(leaf)))
+		}
+	}
+	return hits
+}
+
+// Best returns the n best of the hits that pass, in ascending order. Of equal scores, those
+// of the highest leaves are the best.
+func (r *Ranking) Best(n int, size uint64, visible, passes func(leaf uint64) bool) []Hit {
+	s := r.score(size, visible)
+	hits, least := make([]Hit, 0, 2*n), -1.0
+	cut := func() {
+		slices.SortFunc(hits, func(a, b Hit) int { return cmp.Or(cmp.Compare(b.Score, a.Score), cmp.Compare(b.Leaf, a.Leaf)) })
+		hits = hits[:min(n, len(hits))]
+	}
+	created, recency := uint32(0), 0.0 // of one leaf: no leaf that is older is more recent
+	// From the newest leaf on, most that follow are no better than those that were found.
+	for leaf := len(s.sums) - 1; leaf >= 0; leaf-- {
+		if !s.matches(leaf) {
+			continue
+		}
+		beside, most := s.beside(leaf), 1.1
+		if s.created[leaf] <= created {
+			most = recency
+		}
+		if !s.all && (s.sums[leaf]+beside)*most <= least || !passes(uint64(leaf)) {
+			continue
+		}
+		created, recency = s.created[leaf], s.recency(leaf)
+		if hits = append(hits, s.hit(leaf, beside, recency)); len(hits) == 2*n {
+			cut()
+			least = hits[n-1].Score
+		}
+	}
+	cut()
+	slices.SortFunc(hits, func(a, b Hit) int { return cmp.Compare(a.Leaf, b.Leaf) })
+	return hits
+}
+
+// scored is what each leaf scores.
+type scored struct {
+	*leaves
+	all    bool      // nothing was asked
+	sums   []float64 // without what neighbors and recency add
+	enough float64   // from where leaves match that have only relatives
+}
+
+func (r *Ranking) score(size uint64, visible func(leaf uint64) bool) scored {
 	q, leaves := r.query, newLeaves(r.matches, size, visible)
 	scores, covered := make([]float64, len(leaves.created)), make([]float64, len(leaves.created))
 	best, asked := make([]float64, len(scores)), 0.0
@@ -165,28 +235,43 @@ func (r *Ranking) Hits(size uint64, visible func(leaf uint64) bool) []Hit {
 			covered[leaf] += says * score / most
 		}
 	}
-	highest, enough := 0.0, 0.0
+	highest := 0.0
 	for leaf := range scores {
 		scores[leaf] *= math.Sqrt(covered[leaf] / max(asked, 1))
 		if !leaves.barred[leaf] {
 			highest = max(highest, scores[leaf])
 		}
 	}
-	if enough = remote * highest; q.keyword && slices.Contains(leaves.exact, true) {
+	enough := remote * highest
+	if q.keyword && slices.Contains(leaves.exact, true) {
 		enough = math.Inf(1)
 	}
-	var hits []Hit
-	for leaf := range scores {
-		if (q.empty || leaves.exact[leaf] || scores[leaf] > enough) && !leaves.barred[leaf] {
-			hits = append(hits, Hit{uint64(leaf), (scores[leaf] + leaves.beside(scores, leaf)) * leaves.recency(leaf)})
-		}
+	return scored{leaves, q.empty, scores, enough}
+}
+
+func (s *scored) matches(leaf int) bool {
+	return (s.all || s.exact[leaf] || s.sums[leaf] > s.enough) && !s.barred[leaf]
+}
+
+func (s *scored) hit(leaf int, beside, recency float64) Hit {
+	if s.all { // newest first
+		return Hit{uint64(leaf), recency - 1}
 	}
-	if q.empty { // newest first
-		for i := range hits {
-			hits[i].Score = leaves.recency(int(hits[i].Leaf)) - 1
+	return Hit{uint64(leaf), (s.sums[leaf] + beside) * recency}
+}
+
+// beside returns what a leaf gains from its neighbors.
+func (s *scored) beside(leaf int) float64 {
+	at := func(i int) float64 {
+		if i < 0 || i >= len(s.sums) || s.barred[i] {
+			return 0
 		}
+		if apart := int64(s.created[i]) - int64(s.created[leaf]); apart < -30*60 || apart > 30*60 { // not of the same talk
+			return 0
+		}
+		return s.sums[i]
 	}
-	return hits
+	return 0.4*max(at(leaf-1), at(leaf+1)) + 0.2*max(at(leaf-2), at(leaf+2))
 }
 
 // leaves is the matches' data about an owner's leaves.
@@ -276,21 +361,6 @@ func (l *leaves) each(f found, yield func(leaf uint64, c count)) {
 			yield(leaf, c)
 		}
 	}
-}
-
-// beside returns what a leaf gains from its neighbors.
-func (l *leaves) beside(scores []float64, leaf int) float64 {
-	at := func(i int) float64 {
-		if i < 0 || i >= len(scores) || l.barred[i] {
-			return 0
-		}
-		apart := time.Duration(int64(l.created[i])-int64(l.created[leaf])) * time.Second
-		if apart.Abs() > 30*time.Minute { // not of the same talk
-			return 0
-		}
-		return scores[i]
-	}
-	return 0.4*max(at(leaf-1), at(leaf+1)) + 0.2*max(at(leaf-2), at(leaf+2))
 }
 
 // recency returns the factor for a leaf's age, from 1 to 1.1. The gain halves

@@ -3,6 +3,7 @@ package recall
 import (
 	"cmp"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -196,6 +197,46 @@ func TestAnOlderSizeRanksAsBefore(t *testing.T) {
 }
 
 // FuzzParseQuery: no query panics, and each is bounded.
+// TestBestAreTheBestHits compares Best with all hits, sorted.
+func TestBestAreTheBestHits(t *testing.T) {
+	t.Parallel()
+	words := strings.Fields("cat animal dog boss manager Oslo birthday 5 tea the of sleeps roof rain it")
+	random := rand.New(rand.NewPCG(1, 2))
+	some := func() string {
+		text := make([]string, 1+random.IntN(6))
+		for i := range text {
+			text[i] = words[random.IntN(len(words))]
+		}
+		return strings.Join(text, " ")
+	}
+	texts := make([]string, 700)
+	for i := range texts {
+		texts[i] = some()
+	}
+	for _, apart := range []time.Duration{0, time.Second, time.Hour, -day} {
+		l := newLibrary(apart, texts...)
+		for i := range 50 {
+			query, n, size := some(), 1+random.IntN(60), uint64(random.IntN(len(texts)))
+			if i == 0 {
+				query = "" // all
+			}
+			ranking := ParseQuery(query).Rank()
+			for _, w := range l.words {
+				ranking.Add(w)
+			}
+			visible := func(leaf uint64) bool { return leaf%7 != 3 }
+			passes := func(leaf uint64) bool { return leaf%5 != 1 }
+			want := slices.DeleteFunc(ranking.Hits(size, visible), func(h Hit) bool { return !passes(h.Leaf) })
+			slices.SortFunc(want, func(a, b Hit) int { return cmp.Or(cmp.Compare(b.Score, a.Score), cmp.Compare(b.Leaf, a.Leaf)) })
+			want = want[:min(n, len(want))]
+			slices.SortFunc(want, func(a, b Hit) int { return cmp.Compare(a.Leaf, b.Leaf) })
+			if got := ranking.Best(n, size, visible, passes); !slices.Equal(got, want) {
+				t.Fatalf("%q, the best %d of %d, %v apart: %v, not %v", query, n, size, apart, got, want)
+			}
+		}
+	}
+}
+
 func FuzzParseQuery(f *testing.F) {
 	for _, seed := range []string{`a "b c" -d e*`, `""-"-*`, "“„«»", "京都-大*", "\xff\xfe-\"", "---", "-\u3000"} {
 		f.Add(seed)

@@ -99,7 +99,6 @@ type relatives struct {
 	words []uint16     // of the query, by concept; 0: it has no relatives
 	known [][]relative // of the words that were weighed
 	at    []uint16     // by id, where a word is in known; 0: not weighed yet
-	room  []count      // for what find finds
 }
 
 // relative is what a word counts for a concept that it is related to.
@@ -132,22 +131,19 @@ func (q *Query) relatives() *relatives {
 	return r
 }
 
-// find adds to found, by concept, where an index has relatives of the query's words.
-func (r *relatives) find(w *Words, to [][]found) {
+// related finds where an index has relatives of the query's words.
+func (r *Ranking) related(w *Words) {
+	of := r.relatives
 	for term, id := range w.related {
-		if r.at[id] == 0 {
-			r.weigh(id, inTable().near)
+		if of.at[id] == 0 {
+			of.weigh(id, inTable().near)
 		}
-		if r.at[id] == unrelated {
+		if of.at[id] == unrelated {
 			continue
 		}
-		if cap(r.room)-len(r.room) < w.leaves() {
-			r.room = make([]count, 0, 1<<14+w.leaves())
-		}
-		begin := len(r.room)
-		w.counts(term, func(leaf uint32, n int) { r.room = append(r.room, count{leaf, uint16(n)}) })
-		for _, of := range r.known[r.at[id]] {
-			to[of.concept] = append(to[of.concept], found{w.first, r.room[begin:], of.weight, id})
+		counts := r.countsOf(w, term)
+		for _, to := range of.known[of.at[id]] {
+			r.found[to.concept] = append(r.found[to.concept], found{w.first, counts, to.weight, id})
 		}
 	}
 }

@@ -63,21 +63,25 @@ func (b *Words) appendPostings(to []posting, term int) []posting {
 	return to
 }
 
-// counts calls add with how often each leaf has a term.
-func (b *Words) counts(term int, add func(leaf uint32, count int)) {
+// mostCounts is how many leaves have a term, at most: each takes three bytes or more.
+func (b *Words) mostCounts(term int) int { return int(b.starts[term+1]-b.starts[term]) / 3 }
+
+// appendCounts appends how often each leaf has a term.
+func (b *Words) appendCounts(to []count, term int) []count {
 	p := b.postings[b.starts[term]:b.starts[term+1]]
 	leaf := uint32(0)
 	for len(p) > 0 {
 		leaf += next(&p)
-		count := int(next(&p))
-		for range count {
+		times := next(&p)
+		for range times {
 			for p[0] >= 0x80 {
 				p = p[1:]
 			}
 			p = p[1:]
 		}
-		add(leaf, count)
+		to = append(to, count{leaf, uint16(times)})
 	}
+	return to
 }
 
 func next(p *[]byte) uint32 {
