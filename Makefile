@@ -21,6 +21,11 @@ export CGO_ENABLED := 0
 build: ## bin/ledger
 	@infra/build bin/ledger ./services/cmd/ledger
 
+.PHONY: pkcs11
+pkcs11: export CGO_ENABLED := 1
+pkcs11: ## bin/ledger-pkcs11, for a master key in a PKCS #11 device; needs a C compiler
+	@infra/build bin/ledger-pkcs11 ./services/cmd/ledger-pkcs11
+
 .PHONY: run
 run: build ## both APIs, projector, anchorer and the servers they need, in the foreground
 	@exec bin/ledger run
@@ -35,7 +40,7 @@ fetch: ## what the local run and the tests need beside Go, in the user's cache
 
 .PHONY: deps
 deps: ## what make verify needs beside that, installed with apt
-	@infra/install postgres node python chromium firefox bpf strace nginx xxd debootstrap iptables
+	@infra/install postgres node python chromium firefox bpf strace nginx xxd debootstrap iptables softhsm
 
 .PHONY: test
 test: fetch fmt-check vet rules unit ## what to run at every change: formatting, rules and all tests except the slow ones

@@ -23,6 +23,7 @@ require (
 	github.com/memory-ledger/ledger/infra v1.0.0
 	github.com/memory-ledger/ledger/projections v1.0.0
 	github.com/memory-ledger/ledger/services/clients/go v1.0.0
+	github.com/miekg/pkcs11 v1.1.2
 	github.com/modelcontextprotocol/go-sdk v1.8.0
 	github.com/mr-tron/base58 v1.3.0
 	github.com/nats-io/nats.go v1.55.0

@@ -31,26 +31,31 @@ func (s *Store) CheckAll(ctx context.Context, progress func(Checked)) (Checked, 
 		case err != nil:
 			return err
 		}
-		s.checkEntry(owner, stored, &done)
+		if err := s.checkEntry(ctx, owner, stored, &done); err != nil {
+			return err
+		}
 		progress(done)
 		return nil
 	})
 	return done, err
 }
 
-func (s *Store) checkEntry(owner events.Owner, stored jetstream.KeyValueEntry, done *Checked) {
-	done.Entries++
+func (s *Store) checkEntry(ctx context.Context, owner events.Owner, stored jetstream.KeyValueEntry, done *Checked) error {
 	e, err := parse(owner, stored.Value())
-	if err == nil && e.Master != s.wrapID {
-		done.Other[e.Master]++
-		return
+	if err == nil && e.Master == s.wrapID {
+		_, err = s.unwrap(ctx, owner, stored.Value())
 	}
-	if err == nil {
-		_, err = s.unwrap(owner, stored.Value())
+	if errors.Is(err, ErrUnavailable) {
+		return err
 	}
-	if err != nil {
+	done.Entries++
+	switch {
+	case err != nil:
 		done.Damaged++
-		return
+	case e.Master != s.wrapID:
+		done.Other[e.Master]++
+	default:
+		done.Opened++
 	}
-	done.Opened++
+	return nil
 }

@@ -18,8 +18,6 @@ import (
 	"crypto/aes"
 	"crypto/cipher"
 	"crypto/rand"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -75,23 +73,10 @@ var (
 	ErrUnavailable = errors.New("keystore unavailable")
 )
 
-// MasterKey wraps data keys.
-type MasterKey [KeySize]byte
-
-// ID names a master key without telling anything about it: the first 8 bytes
-// of a domain-separated SHA-256, in hex.
-func (k MasterKey) ID() string {
-	sum := sha256.Sum256(append([]byte("memory-ledger/master-key-id/v1\x00"), k[:]...))
-	return hex.EncodeToString(sum[:8])
-}
-
-// String keeps the key out of logs and error messages.
-func (MasterKey) String() string { return "[master key]" }
-
 // Config of a Store.
 type Config struct {
-	Masters []MasterKey // the first one wraps; all of them unwrap
-	Cached  int         // unwrapped keys kept in memory; 0 means 100,000
+	Masters []Master // the first one wraps; all of them unwrap
+	Cached  int      // unwrapped keys kept in memory; 0 means 100,000
 	// MaxAge is how long a cached key is used before it is read again, even if Watch saw no
 	// change. 0 means a minute.
 	MaxAge time.Duration
@@ -114,7 +99,7 @@ type Config struct {
 // Store is the keystore.
 type Store struct {
 	bucket  jetstream.KeyValue
-	masters map[string]cipher.AEAD
+	masters map[string]Master // by their ids
 	wrapID  string
 	cache   *lru.Cache[events.Owner, cachedKey]
 	maxAge  time.Duration
@@ -193,13 +178,11 @@ func Open(bucket jetstream.KeyValue, cfg Config) (*Store, error) {
 		return nil, fmt.Errorf("keystore: %w", err)
 	}
 	s := &Store{
-		bucket: bucket, masters: map[string]cipher.AEAD{}, wrapID: cfg.Masters[0].ID(), cache: cache,
+		bucket: bucket, masters: map[string]Master{}, wrapID: cfg.Masters[0].ID(), cache: cache,
 		maxAge: cfg.MaxAge, now: cfg.Now, rand: cfg.Rand, sync: cfg.Sync, marked: cfg.Marked, told: cfg.Forgotten, pause: cfg.Pause,
 	}
 	for _, master := range cfg.Masters {
-		if s.masters[master.ID()], err = newAEAD(master); err != nil {
-			return nil, err
-		}
+		s.masters[master.ID()] = master
 	}
 	return s, nil
 }
@@ -211,8 +194,8 @@ func (s *Store) Cached() int { return s.cache.Len() }
 // the data key and the nodes of the tree of keys, as encodeNodes has them.
 type entry struct {
 	Version int    `json:"v"`
-	Master  string `json:"master"`  // MasterKey.ID of the wrapping key
-	Wrapped []byte `json:"wrapped"` // nonce, AES-256-GCM ciphertext and tag; associated data: wrapContext
+	Master  string `json:"master"`  // Master.ID of the wrapping key
+	Wrapped []byte `json:"wrapped"` // by Master.Wrap, bound to wrapContext
 	// Erasures is how often the owner had erased everything when the key was made.
 	Erasures int `json:"erasures,omitzero"`
 }
@@ -269,7 +252,7 @@ func (s *Store) Check(ctx context.Context, owner events.Owner) error {
 	case err != nil:
 		return err
 	}
-	_, err = s.unwrap(owner, stored.Value())
+	_, err = s.unwrap(ctx, owner, stored.Value())
 	return err
 }
 
@@ -318,7 +301,7 @@ func (s *Store) find(ctx context.Context, owner events.Owner) (*OwnerKey, error)
 		return nil, err
 	}
 	if !ok || key.revision != stored.Revision() {
-		x, err := s.unwrap(owner, stored.Value())
+		x, err := s.unwrap(ctx, owner, stored.Value())
 		if err != nil {
 			return nil, err
 		}
@@ -400,7 +383,7 @@ func (s *Store) create(ctx context.Context, owner events.Owner, erasures int, va
 	if err := fresh.freshRoot(s.rand); err != nil {
 		return err
 	}
-	value, err := s.wrap(owner, fresh)
+	value, err := s.wrap(ctx, owner, fresh)
 	if err != nil {
 		return err
 	}
@@ -410,14 +393,14 @@ func (s *Store) create(ctx context.Context, owner events.Owner, erasures int, va
 	return nil
 }
 
-func (s *Store) wrap(owner events.Owner, x secrets) ([]byte, error) {
+func (s *Store) wrap(ctx context.Context, owner events.Owner, x secrets) ([]byte, error) {
 	plain := x.dataKey[:]
 	if x.version == 2 {
 		plain = x.nodes.encode(plain)
 	}
-	wrapped, err := seal(s.rand, s.masters[s.wrapID], plain, wrapContext(x.version, owner))
+	wrapped, err := s.masters[s.wrapID].Wrap(ctx, s.rand, plain, wrapContext(x.version, owner))
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("wrap an owner's keys: %w", err)
 	}
 	value, err := json.Marshal(entry{Version: x.version, Master: s.wrapID, Wrapped: wrapped, Erasures: x.erasures})
 	if err != nil {
@@ -426,17 +409,20 @@ func (s *Store) wrap(owner events.Owner, x secrets) ([]byte, error) {
 	return value, nil
 }
 
-func (s *Store) unwrap(owner events.Owner, value []byte) (x secrets, err error) {
+func (s *Store) unwrap(ctx context.Context, owner events.Owner, value []byte) (x secrets, err error) {
 	e, err := parse(owner, value)
 	if err != nil {
 		return x, err
 	}
-	aead, ok := s.masters[e.Master]
+	master, ok := s.masters[e.Master]
 	if !ok {
 		return x, fmt.Errorf("%w: entry of %s names master key %s", ErrMasterKey, owner, e.Master)
 	}
 	x.version, x.erasures = e.Version, e.Erasures
-	plain, err := open(aead, e.Wrapped, wrapContext(e.Version, owner))
+	plain, err := master.Unwrap(ctx, e.Wrapped, wrapContext(e.Version, owner))
+	if errors.Is(err, ErrUnavailable) {
+		return x, fmt.Errorf("unwrap an owner's keys: %w", err) // readiness shows it, and is public
+	}
 	if err == nil && len(plain) >= KeySize {
 		x.dataKey = [KeySize]byte(plain)
 		x.nodes, err = decodeNodes(plain[KeySize:])

@@ -133,7 +133,7 @@ func TestAKeyFromBeforeTheErasure(t *testing.T) {
 		if _, err := before.FindOrCreate(t.Context(), owner, 0); err != nil {
 			t.Error(err)
 		}
-	}}, keystore.Config{Masters: []keystore.MasterKey{{1}}, Pause: atOnce})
+	}}, keystore.Config{Masters: []keystore.Master{keystore.MasterKey{1}}, Pause: atOnce})
 	if _, err := after.FindOrCreate(t.Context(), owner, 1); !errors.Is(err, keystore.ErrErased) {
 		t.Errorf("got %v", err)
 	}
@@ -196,7 +196,7 @@ func TestAKeyIsDurableBeforeItIsUsed(t *testing.T) {
 	kv, owner := newBucket(t), logtest.Owner()
 	for _, failure := range []error{errors.New("the disk failed"), nil} {
 		synced := 0
-		s, err := keystore.Open(kv, keystore.Config{Masters: []keystore.MasterKey{{1}}, Sync: func(context.Context) error {
+		s, err := keystore.Open(kv, keystore.Config{Masters: []keystore.Master{keystore.MasterKey{1}}, Sync: func(context.Context) error {
 			synced++
 			if _, err := kv.Get(context.Background(), string(owner)); err != nil {
 				t.Errorf("synced before there is a key: %v", err)

@@ -43,7 +43,7 @@ func (s *Store) raise(ctx context.Context, owner events.Owner) (*OwnerKey, error
 		if err != nil {
 			return nil, err
 		}
-		x, err := s.unwrap(owner, stored.Value())
+		x, err := s.unwrap(ctx, owner, stored.Value())
 		if err != nil {
 			return nil, err
 		}
@@ -54,7 +54,7 @@ func (s *Store) raise(ctx context.Context, owner events.Owner) (*OwnerKey, error
 		if err := x.freshRoot(s.rand); err != nil {
 			return nil, err
 		}
-		value, err := s.wrap(owner, x)
+		value, err := s.wrap(ctx, owner, x)
 		if err != nil {
 			return nil, err
 		}
@@ -117,7 +117,7 @@ func (s *Store) destroyLeaves(ctx context.Context, js jetstream.JetStream, owner
 		if err != nil {
 			return err
 		}
-		x, err := s.unwrap(owner, stored.Value())
+		x, err := s.unwrap(ctx, owner, stored.Value())
 		if err != nil {
 			return err
 		}
@@ -127,7 +127,7 @@ func (s *Store) destroyLeaves(ctx context.Context, js jetstream.JetStream, owner
 		for _, leaf := range leaves {
 			x.nodes = x.nodes.without(leaf)
 		}
-		value, err := s.wrap(owner, x)
+		value, err := s.wrap(ctx, owner, x)
 		if err != nil {
 			return err
 		}

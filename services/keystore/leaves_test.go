@@ -266,7 +266,7 @@ func TestForgettingLeavesErases(t *testing.T) {
 	for _, crash := range []string{"no", "before the new entry", "after the new entry", "before the old one is erased"} {
 		owner := newOwners(1)[0]
 		broken := &breaking{KeyValue: bucket}
-		s := openWith(t, broken, keystore.Config{Masters: []keystore.MasterKey{{1}}, Sync: func(context.Context) error {
+		s := openWith(t, broken, keystore.Config{Masters: []keystore.Master{keystore.MasterKey{1}}, Sync: func(context.Context) error {
 			if broken.updated && crash == "before the old one is erased" {
 				return errCrash
 			}

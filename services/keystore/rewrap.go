@@ -135,11 +135,11 @@ func (s *Store) rewrap(ctx context.Context, owner events.Owner, done *Rewrapped)
 			done.Already++
 			return nil
 		}
-		x, err := s.unwrap(owner, stored.Value())
+		x, err := s.unwrap(ctx, owner, stored.Value())
 		if err != nil {
 			return fmt.Errorf("rewrap: %w", err)
 		}
-		value, err := s.wrap(owner, x)
+		value, err := s.wrap(ctx, owner, x)
 		if err != nil {
 			return err
 		}

@@ -16,13 +16,13 @@ import (
 	"github.com/memory-ledger/ledger/services/keystore"
 )
 
-func openStore(t *testing.T, bucket jetstream.KeyValue, masters ...keystore.MasterKey) *keystore.Store {
+func openStore(t *testing.T, bucket jetstream.KeyValue, masters ...keystore.Master) *keystore.Store {
 	t.Helper()
 	return openWith(t, bucket, keystore.Config{Masters: masters})
 }
 
 // openMarked is openStore with the bucket's marks.
-func openMarked(t *testing.T, js jetstream.JetStream, bucket jetstream.KeyValue, masters ...keystore.MasterKey) *keystore.Store {
+func openMarked(t *testing.T, js jetstream.JetStream, bucket jetstream.KeyValue, masters ...keystore.Master) *keystore.Store {
 	t.Helper()
 	return openWith(t, bucket, keystore.Config{Masters: masters, Marked: marks(t, js)})
 }
@@ -39,7 +39,7 @@ func openPausing(t *testing.T, js jetstream.JetStream, pause func(context.Contex
 	t.Helper()
 	bucket, err := js.KeyValue(t.Context(), keystore.Bucket)
 	must(t, err)
-	return openWith(t, bucket, keystore.Config{Masters: []keystore.MasterKey{{1}}, Marked: marks(t, js), Pause: pause})
+	return openWith(t, bucket, keystore.Config{Masters: []keystore.Master{keystore.MasterKey{1}}, Marked: marks(t, js), Pause: pause})
 }
 
 func openWith(t *testing.T, bucket jetstream.KeyValue, cfg keystore.Config) *keystore.Store {
@@ -153,7 +153,7 @@ func TestRotationIsInterruptedAtEveryStep(t *testing.T) {
 				before = append(before, entry.Value())
 			}
 			f := &fault{t: t, step: step, late: late}
-			rotating := openWith(t, faultyBucket{bucket, f}, keystore.Config{Masters: []keystore.MasterKey{fresh, old}, Sync: f.sync})
+			rotating := openWith(t, faultyBucket{bucket, f}, keystore.Config{Masters: []keystore.Master{fresh, old}, Sync: f.sync})
 			_, err = rotating.Rotate(t.Context(), faultyStream{stream, f}, nil)
 			if fired = f.steps > step; err != nil && !errors.Is(err, errCrash) {
 				t.Fatalf("step %d, late %v: %v", step, late, err)

@@ -31,7 +31,7 @@ func startWatched(t *testing.T, server interface{ URL() string }) *watched {
 	stream, err := w.js.Stream(t.Context(), keystore.Stream)
 	must(t, err)
 	w.Store = openWith(t, bucket, keystore.Config{
-		Masters: []keystore.MasterKey{{1}}, Marked: keystore.Marked(stream),
+		Masters: []keystore.Master{keystore.MasterKey{1}}, Marked: keystore.Marked(stream),
 		Now: func() time.Time { return time.Unix(0, w.now.Load()) },
 	})
 	ctx, cancel := context.WithCancel(t.Context())

@@ -29,7 +29,7 @@ func TestErasedAgainDuringASignIn(t *testing.T) {
 	stream, err := js.Stream(t.Context(), keystore.Stream)
 	must(t, err)
 	service := func(pause func(), destroys bool) *memory.Service {
-		keys, err := keystore.Open(bucket, keystore.Config{Masters: []keystore.MasterKey{{1}}, Marked: keystore.Marked(stream),
+		keys, err := keystore.Open(bucket, keystore.Config{Masters: []keystore.Master{keystore.MasterKey{1}}, Marked: keystore.Marked(stream),
 			Pause: func(context.Context, time.Duration) bool { pause(); return true }})
 		must(t, err)
 		x, err := command.NewExecutor(command.Config{Log: log, Loader: command.NoReadModel{}, Source: "/test", NewID: rand.Text})

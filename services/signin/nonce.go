@@ -53,10 +53,11 @@ func (NonceKey) String() string { return "[nonce key]" }
 // DeriveNonceKeys returns a key for each master key, in the same order. All replicas of
 // both APIs have the master keys, so each accepts the others' nonces, even during a key
 // rotation.
-func DeriveNonceKeys(masters []keystore.MasterKey) ([]NonceKey, error) {
+func DeriveNonceKeys(masters []keystore.Master) ([]NonceKey, error) {
 	keys := make([]NonceKey, len(masters))
 	for i, master := range masters {
-		key, err := hkdf.Key(sha256.New, master[:], nil, nonceKeyInfo, len(keys[i]))
+		secret := master.Secret()
+		key, err := hkdf.Key(sha256.New, secret[:], nil, nonceKeyInfo, len(keys[i]))
 		if err != nil {
 			return nil, fmt.Errorf("derive the key of nonces: %w", err)
 		}

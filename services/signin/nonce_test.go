@@ -13,7 +13,7 @@ import (
 // was issued for, under any of the keys, in one spelling, unaltered.
 func TestANonceHasOneScope(t *testing.T) {
 	t.Parallel()
-	keys, err := DeriveNonceKeys([]keystore.MasterKey{{1}, {2}, {3}})
+	keys, err := DeriveNonceKeys([]keystore.Master{keystore.MasterKey{1}, keystore.MasterKey{2}, keystore.MasterKey{3}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -130,7 +130,7 @@ func newFrontDesk(t *testing.T) *frontDesk {
 	}
 	var ids atomic.Int64
 	newID := func() string { return fmt.Sprintf("id-%d", ids.Add(1)) }
-	keys, err := signin.DeriveNonceKeys([]keystore.MasterKey{{1}})
+	keys, err := signin.DeriveNonceKeys([]keystore.Master{keystore.MasterKey{1}})
 	must(t, err)
 	signIn := func(issuer signin.Issuer) *signin.SignIn {
 		commands, err := command.NewExecutor(command.Config{Log: f.log, Loader: command.NoReadModel{}, Source: "/test", NewID: newID, Now: now})

@@ -45,19 +45,19 @@ keystore could not be read to its end.`,
 }
 
 // keyIn reads a master key from a file, or from in if the file's name is -.
-func keyIn(file string, in io.Reader) (keystore.MasterKey, error) {
+func keyIn(file string, in io.Reader) (config.MasterKeySetting, error) {
 	read, what := func() ([]byte, error) { return io.ReadAll(io.LimitReader(in, 1<<10)) }, "standard input"
 	if file != "-" {
 		read, what = func() ([]byte, error) { return os.ReadFile(file) }, file
 	}
 	text, err := read()
 	if err != nil {
-		return keystore.MasterKey{}, err
+		return config.MasterKeySetting{}, err
 	}
 	return config.ParseMasterKey(what, strings.TrimSpace(string(text)))
 }
 
-func runCheckKey(ctx context.Context, key keystore.MasterKey, copies string, out, progressTo io.Writer) error {
+func runCheckKey(ctx context.Context, key config.MasterKeySetting, copies string, out, progressTo io.Writer) error {
 	var cfg config.Config
 	if copies == "" {
 		var err error
@@ -66,12 +66,12 @@ func runCheckKey(ctx context.Context, key keystore.MasterKey, copies string, out
 		}
 	}
 	bar := newProgressOf(progressTo, "opening", "data keys")
-	done, err := assembly.CheckKey(ctx, cfg, key, copies, func(done keystore.Checked, total uint64) { bar.at(done.Entries, total) })
+	id, done, err := assembly.CheckKey(ctx, cfg, key, copies, func(done keystore.Checked, total uint64) { bar.at(done.Entries, total) })
 	bar.done()
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "master key %s opens %d of %d data keys\n", key.ID(), done.Opened, done.Entries)
+	fmt.Fprintf(out, "master key %s opens %d of %d data keys\n", id, done.Opened, done.Entries)
 	for _, id := range slices.Sorted(maps.Keys(done.Other)) {
 		fmt.Fprintf(out, "%d need master key %s\n", done.Other[id], id)
 	}

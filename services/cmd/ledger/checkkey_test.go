@@ -65,7 +65,7 @@ func TestCheckKey(t *testing.T) {
 	}
 	bucket, err := js.KeyValue(t.Context(), keystore.Bucket)
 	must(t, err)
-	earlier, err := keystore.Open(bucket, keystore.Config{Masters: []keystore.MasterKey{before}})
+	earlier, err := keystore.Open(bucket, keystore.Config{Masters: []keystore.Master{before}})
 	must(t, err)
 	add(earlier)
 	if _, err := bucket.Put(t.Context(), string(logtest.Owner()), []byte(`{"v":2,"master":"`+right.ID()+`","wrapped":"AAAA"}`)); err != nil {

@@ -20,7 +20,7 @@ func TestOnlyCoreDestroysKeys(t *testing.T) {
 		must(t, err)
 		bucket, err := js.KeyValue(t.Context(), keystore.Bucket)
 		must(t, err)
-		keys, err := keystore.Open(bucket, keystore.Config{Masters: []keystore.MasterKey{{1}}})
+		keys, err := keystore.Open(bucket, keystore.Config{Masters: []keystore.Master{keystore.MasterKey{1}}})
 		must(t, err)
 		return keys, js
 	}

@@ -18,7 +18,7 @@ func Start(t testing.TB) *keystore.Store {
 }
 
 // Create makes the bucket and opens a keystore in it.
-func Create(t testing.TB, js jetstream.JetStream, masters ...keystore.MasterKey) *keystore.Store {
+func Create(t testing.TB, js jetstream.JetStream, masters ...keystore.Master) *keystore.Store {
 	t.Helper()
 	bucket, err := keystore.Create(t.Context(), js, 1)
 	if err != nil {

@@ -138,7 +138,7 @@ var errNoMasterKey = errors.New("MASTER_KEY is not set")
 
 // openKeys opens the keystore for a tool.
 func openKeys(ctx context.Context, cfg config.Config, nc *nats.Conn) (*keystore.Store, error) {
-	masters, err := mastersOf(cfg)
+	masters, err := mastersOf(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -147,15 +147,15 @@ func openKeys(ctx context.Context, cfg config.Config, nc *nats.Conn) (*keystore.
 
 // mastersOf returns the master keys for a tool. Beside a local run these are the run's
 // generated ones.
-func mastersOf(cfg config.Config) ([]keystore.MasterKey, error) {
+func mastersOf(ctx context.Context, cfg config.Config) ([]keystore.Master, error) {
 	if err := fillMasterKeys(&cfg); err != nil {
 		return nil, errNoMasterKey
 	}
-	return cfg.MasterKeys()
+	return openMasters(ctx, cfg)
 }
 
 // openKeysWith opens the keystore with other master keys than the configured ones.
-func openKeysWith(ctx context.Context, cfg config.Config, nc *nats.Conn, masters []keystore.MasterKey) (*keystore.Store, error) {
+func openKeysWith(ctx context.Context, cfg config.Config, nc *nats.Conn, masters []keystore.Master) (*keystore.Store, error) {
 	js, err := jetstream.New(nc)
 	if err != nil {
 		return nil, err

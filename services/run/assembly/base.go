@@ -352,7 +352,7 @@ func NewAPIServer(ctx context.Context, b *Base, neighbors Neighbors) (*APIServer
 			quota.Writes: b.Config.QuotaWrites, quota.Mints: b.Config.QuotaMints, quota.Keys: b.Config.QuotaKeys, quota.Searches: b.Config.QuotaSearches,
 		}, time.Now),
 	}
-	masters, err := b.Config.MasterKeys()
+	masters, err := b.masters(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -423,7 +423,7 @@ func (d *APIServer) watchKeys(ctx context.Context, stream jetstream.Stream) {
 
 // openNonces prepares the nonce keys and the bucket of used nonces for the sign-in of
 // both APIs.
-func (d *APIServer) openNonces(ctx context.Context, masters []keystore.MasterKey) (err error) {
+func (d *APIServer) openNonces(ctx context.Context, masters []keystore.Master) (err error) {
 	if d.nonceKeys, err = signin.DeriveNonceKeys(masters); err != nil {
 		return err
 	}
@@ -434,10 +434,24 @@ func (d *APIServer) openNonces(ctx context.Context, masters []keystore.MasterKey
 	return err
 }
 
+// masters opens the master keys. The program that has the device may still be starting.
+func (b *Base) masters(ctx context.Context) (masters []keystore.Master, err error) {
+	if err := b.Config.Check(config.NeedMasterKey); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	err = waitingForDevice(b.Logger).eventually(ctx, func() error {
+		masters, err = openMasters(ctx, b.Config)
+		return err
+	})
+	return masters, err
+}
+
 // masterFits returns an error if the master key does not open the existing data keys.
 // Such a key would wrap the data keys of new owners, and from then on both master keys
 // would be needed.
-func (b *Base) masterFits(ctx context.Context, masters []keystore.MasterKey) error {
+func (b *Base) masterFits(ctx context.Context, masters []keystore.Master) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	var newest string

@@ -48,7 +48,7 @@ func Rewrap(ctx context.Context, cfg config.Config, progress func(done keystore.
 }
 
 func rewrap(ctx context.Context, cfg config.Config, connect Connector, progress func(done keystore.Rewrapped, total uint64)) (done keystore.Rewrapped, err error) {
-	masters, err := mastersOf(cfg)
+	masters, err := mastersOf(ctx, cfg)
 	if err != nil {
 		return done, err
 	}

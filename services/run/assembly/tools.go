@@ -55,9 +55,13 @@ func partReader(cfg config.Config, log *eventlog.JetStream) audit.Log {
 
 // CheckKey tries to open every entry of the keystore with a master key, or those of a
 // backup if dir names one. It changes nothing.
-func CheckKey(ctx context.Context, cfg config.Config, key keystore.MasterKey, dir string, progress func(done keystore.Checked, total uint64)) (done keystore.Checked, err error) {
+func CheckKey(ctx context.Context, cfg config.Config, setting config.MasterKeySetting, dir string, progress func(done keystore.Checked, total uint64)) (id string, done keystore.Checked, err error) {
+	key, err := openMaster(ctx, setting)
+	if err != nil {
+		return "", done, err
+	}
 	check := func(ctx context.Context, nc *nats.Conn) error {
-		keys, err := openKeysWith(ctx, cfg, nc, []keystore.MasterKey{key})
+		keys, err := openKeysWith(ctx, cfg, nc, []keystore.Master{key})
 		if err != nil {
 			return err
 		}
@@ -70,14 +74,14 @@ func CheckKey(ctx context.Context, cfg config.Config, key keystore.MasterKey, di
 	}
 	if dir == "" {
 		err = asAdmin(ctx, Dial(cfg), "check-key", check)
-		return done, err
+		return key.ID(), done, err
 	}
 	copied := filepath.Join(dir, string(backup.Keystore))
 	if !exists(copied) {
-		return done, fmt.Errorf("%w of %s in %s", backup.ErrNone, backup.Keystore, dir)
+		return "", done, fmt.Errorf("%w of %s in %s", backup.ErrNone, backup.Keystore, dir)
 	}
 	err = backup.Look(ctx, backup.Keystore, copied, func(nc *nats.Conn) error { return check(ctx, nc) })
-	return done, err
+	return key.ID(), done, err
 }
 
 // syncLocal makes durable what a tool wrote to a local run's log: that server does not sync

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strconv"
@@ -41,7 +42,7 @@ type Config struct {
 
 	DatabaseURL string `env:"DATABASE_URL" run:"private server" for:"services verify rebuild env" doc:"the PostgreSQL of the read models; its parameter pool_max_conns is the most connections of one service, 16 unless given"`
 
-	MasterKey               string        `env:"MASTER_KEY" run:"generated once" for:"apis rewrap verify" doc:"32 bytes, base64; protects all content"`
+	MasterKey               string        `env:"MASTER_KEY" run:"generated once" for:"apis rewrap verify" doc:"32 bytes, base64, or 'unix:' and the path of the socket of ledger-pkcs11; protects all content"`
 	MasterKeyPrevious       string        `env:"MASTER_KEY_PREVIOUS" for:"apis rewrap verify" doc:"the previous master key, while keys are being rewrapped"`
 	JWTSecret               string        `env:"JWT_SECRET" run:"generated once" for:"core-api run" doc:"at least 32 bytes; signs core sessions"`
 	SignInChainID           string        `env:"SIGN_IN_CHAIN_ID" envDefault:"mainnet" run:"localnet on its own chain" for:"apis" doc:"the Chain ID line of challenges, which wallets show"`
@@ -284,13 +285,19 @@ func required(name, value string) error {
 	return nil
 }
 
+// MasterKeySetting is a master key as it is configured.
+type MasterKeySetting struct {
+	Key    keystore.MasterKey
+	Socket string // of ledger-pkcs11, if the key is in a device
+}
+
 // MasterKeys returns the master keys. The first one wraps.
-func (c *Config) MasterKeys() ([]keystore.MasterKey, error) {
+func (c *Config) MasterKeys() ([]MasterKeySetting, error) {
 	first, err := ParseMasterKey("MASTER_KEY", c.MasterKey)
 	if err != nil {
 		return nil, err
 	}
-	keys := []keystore.MasterKey{first}
+	keys := []MasterKeySetting{first}
 	if c.MasterKeyPrevious != "" {
 		previous, err := ParseMasterKey("MASTER_KEY_PREVIOUS", c.MasterKeyPrevious)
 		if err != nil {
@@ -303,13 +310,19 @@ func (c *Config) MasterKeys() ([]keystore.MasterKey, error) {
 
 // ParseMasterKey reads a master key as variables and files hold it. name says in errors
 // where the text is from.
-func ParseMasterKey(name, text string) (keystore.MasterKey, error) {
+func ParseMasterKey(name, text string) (key MasterKeySetting, err error) {
 	if text == "" {
-		return keystore.MasterKey{}, fmt.Errorf("%s: not set", name)
+		return key, fmt.Errorf("%s: not set", name)
+	}
+	if socket, is := strings.CutPrefix(text, "unix:"); is {
+		if !filepath.IsAbs(socket) {
+			return key, fmt.Errorf("%s: unix: must be followed by the absolute path of a socket", name)
+		}
+		return MasterKeySetting{Socket: socket}, nil
 	}
 	raw, err := base64.StdEncoding.DecodeString(text)
 	if err != nil || len(raw) != keystore.KeySize {
-		return keystore.MasterKey{}, fmt.Errorf("%s: not 32 bytes in base64", name)
+		return key, fmt.Errorf("%s: not 32 bytes in base64", name)
 	}
-	return keystore.MasterKey(raw), nil
+	return MasterKeySetting{Key: keystore.MasterKey(raw)}, nil
 }

@@ -102,7 +102,7 @@ func tell(ctx context.Context) (*story, error) {
 // signIn registers the owner: first a data key, then the session.
 func (s *story) signIn(ctx context.Context) error {
 	keys, err := keystore.Open(&bucket{values: map[string][]byte{}}, keystore.Config{
-		Masters: []keystore.MasterKey{fixed("master")}, Rand: &stream{label: "keystore"},
+		Masters: []keystore.Master{keystore.MasterKey(fixed("master"))}, Rand: &stream{label: "keystore"},
 	})
 	if err != nil {
 		return err

@@ -26,6 +26,19 @@ For a variable marked *, ` + "`NAME_FILE`" + ` may name a file with the value. `
 |---|---|---|
 `
 
+const markdownTail = `
+## A master key in a device
+
+` + "`ledger-pkcs11`" + ` (` + "`make pkcs11`" + `, or the image target of that name) uses an AES key that never leaves a PKCS #11 token, and answers on a Unix socket:
+
+<!-- not run: needs a token; TestOwnersOfSoftHSM does this with SoftHSM -->
+` + "```sh" + `
+ledger-pkcs11 --generate /run/ledger/key.sock 'pkcs11:token=ledger;object=master?module-path=/usr/lib/softhsm/libsofthsm2.so&pin-source=file:/run/secrets/pin'
+` + "```" + `
+
+With ` + "`MASTER_KEY=unix:/run/ledger/key.sock`" + `, [a rotation](audit.md#a-new-master-key) moves data keys to it. Without the device, owners whose keys are in memory go on; others get 503.
+`
+
 const exampleHead = `# Every variable of ledger, with its default. Made by go generate ./services/run/config.
 #
 # Copy it to .env and take the # from what you change. A local run:
@@ -82,6 +95,7 @@ func markdown() string {
 		}
 		fmt.Fprintf(&b, "| %s | %s | %s |\n", name, byDefault, quoted.ReplaceAllString(v.Meaning, "$1`$2`"))
 	}
+	b.WriteString(markdownTail)
 	return b.String()
 }
 
