@@ -30,6 +30,7 @@ func TestOneMachine(t *testing.T) {
 		`+fingerprint+` | cmp - /tmp/before`)
 	h.outside("two runs", `
 		infra/deploy/one-machine/setup ledger.test --yes
+		rm /usr/sbin/policy-rc.d
 		`+fingerprint+` >/tmp/before
 		infra/deploy/one-machine/setup --yes
 		`+fingerprint+` | cmp - /tmp/before
@@ -67,8 +68,8 @@ func TestOneMachine(t *testing.T) {
 		journalctl -u ledger-drill -o cat --no-pager | grep '^restored .* in .* s$'`)
 	h.inside("a check", `
 		until systemctl start ledger-check; do sleep 0.5; done 2>/dev/null
-		perl -MIO::Socket -e '$s = IO::Socket::INET->new(LocalAddr => "127.0.0.1:9", Listen => 1, ReuseAddr => 1) or die; syswrite STDOUT, "up\n";
-			$c = $s->accept; while (<$c>) { print; last if /"text"/ || ($got .= $_) && !/\S/ && read($c, $b, 4000) && print $b } print $c "HTTP/1.1 204 \r\n\r\n"' >/tmp/alert &
+		perl -MIO::Socket -e '$s = IO::Socket::INET->new(LocalAddr => "127.0.0.1:9", Listen => 1) or die; $| = 1; print "up\n"; $c = $s->accept;
+			while (<$c>) { $n = $1 if /^content-length: (\d+)/i; last if /^\r?$/ } read $c, $b, $n; print $b; print $c "HTTP/1.1 204 No Content\r\n\r\n"' >/tmp/alert &
 		until grep -q up /tmp/alert; do sleep 0.1; done
 		systemctl stop ledger-extension
 		! systemctl start ledger-check
@@ -77,8 +78,8 @@ func TestOneMachine(t *testing.T) {
 		grep -q '"text":.*ledger-check failed.*extension does not answer' /tmp/alert`)
 }
 
-// fingerprint prints the hash, mode and owner of each file that setup might change.
-const fingerprint = `find /etc /usr /var/lib -xdev -type f ! -path '/usr/share/*' -printf '%p %m %u ' -exec sha256sum {} \; | sort`
+// fingerprint prints mode, owner and hash of each file that setup might change.
+const fingerprint = `(cd / && find etc usr/local var/lib/dpkg/status var/lib/ledger* -printf '%m %u %p\n' -type f -exec sha256sum {} + 2>/dev/null || true) | sort`
 
 // trusting makes curl and ledger trust the authority of the machine's gateway.
 const trusting = `
@@ -112,8 +113,11 @@ func newHost(t *testing.T) *host {
 			t.Fatalf("build %s: %v\n%s", program, err, out)
 		}
 	}
-	// What a Debian has that is not a container.
-	h.outside("systemd", `apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends systemd >/dev/null`)
+	// A Debian has it unless it is a container. Without it, packages start their programs
+	// themselves; here they must not, since these would be killed with the script.
+	h.outside("systemd", `
+		printf '#!/bin/sh\nexit 101\n' >/usr/sbin/policy-rc.d && chmod +x /usr/sbin/policy-rc.d
+		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends systemd >/dev/null`)
 	return h
 }
 
@@ -127,7 +131,12 @@ func (h *host) outside(what, script string) {
 // inside runs a script on the started machine.
 func (h *host) inside(what, script string) {
 	h.Helper()
-	h.script(what, script, "nsenter", "-t", fmt.Sprint(h.init), "-m", "-u", "-i", "-n", "-p", "-C", "-r", "-w")
+	h.script(what, script, h.enter()...)
+}
+
+// enter is the command that runs another one on the started machine.
+func (h *host) enter() []string {
+	return []string{"nsenter", "-t", fmt.Sprint(h.init), "-m", "-u", "-i", "-n", "-p", "-C", "-r", "-w"}
 }
 
 func (h *host) script(what, script string, enter ...string) {
@@ -142,7 +151,10 @@ func (h *host) script(what, script string, enter ...string) {
 	out, err := cmd.CombinedOutput()
 	h.Logf("%s took %v", what, time.Since(begun).Round(time.Second/10))
 	if err != nil {
-		log, _ := exec.Command("journalctl", "-D", h.root+"/run/log/journal", "-n", "50", "--no-pager", "-o", "cat").CombinedOutput()
+		var log []byte
+		if h.init != 0 {
+			log, _ = exec.Command("nsenter", append(h.enter()[1:], "journalctl", "-n", "150", "--no-pager", "-o", "cat")...).CombinedOutput()
+		}
 		h.Fatalf("%s: %v\n%s\nthe machine's start:\n%s%s", what, err, out, h.said.Bytes(), log)
 	}
 	if testing.Verbose() {
@@ -174,6 +186,11 @@ func (h *host) boot() {
 		h.Fatal(err)
 	}
 	h.Cleanup(h.cutPower)
+	h.awaitSystemd()
+}
+
+func (h *host) awaitSystemd() {
+	h.Helper()
 	children := fmt.Sprintf("/proc/%[1]d/task/%[1]d/children", h.run.Process.Pid)
 	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
 		text, err := os.ReadFile(children)
@@ -181,7 +198,8 @@ func (h *host) boot() {
 			h.Fatalf("no systemd: %v: %s", err, h.said.Bytes())
 		}
 		child := strings.TrimSpace(string(text))
-		if name, err := os.ReadFile("/proc/" + child + "/comm"); child == "" || err != nil || strings.TrimSpace(string(name)) != "systemd" {
+		// systemctl can reach it.
+		if _, err := os.Stat("/proc/" + child + "/root/run/systemd/private"); child == "" || err != nil {
 			continue
 		}
 		if _, err := fmt.Sscan(child, &h.init); err != nil {
