@@ -58,8 +58,8 @@ export function Activity({ api }) {
     <ol class="timeline" aria-label="Activity" aria-live="polite" aria-relevant="additions">${shown.map((e) => {
       const [kind, text] = words[e.type]?.(e.data, keys, e.count) ?? ['memory', e.type];
       const alone = e.type === 'MemoryWritten' && e.count === 1, explorer = e.data.signature && explorerOf(e.data.cluster, e.data.signature);
-      return html`<li key=${e.id} class=${kind}><span class="grow">${alone ? html`<a href=${`#memory=${e.data.memoryId}`}>A memory</a>${text.slice(8)}` : text}</span>
-        ${explorer && html`<a href=${explorer} target="_blank" rel="noopener noreferrer">transaction<span class="unseen"> (opens in a new tab)</span></a>`}<${Time} at=${e.time}/></li>`;
+      return html`<li key=${e.id} class=${kind}><p class="grow">${alone ? html`<a href=${`#memory=${e.data.memoryId}`}>A memory</a>${text.slice(8)}` : text}
+        ${explorer && html`<a href=${explorer} target="_blank" rel="noopener noreferrer">transaction<span class="unseen"> (opens in a new tab)</span></a>`}</p><${Time} at=${e.time}/></li>`;
     })}</ol>
     <${Problem} error=${error} again=${older}/>
     ${reading ? html`<${Loading} what="Reading older events"/>` : older && !error && html`<button type="button" onClick=${older}>Older</button>`}`;
