@@ -2,7 +2,7 @@
 import { html, useEffect, useRef, useState } from './vendor-preact.js';
 import { Dialog } from './parts.js';
 
-const names = { '/': 'Search', n: 'Write a new memory', 'j / k': 'Next, previous memory', Enter: 'Open it', x: 'Select it', Escape: 'Close, or leave a field', '?': 'Show these keys' };
+const names = { '/': 'Search', n: 'Write a new memory', 'j / k': 'Next, previous memory', Enter: 'Open it', x: 'Select it', u: 'Undo a retraction', Escape: 'Close, or leave a field', '?': 'Show these keys' };
 const off = () => localStorage.getItem('keys') === 'off'; // speech input types letters that nobody pressed
 
 /** Calls keys[name] for a key that is pressed outside of fields and dialogs. */

@@ -21,10 +21,10 @@ function useNarrow() {
 const heightOf = (lines) => 48 + 24 * lines;
 
 /**
- * Rows of one height. Only those in or near sight are in the document. place names the place of a row in a way that
- * survives changes above it, and index finds it again.
+ * Rows of one height. Only those in or near sight are in the document. name names a row, so that it keeps the focus.
+ * place names its place in a way that survives changes above it, and index finds that again.
  */
-function Rows({ total, lines, row, onSight, label, place = (i) => i, index = (i) => i }) {
+function Rows({ total, lines, row, name, onSight, label, place = (i) => i, index = (i) => i }) {
   const height = heightOf(lines), box = useRef(), kept = useRef(), [view, setView] = useState({ top: 0, height: 800 });
   const look = () => setView({ top: Math.max(0, -box.current.getBoundingClientRect().top), height: innerHeight });
   useLayoutEffect(() => {
@@ -48,7 +48,7 @@ function Rows({ total, lines, row, onSight, label, place = (i) => i, index = (i)
   }, [first, last, total]);
   const rows = [];
   for (let i = first; i < last; i++) {
-    rows.push(html`<li key=${total - i} aria-setsize=${total} aria-posinset=${i + 1} style=${{ top: `${i * height}px`, height: `${height}px` }}>${row(i)}</li>`);
+    rows.push(html`<li key=${name(i)} aria-setsize=${total} aria-posinset=${i + 1} style=${{ top: `${i * height}px`, height: `${height}px` }}>${row(i)}</li>`);
   }
   return html`<div class="rows" ref=${box}><ul aria-label=${label} style=${{ height: `${total * height}px`, '--lines': lines }}>${rows}</ul></div>`;
 }
@@ -166,6 +166,7 @@ export function All({ api, gone, hidden, picked, onOpen, children }) {
       if (!page || (page.upto < size && page.upto < (number + 1) * pageSize)) load(number, size).catch(() => {});
     }
   };
+  const name = (i) => { const [number, at] = find(i); return spots(number)[at] ?? `${number}/${at}`; };
   const row = (i) => {
     const [number, at] = find(i), page = pages.current.get(number), leaf = spots(number)[at], found = page?.rows?.get(leaf);
     if (found && !hidden.has(found.id)) return html`<${Row} row=${found} onChain=${leaf < head.anchoredSize} picked=${picked?.has(found.id)} onOpen=${onOpen}/>`;
@@ -174,12 +175,12 @@ export function All({ api, gone, hidden, picked, onOpen, children }) {
   };
   if (!head) return html`<${Loading} what="Opening your log"/>`;
   const waits = size - head.anchoredSize;
+  if (size === 0) return html`<${FirstRun} api=${api}/>`;
   return html`<div class="summary"><p>${memories(head.memories - [...hidden.values()].filter(Boolean).length)}</p>
-      <p class="soft">${waits === 0 ? size > 0 && 'all on the chain' : head.delayed ? waiting(head) : `${waits.toLocaleString('en')} waiting`}${all > mostRows && `; the list has the newest ${mostRows.toLocaleString('en')}`}</p>${children}</div>
+      <p class="soft">${waits === 0 ? 'all on the chain' : head.delayed ? waiting(head) : `${waits.toLocaleString('en')} waiting`}${all > mostRows && `; the list has the newest ${mostRows.toLocaleString('en')}`}</p>${children}</div>
     <${Problem} error=${error} again=${() => sight(...wanted.current)}/>
-    ${total > 0 ? html`<${Rows} total=${total} lines=${lines} row=${row} place=${place} index=${index} onSight=${sight} label="Memories, newest first"/>`
-      : size > 0 ? html`<${Empty} title="Nothing left to read">What was here was retracted, forgotten or erased. Its proofs stay.<//>`
-      : html`<${FirstRun} api=${api}/>`}`;
+    ${total > 0 ? html`<${Rows} total=${total} lines=${lines} row=${row} name=${name} place=${place} index=${index} onSight=${sight} label="Memories, newest first"/>`
+      : html`<${Empty} title="Nothing left to read">What was here was retracted, forgotten or erased. Its proofs stay.<//>`}`;
 }
 
 export function Found({ api, query, exact, filter, hidden, picked, onOpen, onExact, children }) {
@@ -219,6 +220,6 @@ export function Found({ api, query, exact, filter, hidden, picked, onOpen, onExa
     <${Problem} error=${error} again=${load}/>
     ${shown.length === 0 ? html`<${Empty} title="Nothing found">${Object.keys(filter).length > 0 ? 'No memory matches all of this. Ask for less.' : exact ? 'No memory has exactly this text.' : 'No memory has these words, or related ones.'}
         ${ranked && html` <button type="button" class="link" onClick=${onExact}>Look for the exact text</button>`}<//>`
-      : html`<${Rows} total=${shown.length} lines=${lines} row=${(i) => html`<${Row} row=${shown[i]} onChain=${shown[i].leafIndex < (api.head?.anchoredSize ?? 0)} picked=${picked?.has(shown[i].id)} onOpen=${onOpen}/>`}
+      : html`<${Rows} total=${shown.length} lines=${lines} name=${(i) => shown[i].id} row=${(i) => html`<${Row} row=${shown[i]} onChain=${shown[i].leafIndex < (api.head?.anchoredSize ?? 0)} picked=${picked?.has(shown[i].id)} onOpen=${onOpen}/>`}
         onSight=${(_, last) => more && !full && !error && last >= shown.length && load()} label="Memories that were found"/>`}`;
 }

@@ -3,6 +3,7 @@
 // A page that is closed, or a session that ends, sends what waits: it has left the list already,
 // and a closed page has no Undo.
 import { html, useCallback, useEffect, useRef, useState } from './vendor-preact.js';
+import { useKeys } from './keys.js';
 import { inWords, memories } from './parts.js';
 
 const undoMs = 7000;
@@ -42,6 +43,7 @@ export function useRetractions(ledger, session, refresh) {
     show(waiting.current.splice(0));
     setState({ waiting: [] });
   };
+  useKeys({ u: () => waiting.current.length > 0 && undo() });
   useEffect(() => {
     const leave = () => {
       clearTimeout(timer.current);

@@ -333,7 +333,7 @@ export const scenarios = {
     await v.apart();
     const left = () => v.call('GET', '/memories').then((all) => all.map(({ leafIndex }) => leafIndex));
     assert.deepEqual(await left(), [0, 1, 2, 3, 4]);
-    await v.page.getByRole('button', { name: 'Undo' }).click();
+    await press('u');
     await v.page.getByText('5 memories', { exact: true }).waitFor();
 
     // A page that is closed sends what waits.
@@ -373,6 +373,39 @@ export const scenarios = {
     await v.dialog.getByRole('button', { name: 'Sign out here only' }).click();
     await v.page.getByRole('button', { name: 'Continue with Test Wallet' }).waitFor();
     assert.equal(await v.page.evaluate(() => sessionStorage.length), 0);
+  },
+
+  async 'a list that waits, breaks, and is damaged'(v) {
+    await v.fill(4);
+    await v.open({ hash: '#log' });
+    await v.page.route('**/log', async (route) => {
+      const response = await route.fetch(), head = await response.json();
+      await route.fulfill({ response, json: { ...head, anchoredSize: 0, anchoredRoot: null, txSignature: null, waitingSince: '2026-03-01T10:00:00.000Z', delayed: true } });
+    });
+    await v.page.getByRole('button', { name: 'Continue with Test Wallet' }).click();
+    await v.page.getByText('memories written').waitFor();
+    let answer;
+    const held = new Promise((resolve) => { answer = resolve; });
+    await v.page.route('**/memories?*', async (route) => { await held; await route.fulfill({ status: 500, json: { error: 'out of order' } }); }, { times: 2 }); // the client asks twice
+    await v.go('Memories');
+    await v.page.getByText('4 memories', { exact: true }).waitFor();
+    await v.everyLook('loading');
+    v.expected.push(/500/);
+    answer();
+    await v.page.getByRole('alert').getByText('out of order').waitFor();
+    await v.everyLook('broken');
+    await v.page.route('**/memories?*', async (route) => {
+      const response = await route.fetch(), all = await response.json();
+      Object.assign(all[3], { content: '', metadata: {}, damaged: true });
+      await route.fulfill({ response, json: all });
+    });
+    await v.page.getByRole('button', { name: 'Try again' }).click();
+    await v.rows.first().getByText('The stored copy of this memory is damaged').waitFor();
+    await v.page.getByText(/delayed since .*2026.*; nothing is lost; the operator was told/).waitFor();
+    await v.everyLook('damaged');
+    await v.page.route('**/memories/search', (route) => route.fulfill({ json: [], headers: { Damaged: '1' } }));
+    await v.page.getByRole('searchbox').fill('"chair"');
+    await v.page.getByText('1 memory damaged, and not searched').waitFor();
   },
 
   async 'a key and links of some namespaces'(v) {
