@@ -55,11 +55,9 @@ const isId = (text) => /^[0-9a-f-]{36}$/.test(text ?? '');
 export function Memories({ api }) {
   const at = useAddress(), [asked, typed, type, ask] = useAsked(at);
   const [folded, setFolded] = useState(true), [picked, setPicked] = useState(), [help, setHelp] = useState(false), search = useRef();
-  const opened = useRef({}); // and what else the one who opened it says
-  const open = (row) => {
+  const open = ({ id }) => {
     ask(); // Back returns to what was typed last
-    opened.current = row;
-    goTo({ ...tidy(address()), memory: row.id }, !isId(address().memory));
+    goTo({ ...tidy(address()), memory: id }, !isId(address().memory));
   };
   const close = () => goBack(tidy(address()));
   const pick = ({ id }) => setPicked((now) => {
@@ -101,5 +99,5 @@ export function Memories({ api }) {
     ${picked && html`<div class="toast" role="group" aria-label="Selected"><p><span role="status">${picked.size} selected</span>
       <button type="button" class="danger" disabled=${picked.size === 0} onClick=${retract}>Retract</button><button type="button" onClick=${() => setPicked(undefined)}>Cancel</button></p></div>`}
     ${help && html`<${Keys} onClose=${() => setHelp(false)}/>`}
-    ${isId(at.memory) && html`<${Memory} key=${at.memory} api=${api} memory=${opened.current.id === at.memory ? opened.current : { id: at.memory }} onOpen=${open} onClose=${close}/>`}`;
+    ${isId(at.memory) && html`<${Memory} key=${at.memory} api=${api} memory=${{ id: at.memory }} onOpen=${open} onClose=${close}/>`}`;
 }

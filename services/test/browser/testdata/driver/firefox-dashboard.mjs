@@ -30,6 +30,18 @@ async function writes() {
   await page.locator('button.memory ::-p-text(Hives hum.)').wait(); // through the feed
 }
 
+async function finds() {
+  await page.locator(role('Search memories', 'searchbox')).fill('how do bees find their way?');
+  await page.locator('mark ::-p-text(Bees)').wait();
+  await page.keyboard.press('ArrowDown');
+  await page.keyboard.press('Enter');
+  await page.locator('dialog ::-p-text(Bees dance)').wait();
+  await page.evaluate(() => history.back());
+  await page.waitForFunction(() => !document.querySelector('dialog') && location.hash === '#q=how+do+bees+find+their+way%3F');
+  await page.locator(role('Search memories', 'searchbox')).fill('');
+  await page.locator('button.memory ::-p-text(Hives hum.)').wait();
+}
+
 async function verifies() {
   await visit.anchored();
   await page.locator('button.memory ::-p-text(Bees dance)').click();
@@ -53,4 +65,4 @@ async function endsSessions() {
   assert.equal(await page.evaluate(() => sessionStorage.length), 0);
 }
 
-await play(starts, signsIn, writes, verifies, endsSessions);
+await play(starts, signsIn, writes, finds, verifies, endsSessions);
