@@ -42,7 +42,7 @@ func New(cfg Config) (*Anchorer, error) {
 	a.folding, err = projector.New(projector.Config{
 		Name: "anchorer", Pool: cfg.Pool, Schema: schemaName, Tables: tables{}, Log: cfg.Log, Lag: cfg.Lag,
 		Projections: []projector.Projection{&fold{anchorer: a}}, Only: relevant,
-		Work: a.drive, Renew: a.renewal, Applied: a.folded,
+		Work: a.drive, Renew: a.renewal, Applied: a.folded, Turn: cfg.Turn,
 		Logger: cfg.Logger, MinBackoff: 200 * time.Millisecond, MaxBackoff: 10 * time.Second,
 	})
 	return a, err

@@ -65,7 +65,8 @@ type Config struct {
 	Now        func() time.Time
 	NewID      func() string
 	Logger     *slog.Logger
-	Registerer prometheus.Registerer // nil: none
+	Registerer prometheus.Registerer                   // nil: none
+	Turn       func(ctx context.Context, working bool) // see projector.Config
 
 	around func(committed bool) error // for tests: called before a slice is applied, and after it is saved
 }

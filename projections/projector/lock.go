@@ -55,7 +55,7 @@ func (m migrations) Check(ctx context.Context, q schema.Querier) error { return 
 // database notices that the session has ended. So after a failure the projector stands by
 // only when it finds the locks taken for the second time.
 func (r *Runner) takeTurn(ctx context.Context, conn *pgx.Conn) error {
-	failed := r.Status().Err != nil
+	failed, waits := r.Status().Err != nil, false
 	for look := 1; ; look++ {
 		mine, err := tryTurn(ctx, conn, r.cfg.Schema)
 		if err != nil {
@@ -63,6 +63,9 @@ func (r *Runner) takeTurn(ctx context.Context, conn *pgx.Conn) error {
 		}
 		if mine {
 			current, err := r.cfg.Tables.Have(ctx, conn)
+			if err == nil && current {
+				r.cfg.Turn(ctx, true)
+			}
 			if err != nil || current {
 				return err
 			}
@@ -72,6 +75,10 @@ func (r *Runner) takeTurn(ctx context.Context, conn *pgx.Conn) error {
 		}
 		if look > 1 || !failed {
 			r.standBy()
+			if !waits {
+				waits = true
+				r.cfg.Turn(ctx, false)
+			}
 		}
 		// The random part keeps two projectors from retrying in step, where each would
 		// always meet the other's shared lock.

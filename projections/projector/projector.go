@@ -84,6 +84,8 @@ type Config struct {
 	// projector commits them together with a checkpoint at sequence 0, and projects the
 	// log again from its first message.
 	Renew func(error) []Step
+	// Turn, if set, is called when the projector begins to work, or to stand by.
+	Turn func(ctx context.Context, working bool)
 	// Applied, if set, is called after each commit with the newest sequence that is
 	// projected. It must not block.
 	Applied func(position uint64)
@@ -97,6 +99,9 @@ func (c *Config) setDefaults() {
 	}
 	if c.Tables == nil {
 		c.Tables = migrations{c.Pool.Config().ConnString(), c.Schema, c.Logger}
+	}
+	if c.Turn == nil {
+		c.Turn = func(context.Context, bool) {}
 	}
 	c.SliceRecords = orDefault(c.SliceRecords, defaultSliceRecords)
 	c.ApplyTimeout = orDefault(c.ApplyTimeout, defaultApplyTimeout)

@@ -69,10 +69,22 @@ func (b *Base) registerReplicas() {
 }
 
 // approachLeader moves the connection to the node that leads the log: elsewhere, each
-// message and its acknowledgement take a way through one node more. It tries each address of
-// NATS_URL once. It is for the start: a connection stays where it is when another node takes
-// the lead, because moving it would interrupt what is under way.
-func (b *Base) approachLeader(ctx context.Context) {
+// message and its acknowledgement take a way through one node more. It is for the start: a
+// connection stays where it is when another node takes the lead, because moving it would
+// interrupt what is under way.
+func (b *Base) approachLeader(ctx context.Context) { b.moveTo(ctx, true) }
+
+// turn keeps a projector that works near the log's leader, and its standby at another node.
+// So one node that fails does not take both.
+func (b *Base) turn(ctx context.Context, working bool) {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	b.moveTo(ctx, working)
+}
+
+// moveTo moves the connection to the log's leader, or away from it. It tries each address
+// of NATS_URL once, and stays where it is if none fits.
+func (b *Base) moveTo(ctx context.Context, leader bool) {
 	if !natsconf.Clustered(b.NATS) {
 		return
 	}
@@ -80,7 +92,7 @@ func (b *Base) approachLeader(ctx context.Context) {
 	defer b.NATS.RemoveStatusListener(connected)
 	for range b.NATS.Servers() {
 		is, err := b.Stream.Replication(ctx)
-		if err != nil || is.Replicas[0].Node == b.NATS.ConnectedServerName() || b.NATS.ForceReconnect() != nil {
+		if err != nil || (is.Replicas[0].Node == b.NATS.ConnectedServerName()) == leader || b.NATS.ForceReconnect() != nil {
 			return
 		}
 		select {

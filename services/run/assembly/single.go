@@ -45,7 +45,7 @@ func NewProjector(b *Base) (*projector.Runner, error) {
 	return projector.New(projector.Config{
 		Projections: readmodel.All(),
 		Pool:        b.Pool, Log: b.follower("projector"), Lag: b.Stream.Lag(),
-		Logger: b.Logger, Registerer: b.Registry, Tracer: b.Traces.Tracer("projector"),
+		Logger: b.Logger, Registerer: b.Registry, Tracer: b.Traces.Tracer("projector"), Turn: b.turn,
 	})
 }
 
