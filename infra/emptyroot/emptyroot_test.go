@@ -152,8 +152,9 @@ func newMachine(t *testing.T, n newcomer) *machine {
 	return m
 }
 
-// debians are the folders that debootstrap filled, by suite, which the tests copy.
-var debians = map[string]string{}
+// debians holds the suites whose folders debootstrap has filled; the tests copy them. At one
+// time, a suite is used by one test.
+var debians sync.Map
 
 // emptyDebian returns a folder with an empty Debian: what an installed one has beside
 // debootstrap's least, and the name resolution and certificates of this machine.
@@ -168,13 +169,13 @@ func emptyDebian(t *testing.T, suite string) string {
 			t.Error(err)
 		}
 	})
-	if debians[suite] == "" {
-		folder := filepath.Join(temporary, suite)
+	folder := filepath.Join(temporary, suite)
+	if _, filled := debians.Load(suite); !filled {
 		do(t, "debootstrap", "--variant=minbase", "--include=git,make,curl,ca-certificates", suite, folder)
-		debians[suite] = folder
+		debians.Store(suite, true)
 	}
 	root := filepath.Join(dir, "lower")
-	do(t, "cp", "-a", debians[suite], root)
+	do(t, "cp", "-a", folder, root)
 	for _, file := range []string{"/etc/resolv.conf", "/etc/hosts", "/etc/ssl/certs/ca-certificates.crt"} {
 		text, err := os.ReadFile(file)
 		if err == nil {
