@@ -48,25 +48,6 @@ func TestWhoeverAppendsAsksWhetherTheLogFits(t *testing.T) {
 	check("once it is as long", false)
 }
 
-// TestTheListenerFindsAnOlderLog that was put in place behind an open connection.
-func TestTheListenerFindsAnOlderLog(t *testing.T) {
-	t.Parallel()
-	_, pool := fixture.Database(t)
-	advance(t, pool, 0, 7)
-	log := &heads{head: 7}
-	f := newFence(t, pool, log, func(o *fence.Options) { o.Poll = 10 * time.Millisecond })
-	fixture.Running(t, f.Run)
-	knows(t, f, 7)
-	must(t, f.CheckLog(t.Context()))
-	log.end(6)
-	fixture.Eventually(t, 2*time.Minute, func() error {
-		if err := f.CheckLog(t.Context()); !errors.Is(err, fence.ErrLogShort) {
-			return errors.Join(errors.New("not refused"), err)
-		}
-		return nil
-	})
-}
-
 // TestALeaderMayBeBehindItsReplicas: a log of several replicas may show a message before
 // its leader has it.
 func TestALeaderMayBeBehindItsReplicas(t *testing.T) {

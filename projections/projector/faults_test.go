@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-
 	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/infra/localnats/natstest"
 	"github.com/memory-ledger/ledger/infra/localpostgres"
@@ -53,57 +51,6 @@ func TestAKilledProjectorGoesOn(t *testing.T) {
 	sameFromTheStart(t, url, pool, log)
 }
 
-// ownedServer is a database server that a test can stop and start again.
-type ownedServer struct {
-	*localpostgres.Server
-	cfg localpostgres.Config
-}
-
-func ownServer(t *testing.T) (*ownedServer, *pgxpool.Pool, *fixture.Log) {
-	t.Helper()
-	cfg := localpostgres.Config{Dir: pgtest.Folder(t), NoSync: true}
-	s := &ownedServer{pgtest.Start(t, cfg), cfg}
-	return s, fixture.Pool(t, s.URL(), schema.Live), fixture.NewLog(t)
-}
-
-// end ends the server and returns a function that starts it again.
-func (s *ownedServer) end(t *testing.T, how func(*localpostgres.Server) error) (start func()) {
-	t.Helper()
-	must(t, how(s.Server))
-	return func() { s.Server = pgtest.Start(t, s.cfg) }
-}
-
-// TestTheDatabaseGoesAwayAndComesBack: the server is once stopped in good order and once
-// killed.
-func TestTheDatabaseGoesAwayAndComesBack(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow: make verify runs it")
-	}
-	t.Parallel()
-	server, pool, log := ownServer(t)
-	r, _ := project(t, pool, log)
-	history := fixture.NewHistory(13, 8)
-	log.Publish(t, history.Messages(200)...)
-	caughtUp(t, pool, log)
-	ready(t, r)
-	for name, end := range map[string]func(*localpostgres.Server) error{
-		"stop": func(s *localpostgres.Server) error { return s.Stop(context.Background()) },
-		"kill": (*localpostgres.Server).Kill,
-	} {
-		start := server.end(t, end)
-		// The projector notices without a message to apply, and Ready returns the reason.
-		inState(t, r, projector.Broken)
-		if err := r.Ready(); !errors.Is(err, projector.ErrNotReady) {
-			t.Errorf("%s: ready says %v", name, err)
-		}
-		log.Publish(t, history.Messages(200)...)
-		start()
-		caughtUp(t, pool, log)
-		ready(t, r)
-	}
-	sameFromTheStart(t, server.URL(), pool, log)
-}
-
 // TestTheDatabaseIsKilledUnderLoad: with synchronous_commit off, the database loses the
 // last commits, both checkpoint and rows. The projector restores them from the log.
 func TestTheDatabaseIsKilledUnderLoad(t *testing.T) {
@@ -111,7 +58,9 @@ func TestTheDatabaseIsKilledUnderLoad(t *testing.T) {
 		t.Skip("slow: make verify runs it")
 	}
 	t.Parallel()
-	server, pool, log := ownServer(t)
+	cfg := localpostgres.Config{Dir: pgtest.Folder(t), NoSync: true}
+	server, log := pgtest.Start(t, cfg), fixture.NewLog(t)
+	pool := fixture.Pool(t, server.URL(), schema.Live)
 	history := fixture.NewHistory(14, 8)
 	log.Publish(t, history.Messages(2500)...)
 	applied := make(chan uint64, 10_000)
@@ -123,7 +72,8 @@ func TestTheDatabaseIsKilledUnderLoad(t *testing.T) {
 		for range 60 {
 			<-applied
 		}
-		server.end(t, (*localpostgres.Server).Kill)()
+		must(t, server.Kill())
+		server = pgtest.Start(t, cfg)
 	}
 	caughtUp(t, pool, log)
 	ready(t, r)
