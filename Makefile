@@ -60,19 +60,20 @@ unit: ## all Go tests except the slow ones
 .PHONY: verify
 verify: deps staticcheck vulncheck generated lint-openapi client frameworks python release-check dashboard-current webextension slow race cuts fuzz empty-root ## the rest: linters, slow tests, race detector, crashes, clusters, cut networks, browser, fuzzing
 
-# RACE lists the packages that have tests, and whose code starts goroutines or shares
-# memory, and the end-to-end tests, which run all services. Their slow tests run without the
+# RACE lists the packages that share memory, and start goroutines in their code or their
+# tests, and the end-to-end tests, which run all services. Their slow tests run without the
 # race detector: they compare much, or start programs, which do not have it. SLOW lists the
-# packages with slow tests, but for those of the cluster and of cut networks, which run
-# alone. All lists are computed from the files, so that no package and no test is forgotten.
+# packages with slow tests, but for those of the cluster and of cut networks, which run alone.
+# All lists are computed from the files, so that no package and no test is forgotten.
 folders = $(sort $(patsubst %/,./%,$(dir $(shell grep -rlE $(2) '$(1)' $(MODULES)))))
 CLUSTER := ./services/test/deployed
 CUTS := ./services/test/cuts
 E2E := ./services/test/e2e
-CONCURRENT := "sync(/atomic)?"|"testing/synctest"|\.Go\(|^\s*go (func|[a-z])
+STARTS := "testing/synctest"|\.Go\(|^\s*go (func|[a-z])
+CONCURRENT := "sync(/atomic)?"|$(STARTS)
 SKIPS := testing\.Short\(\)
 EMPTY := ./infra/emptyroot
-RACE = $(E2E) $(foreach p,$(call folders,$(CONCURRENT),--include='*.go' --exclude='*_test.go'),$(if $(wildcard $p/*_test.go),$p))
+RACE = $(E2E) $(foreach p,$(filter $(call folders,$(STARTS),--include='*.go'),$(call folders,$(CONCURRENT),--include='*.go' --exclude='*_test.go')),$(if $(wildcard $p/*_test.go),$p))
 SLOW = $(filter-out $(CLUSTER) $(CUTS) $(EMPTY),$(call folders,$(SKIPS),--include='*_test.go'))
 SLOW_TESTS = $(shell awk '/^func / { name = "" } /^func Test/ { name = $$2; sub(/[^A-Za-z0-9].*/, "", name) } \
 	/$(SKIPS)/ && name { print name }' $$(grep -rlE '$(SKIPS)' --include='*_test.go' $(MODULES)) | sort -u | paste -sd'|')
