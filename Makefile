@@ -111,7 +111,6 @@ FUZZTIME ?= 20000x
 FUZZ = go test -vet=off -run '^$$' -fuzztime $(FUZZTIME) -fuzzminimizetime 100x -fuzz
 fuzz: ## each fuzz target for a short time
 	$(FUZZ) '^FuzzDecodeBatch$$' ./events
-	$(FUZZ) '^FuzzDecodeCanonical$$' ./events
 	$(FUZZ) '^FuzzCanonicalize$$' ./events/verify/canonical
 	$(FUZZ) '^FuzzMatch$$' ./services/search
 	$(FUZZ) '^FuzzFind$$' ./services/search
