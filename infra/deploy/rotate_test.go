@@ -1,0 +1,123 @@
+package deploy_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestARotationIsStoppedAtEveryStep: the script is killed before each change of a file and
+// each command, and run again. At no time does an API that runs lack a key that wraps a
+// record, and at the end there is one key.
+func TestARotationIsStoppedAtEveryStep(t *testing.T) {
+	t.Parallel()
+	for step, ended := 1, false; !ended; step++ {
+		r := newRotation(t)
+		out, err := r.run(step)
+		if ended = err == nil; !ended {
+			if out, err = r.run(0); err != nil {
+				t.Fatalf("step %d, again: %v: %s", step, err, out)
+			}
+		}
+		r.check()
+		if t.Failed() || step > 30 {
+			t.Fatalf("step %d: %s", step, out)
+		}
+	}
+}
+
+// rotation is a deployment of one API and a keystore, which only notes what happens.
+type rotation struct {
+	t            *testing.T
+	dir, secrets string
+}
+
+const oldKey = "old key\n"
+
+func newRotation(t *testing.T) *rotation {
+	t.Helper()
+	r := &rotation{t: t, dir: t.TempDir()}
+	r.secrets = filepath.Join(r.dir, "secrets")
+	must(t, os.Mkdir(r.secrets, 0o700))
+	must(t, os.WriteFile(filepath.Join(r.secrets, "master_key"), []byte(oldKey), 0o600))
+	must(t, os.WriteFile(filepath.Join(r.secrets, "master_key_previous"), nil, 0o600))
+	must(t, os.WriteFile(filepath.Join(r.dir, "sync"), []byte("#!/bin/sh\n"), 0o700))
+	// Each of these counts as a step, and kills the script at the one that is asked for.
+	for name, does := range map[string]string{"mv": `/bin/mv "$@"`, "rm": `/bin/rm "$@"`,
+		"restart": `echo "restart $(cat master_key | tr -d '\n')|$(cat master_key_previous | tr -d '\n')" >>../journal`,
+		"rewrap":  `echo "rewrap $(cat master_key | tr -d '\n')|$(cat master_key_previous | tr -d '\n')" >>../journal`,
+	} {
+		script := `#!/bin/bash
+echo >>"$R/steps"
+at=$(wc -l <"$R/steps")
+if [ "$at" = "$AT" ]; then kill -9 "$(cat "$R/pid")"; exit 1; fi
+cd "$R/secrets"
+` + does + "\n"
+		must(t, os.WriteFile(filepath.Join(r.dir, name), []byte(script), 0o700))
+	}
+	return r
+}
+
+// run runs the script, and kills it at a step.
+func (r *rotation) run(at int) ([]byte, error) {
+	r.t.Helper()
+	_ = os.Remove(filepath.Join(r.dir, "steps")) // there may be none
+	script, err := filepath.Abs("rotate")
+	must(r.t, err)
+	run := exec.Command("bash", "-c", `echo $$ >"$R/pid"; exec "$0" "$@"`, script, r.secrets, "restart", "rewrap")
+	run.Env = append(os.Environ(), "PATH="+r.dir+":"+os.Getenv("PATH"), "R="+r.dir, fmt.Sprintf("AT=%d", at))
+	return run.CombinedOutput()
+}
+
+// check reads what happened.
+func (r *rotation) check() {
+	r.t.Helper()
+	journal, err := os.ReadFile(filepath.Join(r.dir, "journal"))
+	must(r.t, err)
+	old := strings.TrimSpace(oldKey)
+	running := []string{old, ""} // the keys of the API: the first one wraps
+	wrapped := map[string]bool{old: true}
+	for line := range strings.Lines(string(journal)) {
+		what, keys, _ := strings.Cut(strings.TrimSpace(line), " ")
+		has := strings.Split(keys, "|")
+		switch what {
+		case "restart": // for a moment, APIs with the keys of before and of now run together
+			for key := range wrapped {
+				if !slices.Contains(has, key) {
+					r.t.Errorf("an API does not know a key that wraps records:\n%s", journal)
+				}
+			}
+			if !slices.Contains(has, running[0]) || !slices.Contains(running, has[0]) {
+				r.t.Errorf("two APIs do not know each other's keys:\n%s", journal)
+			}
+			running = has
+			wrapped[has[0]] = true
+		case "rewrap":
+			if running[0] != has[0] || has[1] != old {
+				r.t.Errorf("the rewrap has other keys than the APIs:\n%s", journal)
+			}
+			wrapped = map[string]bool{has[0]: true}
+		}
+	}
+	read := func(name string) string {
+		text, err := os.ReadFile(filepath.Join(r.secrets, name))
+		must(r.t, err)
+		return string(text)
+	}
+	fresh := strings.TrimSpace(read("master_key"))
+	kept, err := filepath.Glob(filepath.Join(r.secrets, "master_key_until_*"))
+	if err != nil || len(kept) == 0 || fresh == old || len(fresh) != 44 || read("master_key_previous") != "" || running[0] != fresh || running[1] != "" || len(wrapped) != 1 || !wrapped[fresh] {
+		r.t.Errorf("at the end %q, %q, %v, running %v, %v", fresh, read("master_key_previous"), kept, running, err)
+		return
+	}
+	if read(filepath.Base(kept[0])) != oldKey {
+		r.t.Errorf("the old key was not kept")
+	}
+	if _, err := os.Stat(filepath.Join(r.secrets, "master_key_next")); err == nil {
+		r.t.Error("it left the next key")
+	}
+}
