@@ -15,8 +15,8 @@ import (
 // TestOneMachine: on an empty Debian, infra/deploy/one-machine/setup first says what it will
 // do, then does it, and a second run changes nothing. Started by systemd with the units as
 // they are, without a network, the machine takes a memory through its gateway, keeps it when
-// its power is cut, copies it to another place and restores it from there, and tells when a
-// service is gone.
+// its power is cut, copies it to another place and restores it from there, gets another
+// master key, and tells when a service is gone.
 func TestOneMachine(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow: make verify runs it")
@@ -66,6 +66,11 @@ func TestOneMachine(t *testing.T) {
 		systemctl start ledger-backup ledger-drill
 		ls /srv/elsewhere/*/{log,keystore}/stream.json
 		journalctl -u ledger-drill -o cat --no-pager | grep '^restored .* in .* s$'`)
+	h.inside("a rotation of the master key", trusting+`
+		ledger-rotate
+		ledger-admin check-key /etc/memory-ledger/secrets/master_key
+		call https://ledger.test/memories | grep 'the first memory'
+		ledger-admin tail --admin | grep 'rewrap .*done'`)
 	h.inside("a check", `
 		until systemctl start ledger-check; do sleep 0.5; done 2>/dev/null
 		perl -MIO::Socket -e '$s = IO::Socket::INET->new(LocalAddr => "127.0.0.1:9", Listen => 1) or die; $| = 1; print "up\n"; $c = $s->accept;
