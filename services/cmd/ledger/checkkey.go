@@ -22,11 +22,11 @@ func newCheckKey() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check-key FILE",
 		Short: "Says whether a copy of the master key opens the keystore, or a backup of it",
-		Long: `Reads a copy of the master key from FILE, or from standard input if FILE is -, and
-tries to open every data key with it: those of the keystore or, with --backup, those
-of a backup, which needs no server. It changes nothing, and names no owner. On a
-cluster with permissions it needs the administrator's credentials, except with
---backup.
+		Long: `Reads a copy of the master key from FILE, as MASTER_KEY holds it, or from standard
+input if FILE is -. Tries to open every data key with it: those of the keystore or,
+with --backup, those of a backup, which needs no server. It changes nothing, and names
+no owner. On a cluster with permissions it needs the administrator's credentials,
+except with --backup.
 
 Exit code 0: the key opens all of them. 1: it does not, and the output says how many it
 leaves closed; or there is no data key to try it on. 2: FILE holds no master key, or the

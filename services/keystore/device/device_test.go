@@ -103,6 +103,7 @@ func ownersOf(t *testing.T, socket string, start func() (stop func())) {
 	if err := opens(open(key)); !errors.Is(err, keystore.ErrUnavailable) {
 		t.Errorf("who is not in memory: %v", err)
 	}
+	must(t, open(key).Check(t.Context(), first)) // readiness does not ask the device
 	if _, err := service.FindOrCreate(t.Context(), logtest.Owner(), 0); !errors.Is(err, keystore.ErrUnavailable) {
 		t.Errorf("a new owner: %v", err)
 	}

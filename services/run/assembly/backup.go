@@ -40,7 +40,7 @@ func Backup(ctx context.Context, cfg config.Config, dir string, wanted []backup.
 	act := func(ctx context.Context, nc *nats.Conn) error {
 		return copyParts(ctx, cfg, nc, dir, parts, say, progress)
 	}
-	return asRecordedAdmin(ctx, cfg, Dial(cfg), "backup", map[string]string{"to": dir, "parts": namesOf(parts)}, act)
+	return asRecordedAdmin(ctx, cfg, Dial(cfg), "backup", map[string]string{"to": inFull(dir), "parts": namesOf(parts)}, act)
 }
 
 // namesOf lists parts for the admin log.
@@ -50,6 +50,14 @@ func namesOf(parts []backup.Part) string {
 		names = append(names, string(part))
 	}
 	return strings.Join(names, ",")
+}
+
+// inFull returns a folder's whole path, which tells more than where a command was run.
+func inFull(dir string) string {
+	if full, err := filepath.Abs(dir); err == nil {
+		return full
+	}
+	return dir
 }
 
 func copyParts(ctx context.Context, cfg config.Config, nc *nats.Conn, dir string, parts []backup.Part, say func(backup.Done), progress backup.Progress) (err error) {
@@ -200,7 +208,7 @@ func (r *restoring) all(ctx context.Context, nc *nats.Conn, files func() error) 
 			return err
 		}
 	}
-	about := map[string]string{"from": r.dir, "parts": namesOf(r.parts)}
+	about := map[string]string{"from": inFull(r.dir), "parts": namesOf(r.parts)}
 	return recorded(ctx, r.cfg, nc, "restore", about, func() error {
 		if err := files(); err != nil {
 			return err
