@@ -96,7 +96,7 @@ cuts: ## machines that lose each other, in network namespaces: four minutes (ski
 	go test -vet=off -count=1 -timeout 10m $(CUTS)
 
 .PHONY: empty-root
-empty-root: ## README's two commands on an empty Debian; EMPTY_ROOT=all runs all of make test there, for each user
+empty-root: ## README's two commands, and one machine's setup, on an empty Debian; EMPTY_ROOT=all runs all of make test there, for each user
 	go test -vet=off -count=1 -v -timeout 80m $(EMPTY)
 
 .PHONY: network

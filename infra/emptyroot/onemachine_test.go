@@ -63,7 +63,7 @@ func TestOneMachine(t *testing.T) {
 		call https://ledger.test/memories | grep 'the first memory'
 		ledger-admin verify`)
 	h.inside("a backup and a drill", `
-		systemctl start ledger-backup ledger-drill
+		systemctl start ledger-backup ledger-drill ledger-check
 		ls /srv/elsewhere/*/{log,keystore}/stream.json
 		journalctl -u ledger-drill -o cat --no-pager | grep '^restored .* in .* s$'`)
 	h.inside("a rotation of the master key", trusting+`
@@ -72,7 +72,6 @@ func TestOneMachine(t *testing.T) {
 		call https://ledger.test/memories | grep 'the first memory'
 		ledger-admin tail --admin | grep 'rewrap .*done'`)
 	h.inside("a check", `
-		until systemctl start ledger-check; do sleep 0.5; done 2>/dev/null
 		perl -MIO::Socket -e '$s = IO::Socket::INET->new(LocalAddr => "127.0.0.1:9", Listen => 1) or die; $| = 1; print "up\n"; $c = $s->accept;
 			while (<$c>) { $n = $1 if /^content-length: (\d+)/i; last if /^\r?$/ } read $c, $b, $n; print $b; print $c "HTTP/1.1 204 No Content\r\n\r\n"' >/tmp/alert &
 		until grep -q up /tmp/alert; do sleep 0.1; done
@@ -179,7 +178,7 @@ func (h *host) boot() {
 		mount -t cgroup2 cgroup2 $0/sys/fs/cgroup
 		for folder in run tmp dev; do mount -t tmpfs tmpfs $0/$folder; done
 		for device in null zero full random urandom tty; do touch $0/dev/$device; mount --bind /dev/$device $0/dev/$device; done
-		ln -s /proc/self/fd $0/dev/fd
+		ln -s /proc/self/fd pts/ptmx $0/dev/
 		mkdir $0/dev/pts $0/dev/shm
 		mount -t devpts -o newinstance,ptmxmode=0666 devpts $0/dev/pts
 		ip link set lo up
