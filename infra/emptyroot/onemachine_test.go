@@ -15,8 +15,8 @@ import (
 // TestOneMachine: on an empty Debian, infra/deploy/one-machine/setup first says what it will
 // do, then does it, and a second run changes nothing. Started by systemd with the units as
 // they are, without a network, the machine takes a memory through its gateway, keeps it when
-// its power is cut, copies it to another place and restores it from there, gets another
-// master key, and tells when a service is gone.
+// its power is cut, copies it to another place and restores it from there, and tells when a
+// service is gone.
 func TestOneMachine(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow: make verify runs it")
@@ -71,6 +71,16 @@ func TestOneMachine(t *testing.T) {
 		ledger-admin check-key /etc/memory-ledger/secrets/master_key
 		call https://ledger.test/memories | grep 'the first memory'
 		ledger-admin tail --admin | grep 'rewrap .*done'`)
+	h.inside("a new machine with the old one's secrets", trusting+`
+		systemctl stop ledger.target
+		rm -r /var/lib/private/ledger-log/*
+		setpriv --reuid=postgres --regid=postgres --clear-groups dropdb ledger
+		systemctl start ledger.target
+		until curl -fso /dev/null http://127.0.0.1:3001/readyz; do sleep 0.1; done
+		systemctl stop ledger-core ledger-extension ledger-projector ledger-anchorer
+		time ledger-admin restore /srv/elsewhere/*
+		systemctl start ledger.target
+		until call -o /dev/null https://ledger.test/health && call https://ledger.test/memories; do sleep 0.1; done | grep 'the first memory'`)
 	h.inside("a check", `
 		perl -MIO::Socket -e '$s = IO::Socket::INET->new(LocalAddr => "127.0.0.1:9", Listen => 1) or die; $| = 1; print "up\n"; $c = $s->accept;
 			while (<$c>) { $n = $1 if /^content-length: (\d+)/i; last if /^\r?$/ } read $c, $b, $n; print $b; print $c "HTTP/1.1 204 No Content\r\n\r\n"' >/tmp/alert &
