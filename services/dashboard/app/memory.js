@@ -5,6 +5,7 @@ import { Copy, Dialog, Loading, Problem, happened, inWords, tagsOf, useLoad, use
 import { saveJSON } from './files.js';
 import { keyName, madeAt, useApiKeys } from './names.js';
 import { Correction, Proof } from './proof.js';
+import { address } from './route.js';
 import { Correct, useDraft } from './write.js';
 
 /** Says how a memory came in. */
@@ -39,7 +40,7 @@ export function Memory({ api, memory: { id }, onOpen, onClose }) {
   const anchored = memory.leafIndex < (api.head?.anchoredSize ?? 0), tags = tagsOf(memory.metadata), date = happened(memory.metadata);
   const others = (ids) => html`<${Others} api=${api} ids=${ids} onOpen=${onOpen}/>`;
   return html`<${Dialog} title="Memory" onClose=${onClose} wide>
-    <${Neighbors} api=${api} leaf=${memory.leafIndex} onOpen=${onOpen}/>
+    <${Neighbors} api=${api} id=${id} leaf=${memory.leafIndex} onOpen=${onOpen}/>
     <p class="content" dir="auto" tabIndex="0" aria-label="Text">${memory.content}</p>
     <dl class="facts"><div><dt>Written</dt><dd>${when(memory.createdAt)}</dd></div>
       ${date && html`<div><dt>Happened</dt><dd>${date}</dd></div>`}
@@ -78,33 +79,43 @@ function Other({ api, id, onOpen }) {
 
 let from; // the button that opened this memory: it keeps the focus
 
-/** The memories that were written next and before. j and k open them, too. */
-function Neighbors({ api, leaf, onOpen }) {
-  const buttons = { newer: useRef(), older: useRef() };
+/** The memories before and after this one in the list behind it. k and j open them, too. */
+function Neighbors({ api, id, leaf, onOpen }) {
+  const buttons = { previous: useRef(), next: useRef() };
   const [go, going, error] = useTask(async (way) => {
-    const id = await neighbor(api, leaf, way).catch(api.guard);
-    if (!id) throw new Error(way === 'newer' ? 'This is the newest.' : 'This is the oldest.');
+    const other = besideInList(id, way) ?? (searching() ? undefined : await besideInLog(api, leaf, way).catch(api.guard));
+    if (!other) throw new Error(way === 'next' ? 'This is the last one.' : 'This is the first one.');
     from = way;
-    onOpen({ id });
+    onOpen({ id: other });
   });
   const current = useRef(); // the handler needs the newest head of the log
   current.current = go;
   useLayoutEffect(() => { buttons[from]?.current.focus(); from = undefined; }, []);
   useEffect(() => {
     const press = (e) => {
-      const way = { k: 'newer', j: 'older' }[e.key];
+      const way = { k: 'previous', j: 'next' }[e.key];
       if (way && localStorage.getItem('keys') !== 'off' && !e.ctrlKey && !e.metaKey && !e.altKey && !e.target.closest('input, textarea, select')) current.current(way);
     };
     window.addEventListener('keydown', press);
     return () => window.removeEventListener('keydown', press);
   }, []);
-  const button = (way, words, none) => html`<button type="button" class="quiet" ref=${buttons[way]} disabled=${going || none} onClick=${() => go(way)}>${words}</button>`;
-  return html`<div class="row neighbors">${button('newer', '‹ Newer', leaf + 1 === api.head?.treeSize)}<span class="grow" role="status">${error && inWords(error)}</span>${button('older', 'Older ›', leaf === 0)}</div>`;
+  const button = (way, words) => html`<button type="button" class="quiet" ref=${buttons[way]} disabled=${going} onClick=${() => go(way)}>${words}</button>`;
+  return html`<div class="row neighbors">${button('previous', '‹ Previous')}<span class="grow" role="status">${error && inWords(error)}</span>${button('next', 'Next ›')}</div>`;
 }
 
-// neighbor returns the id of the next memory with a text, undefined if there is none. Leaves without a text are skipped.
-async function neighbor(api, leaf, way) {
-  if (way === 'older') return (await api.ledger.core('GET', `/memories?order=newest&limit=1&cursor=n${leaf}`)).body[0]?.id;
+const searching = () => Object.keys(address()).some((name) => !['memories', 'memory', 'gone'].includes(name));
+
+// besideInList returns the neighbor's id, if the list has both in or near sight. The list follows.
+function besideInList(id, way) {
+  const rows = [...document.querySelectorAll('.rows button.memory')], at = rows.findIndex((row) => row.dataset.id === id);
+  const row = at >= 0 ? rows[at + (way === 'next' ? 1 : -1)] : undefined;
+  row?.scrollIntoView({ block: 'nearest' });
+  return row?.dataset.id;
+}
+
+// besideInLog returns the id of the next memory with a text in the whole log, newest first. Leaves without a text are skipped.
+async function besideInLog(api, leaf, way) {
+  if (way === 'next') return (await api.ledger.core('GET', `/memories?order=newest&limit=1&cursor=n${leaf}`)).body[0]?.id;
   for (let next = leaf + 1, step = 2; next < api.head.treeSize; next += step, step = Math.min(step * 4, 100)) {
     const { body } = await api.ledger.core('GET', `/memories?limit=${step}&cursor=${next}`);
     if (body.length > 0) return body[0].id;

@@ -665,16 +665,27 @@ export const scenarios = {
     await v.signIn();
     await v.rows.first().click();
     await v.dialog.getByText('(3)').waitFor();
-    const newer = v.dialog.getByRole('button', { name: 'Newer' }), older = v.dialog.getByRole('button', { name: 'Older' });
-    assert.ok(await newer.isDisabled());
+    const previous = v.dialog.getByRole('button', { name: 'Previous' }), next = v.dialog.getByRole('button', { name: 'Next' });
+    await previous.click();
+    await v.dialog.getByText('This is the first one.').waitFor();
     await v.page.keyboard.press('j');
     await v.dialog.getByText('(2)').waitFor();
-    assert.ok(await older.evaluate((el) => el === document.activeElement));
-    await older.press('Enter');
+    assert.ok(await next.evaluate((el) => el === document.activeElement));
+    await next.press('Enter');
     await v.dialog.getByText('(0)').waitFor(); // past the one that was taken back
-    assert.ok(await older.isDisabled());
-    await newer.click();
+    await next.click();
+    await v.dialog.getByText('This is the last one.').waitFor();
+    await previous.click();
     await v.dialog.getByText('(2)').waitFor();
+    await v.page.keyboard.press('Escape');
+    await v.page.goto(`${v.config.core}/app/#source=diary`); // of what was found, they are those that were found
+    await v.page.getByText('2 found').waitFor();
+    await v.rows.first().click();
+    await v.dialog.getByText('(3)').waitFor();
+    await v.page.keyboard.press('j');
+    await v.dialog.getByText('(0)').waitFor();
+    await v.page.keyboard.press('j');
+    await v.dialog.getByText('This is the last one.').waitFor();
     await v.page.keyboard.press('k');
     await v.dialog.getByText('(3)').waitFor();
     assert.equal(await v.dialog.getByText('Leaf hash').isVisible(), false, 'hashes are folded away');
