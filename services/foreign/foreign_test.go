@@ -1,14 +1,18 @@
 package foreign_test
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
 
 	"github.com/memory-ledger/ledger/services/foreign"
+	"github.com/memory-ledger/ledger/services/test/stacktest"
 )
 
 // folder writes files and returns the folder.
@@ -103,5 +107,54 @@ not json
 	noon := read(t, filepath.Join(folder(t, map[string]string{"x.jsonl": lines}), "x.jsonl"), foreign.Options{Format: foreign.JSONLines})[2]
 	if want := map[string]any{"occurredAt": "2099-12-31T12:00:00Z", "tags": []string{"x", "y"}, "namespace": "n", "source": "s"}; !reflect.DeepEqual(noon.Metadata, want) {
 		t.Errorf("got %v", noon.Metadata)
+	}
+}
+
+// TestTheDashboardReadsAlike: the dashboard gives entries the ids, texts and metadata that
+// the command line gives them, so that what one stored, the other finds.
+func TestTheDashboardReadsAlike(t *testing.T) {
+	t.Parallel()
+	node, err := exec.LookPath("node")
+	if err != nil {
+		stacktest.Lacking(t, "node is not here")
+	}
+	dir := folder(t, map[string]string{
+		"work/plan.md":    "---\ndate: 2024-03-01\ntags: [plans, \"#big\"]\nrating: 4.5\ndone: true\nby: 'Ada: L'\n---\nShip in May.\n\n## Risks\n",
+		"work/in/deep.md": "---\ntags:\n  - a\n  - b\naliases:\n- x y\nsource: vault\n---\nDeep.",
+		"loose.md":        "\ufeffNo front matter.\r\n---\r\n",
+		"bare.md":         "---\n---\nx",
+		"all.jsonl": `{"id":7,"text":"Jo is 30.","date":"1970-01-01","tags":"a, b","mood":"good","metadata":{"kept":true}}
+{"content":"at noon","created_at":"2099-12-31 12:00:00","tags":["x","y"],"namespace":"n","source":"s","occurredAt":null}
+`,
+		"mem0.json": `{"results":[{"id":"m1","memory":"Likes chess","metadata":{"k":"v"},"created_at":"2024-07-20T01:30:36.275141-07:00","updated_at":null,"categories":["hobbies"]},{"memory":"No id"}]}`,
+	})
+	want := map[string]any{}
+	for _, format := range foreign.Formats {
+		for _, e := range read(t, dir, foreign.Options{Format: format}) {
+			if e.Metadata["source"] == nil {
+				e.Metadata["source"] = string(format)
+			}
+			want[e.ID] = []any{e.Content, e.Metadata}
+		}
+	}
+	script, err := os.ReadFile("../dashboard/app/foreign.js")
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.CommandContext(t.Context(), node, "--input-type=module", "-e", string(script)+`
+		const { readdirSync, readFileSync, statSync } = await import('node:fs');
+		const [dir] = process.argv.slice(1), names = readdirSync(dir, { recursive: true }).filter((name) => statSync(dir + '/' + name).isFile());
+		const entries = await read(names.map((path) => ({ path, file: new File([readFileSync(dir + '/' + path)], path) })));
+		console.log(JSON.stringify(Object.fromEntries(entries.map((e) => [e.id, [e.content, e.metadata]]))));`, dir).Output()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	var got map[string]any
+	text, err := json.Marshal(want)
+	if err := errors.Join(err, json.Unmarshal(out, &got), json.Unmarshal(text, &want)); err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", out, text)
 	}
 }

@@ -83,7 +83,7 @@ async function mem0(path, text) {
 }
 
 function markdown(path, text) {
-  const { front, body } = frontMatter(text.replaceAll('\r\n', '\n')), at = path.lastIndexOf('/'), folder = path.split('/')[0];
+  const { front, body } = frontMatter(text), at = path.lastIndexOf('/'), folder = path.split('/')[0];
   const members = { title: path.slice(at + 1).replace(/\.\w+$/, ''), ...front };
   if (at > 0 && folder.length <= 80) members.namespace ??= folder;
   return [{ where: path, id: path, content: body.trim(), metadata: { ...known(members, {}), source: front.source ?? 'markdown' } }];
@@ -91,7 +91,7 @@ function markdown(path, text) {
 
 /** Splits a note at the lines of dashes around its front matter, of which this reads texts, numbers and lists. */
 function frontMatter(text) {
-  const [whole, head] = /^---\n([\s\S]*?\n)?---[^\n]*(?:\n|$)/.exec(text) ?? [];
+  const note = text.replaceAll('\r\n', '\n'), [whole, head] = /^---\n([\s\S]*?\n)?---[^\n]*(?:\n|$)/.exec(note) ?? [];
   if (whole === undefined) return { front: {}, body: text };
   const front = {};
   let name;
@@ -102,7 +102,7 @@ function frontMatter(text) {
       if (value) front[name] = scalar(value.trim());
     } else if (item !== undefined && name) front[name] = [...(Array.isArray(front[name]) ? front[name] : []), scalar(item.trim())];
   }
-  return { front, body: text.slice(whole.length) };
+  return { front, body: note.slice(whole.length) };
 }
 
 function scalar(text) {
