@@ -389,7 +389,7 @@ export const scenarios = {
     await v.page.route('**/memories?*', async (route) => { await held; await route.fulfill({ status: 500, json: { error: 'out of order' } }); }, { times: 2 }); // the client asks twice
     await v.go('Memories');
     await v.page.getByText('4 memories', { exact: true }).waitFor();
-    await v.everyLook('loading');
+    await v.shot('loading');
     v.expected.push(/500/);
     answer();
     await v.page.getByRole('alert').getByText('out of order').waitFor();
