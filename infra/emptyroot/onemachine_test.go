@@ -66,11 +66,6 @@ func TestOneMachine(t *testing.T) {
 		systemctl start ledger-backup ledger-drill ledger-check
 		ls /srv/elsewhere/*/{log,keystore}/stream.json
 		journalctl -u ledger-drill -o cat --no-pager | grep '^restored .* in .* s$'`)
-	h.inside("a rotation of the master key", trusting+`
-		ledger-rotate
-		ledger-admin check-key /etc/memory-ledger/secrets/master_key
-		call https://ledger.test/memories | grep 'the first memory'
-		ledger-admin tail --admin | grep 'rewrap .*done'`)
 	h.inside("a new machine with the old one's secrets", trusting+`
 		systemctl stop ledger.target
 		rm -r /var/lib/private/ledger-log/*
@@ -81,6 +76,11 @@ func TestOneMachine(t *testing.T) {
 		time ledger-admin restore /srv/elsewhere/*
 		systemctl start ledger.target
 		until call -o /dev/null https://ledger.test/health && call https://ledger.test/memories; do sleep 0.1; done | grep 'the first memory'`)
+	h.inside("a rotation of the master key", trusting+`
+		ledger-rotate
+		ledger-admin check-key /etc/memory-ledger/secrets/master_key
+		call https://ledger.test/memories | grep 'the first memory'
+		ledger-admin tail --admin | grep 'rewrap .*done'`)
 	h.inside("a check", `
 		perl -MIO::Socket -e '$s = IO::Socket::INET->new(LocalAddr => "127.0.0.1:9", Listen => 1) or die; $| = 1; print "up\n"; $c = $s->accept;
 			while (<$c>) { $n = $1 if /^content-length: (\d+)/i; last if /^\r?$/ } read $c, $b, $n; print $b; print $c "HTTP/1.1 204 No Content\r\n\r\n"' >/tmp/alert &
