@@ -3,7 +3,9 @@ package e2e_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/memory-ledger/ledger/services/test/stacktest"
@@ -107,5 +109,70 @@ func TestCorrectionsAgreeWithAModel(t *testing.T) {
 		}
 		l.want(fmt.Sprintf("seed %d, substring", seed), l.found(map[string]any{"query": "fact"}), list...)
 		l.want(fmt.Sprintf("seed %d, ranked", seed), l.found(map[string]any{"query": "fact", "mode": "ranked", "order": "oldest", "limit": 1000}), current...)
+	}
+}
+
+// TestRandomWalksOfALimitedKey: whatever a key that is limited to a namespace calls, no
+// answer has a text, a name or an id from outside.
+func TestRandomWalksOfALimitedKey(t *testing.T) {
+	t.Parallel()
+	l := newLife(t)
+	walks := 8
+	if testing.Short() {
+		walks = 2
+	}
+	for seed := range uint64(walks) {
+		chance := rand.New(rand.NewPCG(seed, 59))
+		l.session = l.stack.Core[0].SignIn(stacktest.NewWallet())
+		key := stacktest.Bearer(l.core().Expect(201, "POST", "/keys", map[string]any{"label": "x", "namespaces": []string{"inside"}, "scopes": []string{"read", "write", "retract"}}, l.session).Text("key"))
+		var inside, outside []string
+		for range 30 {
+			if chance.IntN(2) == 0 {
+				inside = append(inside, l.write(fmt.Sprintf("tea at %d", chance.IntN(9)), map[string]any{"namespace": "inside"}))
+				continue
+			}
+			members := map[string]any{"namespace": "elsewhere", "tags": []string{"secrettag"}, "source": "secretsource"}
+			if len(inside) > 0 && chance.IntN(4) == 0 {
+				members["supersedes"] = []string{inside[chance.IntN(len(inside))]}
+			}
+			outside = append(outside, l.write(fmt.Sprintf("secretword and tea at %d", chance.IntN(9)), members))
+		}
+		one := func() string {
+			all := append(slices.Clone(inside), outside...)
+			return all[chance.IntN(len(all))]
+		}
+		for range 60 {
+			var method, path string
+			var body any
+			switch chance.IntN(6) {
+			case 0:
+				method, path = "GET", "/memories/"+one()+[]string{"", "/proof", "/receipt"}[chance.IntN(3)]
+			case 1:
+				method, path = "GET", fmt.Sprintf("/memories?limit=%d&order=%s", 1+chance.IntN(9), []string{"oldest", "newest"}[chance.IntN(2)])
+			case 2, 3:
+				method, path = "POST", "/memories/search"
+				body = map[string]any{
+					"query": []string{"", "tea", "secretword", "at 3"}[chance.IntN(4)], "mode": []string{"substring", "ranked"}[chance.IntN(2)],
+					"order": []string{"oldest", "newest", "occurred"}[chance.IntN(3)], "limit": 1 + chance.IntN(40),
+					"filter": []map[string]any{{}, {"superseded": true}, {"namespace": "elsewhere"}, {"tags": []string{"secrettag"}}, {"source": "secretsource"}}[chance.IntN(5)],
+				}
+			case 4:
+				method, path, body = "POST", "/memories", map[string]any{"content": "tea", "supersedes": []string{one()}}
+			case 5:
+				method, path = "DELETE", "/memories/"+one()
+			}
+			a := l.core().Do(method, path, body, key)
+			if a.Status >= http.StatusInternalServerError {
+				t.Fatalf("%s %s: %d %s", method, path, a.Status, a.Body)
+			}
+			for _, secret := range append([]string{"secretword", "secrettag", "secretsource", "elsewhere"}, outside...) {
+				if strings.Contains(string(a.Body), secret) {
+					t.Fatalf("seed %d: %s %s %v tells of %s: %s", seed, method, path, body, secret, a.Body)
+				}
+			}
+			if a.Status == http.StatusCreated {
+				inside = append(inside, a.Text("id"))
+			}
+		}
 	}
 }
