@@ -14,6 +14,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"golang.org/x/sync/semaphore"
@@ -250,6 +251,12 @@ type View struct {
 	salt      events.Salt
 	ownSalt   string // that was sealed with the content; empty if it derives from a secret
 	retracted bool   // and therefore without content
+}
+
+// AppendJSON appends the view as an object.
+func (v *View) AppendJSON(b []byte) ([]byte, error) {
+	text, err := json.Marshal(v)
+	return append(b, text...), err
 }
 
 // Reader is who reads an owner's memories. Head is what the fence returned for the request: data that
