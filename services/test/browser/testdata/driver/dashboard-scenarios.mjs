@@ -408,6 +408,30 @@ export const scenarios = {
     await v.page.getByText('1 memory damaged, and not searched').waitFor();
   },
 
+  async 'what was taken back takes no room'(v) {
+    await v.fill(260);
+    const all = await v.call('GET', '/memories');
+    await Promise.all(all.slice(20, 180).map(({ id }) => v.call('DELETE', `/memories/${id}`)));
+    await v.signIn();
+    await v.page.getByText('100 memories', { exact: true }).waitFor();
+    await v.rows.filter({ hasText: '(259)' }).waitFor();
+    const end = () => v.page.evaluate(() => scrollTo(0, document.documentElement.scrollHeight));
+    for (let tries = 0; tries < 20 && await v.rows.filter({ hasText: '(0)' }).count() === 0; tries++) {
+      await end();
+      await v.page.waitForTimeout(100);
+    }
+    await end();
+    await v.rows.filter({ hasText: '(0)' }).waitFor();
+    await v.page.evaluate(() => scrollBy(0, -600));
+    await v.rows.filter({ hasText: '(19)' }).waitFor();
+    const row = async (text) => v.page.locator('.rows li', { hasText: text }).evaluate((el) => [el.ariaPosInSet, el.ariaSetSize]);
+    assert.deepEqual([await row('(180)'), await row('(19)')], [['80', '100'], ['81', '100']]);
+    const at = (await v.rows.filter({ hasText: '(19)' }).boundingBox()).y; // a reader keeps their place
+    await v.call('DELETE', `/memories/${all[200].id}`);
+    await v.page.getByText('99 memories', { exact: true }).waitFor();
+    assert.ok(Math.abs((await v.rows.filter({ hasText: '(19)' }).boundingBox()).y - at) < 2, 'the row stays where it was');
+  },
+
   async 'a key and links of some namespaces'(v) {
     await v.signIn({ hash: '#access' });
     await v.page.getByRole('button', { name: 'New key' }).click();
