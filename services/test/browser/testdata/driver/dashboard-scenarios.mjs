@@ -100,7 +100,7 @@ export const scenarios = {
   },
 
   async 'write, find, read, retract'(v) {
-    await v.signIn();
+    await v.signIn({ clock: true });
     const text = v.page.getByRole('textbox', { name: 'New memory' });
     await text.fill('The cat sleeps on the warm chair');
     await v.page.getByRole('button', { name: 'More' }).click();
@@ -146,7 +146,10 @@ export const scenarios = {
     await v.rows.filter({ hasText: 'warm chair' }).click();
     await v.dialog.getByRole('button', { name: 'Retract…' }).click();
     await v.dialog.getByRole('button', { name: 'Retract', exact: true }).click();
-    await v.page.getByRole('button', { name: 'Undo' }).waitFor({ state: 'detached', timeout: 15_000 });
+    await v.page.getByRole('button', { name: 'Undo' }).waitFor();
+    const sent = v.page.waitForResponse((response) => response.request().method() === 'DELETE');
+    await v.page.clock.fastForward(7000);
+    await sent;
     await assert.rejects(v.call('GET', `/memories/${id}`), /410/);
     await v.page.getByText('1 memory', { exact: true }).waitFor();
     await v.page.getByRole('button', { name: 'Filter' }).click();
