@@ -299,11 +299,19 @@ export const scenarios = {
     await v.everyLook('chips');
     await v.page.getByRole('button', { name: 'Without: State' }).click();
     await v.page.waitForURL(/via=session$/);
-    await v.page.getByLabel('Happened from').count();
     await v.go('Log');
     await v.page.goBack();
     await v.page.getByText('1 found').waitFor();
     assert.equal(await search.inputValue(), 'who likes tea?');
+
+    // A link to a search, too. Days are whole.
+    await v.call('POST', '/memories', { content: 'The boat was launched.', occurredAt: '2024-03-31T15:00:00Z' });
+    await v.page.getByRole('button', { name: /^Filter/ }).click();
+    for (const [to, found] of [['2024-03-31', 'boat'], ['2024-03-30', 'Nothing found']]) {
+      await v.page.evaluate((to) => { location.hash = `#from=2024-03-01&to=${to}`; }, to);
+      await v.page.locator('.rows, .empty').getByText(found).waitFor();
+      assert.equal(await v.page.getByLabel('Happened until').inputValue(), to);
+    }
   },
 
   async 'keys, and many at once'(v) {
