@@ -65,8 +65,9 @@ type Config struct {
 	// GroupSync leaves the fsync to Server.GroupSync: call its Sync before you
 	// acknowledge a write.
 	GroupSync bool
-	// ReadStream is the stream that holders of ReadURL may read. Empty means no stream.
-	ReadStream string
+	// ReadStream is the stream that holders of ReadURL may read, and AdminStream one of which
+	// they may read single messages. Empty means no stream.
+	ReadStream, AdminStream string
 	// StartTimeout bounds Start, recovery included. Default: 60 s.
 	StartTimeout time.Duration
 	// Logger gets the server's lines: warnings and errors as such, the rest at
@@ -136,7 +137,7 @@ func (s *Server) start(ctx context.Context, cfg Config) error {
 	s.ns.Start()
 	err = awaitReady(ctx, s.ns, log)
 	if err == nil && cfg.ReadStream != "" {
-		err = s.letRead(cfg.ReadStream)
+		err = s.letRead(cfg.ReadStream, cfg.AdminStream)
 	}
 	if err != nil {
 		s.ns.Shutdown()
@@ -149,8 +150,8 @@ func (s *Server) start(ctx context.Context, cfg Config) error {
 
 // letRead runs after the start: a server that starts with several accounts enables
 // JetStream for none of them by itself.
-func (s *Server) letRead(stream string) error {
-	reader, err := reading(s.ns, stream)
+func (s *Server) letRead(stream, admin string) error {
+	reader, err := reading(s.ns, stream, admin)
 	if err != nil {
 		return err
 	}

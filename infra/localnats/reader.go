@@ -7,25 +7,31 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-// Reader is the user who may read Config.ReadStream and do nothing else.
+// Reader is the user who may read Config.ReadStream and Config.AdminStream, and do nothing
+// else.
 const Reader = "auditor"
 
 // readSubjects returns the requests that a reader may send. They are the auditor's
 // requests in infra/nats/accounts.conf. The value says whether the answer is one message
 // or several.
-func readSubjects(stream string) map[string]server.ServiceRespType {
-	return map[string]server.ServiceRespType{
+func readSubjects(stream, admin string) map[string]server.ServiceRespType {
+	subjects := map[string]server.ServiceRespType{
 		"$JS.API.DIRECT.GET." + stream:        server.Streamed,
 		"$JS.API.DIRECT.GET." + stream + ".>": server.Streamed,
 		"$JS.API.STREAM.INFO." + stream:       server.Singleton,
 		"$JS.API.STREAM.MSG.GET." + stream:    server.Singleton,
 	}
+	if admin != "" {
+		subjects["$JS.API.STREAM.INFO."+admin] = server.Singleton
+		subjects["$JS.API.STREAM.MSG.GET."+admin] = server.Singleton
+	}
+	return subjects
 }
 
 // reading makes the readers' account and its user. Readers have a separate account
 // because a client chooses the reply subject of its request: in the streams' account, the
 // reply to a read could be an append. The top of infra/nats/accounts.conf explains more.
-func reading(ns *server.Server, stream string) (*server.User, error) {
+func reading(ns *server.Server, stream, admin string) (*server.User, error) {
 	account, _ := ns.LookupOrRegisterAccount("AUDITOR")
 	streams := ns.GlobalAccount()
 	// Every account answers $JS.API.> itself, with "not enabled". Map the reader's
@@ -39,7 +45,7 @@ func reading(ns *server.Server, stream string) (*server.User, error) {
 		// the default one.
 		Subscribe: &server.SubjectPermission{Allow: []string{"_INBOX.>", "_INBOX_" + Reader + ".>"}},
 	}}
-	for subject, answers := range readSubjects(stream) {
+	for subject, answers := range readSubjects(stream, admin) {
 		imported := "LEDGER.API." + subject[len("$JS.API."):]
 		if err := streams.AddServiceExportWithResponse(subject, answers, []*server.Account{account}); err != nil {
 			return nil, fmt.Errorf("export %s: %w", subject, err)

@@ -63,7 +63,7 @@ func TestAReaderIsTheDeploymentsAuditor(t *testing.T) {
 	}
 	opts, err := server.ProcessConfigFile(file)
 	must(t, err)
-	want := localnats.ReaderMay("LEDGER")
+	want := localnats.ReaderMay("LEDGER", "ledger_admin")
 	for _, user := range opts.Users {
 		if user.Username != localnats.Reader {
 			continue

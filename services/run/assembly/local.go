@@ -19,6 +19,7 @@ import (
 	"github.com/memory-ledger/ledger/infra/localpostgres"
 	"github.com/memory-ledger/ledger/projections/schema"
 	"github.com/memory-ledger/ledger/services/keystore"
+	"github.com/memory-ledger/ledger/services/run/adminlog"
 	"github.com/memory-ledger/ledger/services/run/config"
 )
 
@@ -110,7 +111,7 @@ func (l *local) startNATS(ctx context.Context) error {
 		return err
 	}
 	l.nats, err = localnats.Start(ctx, localnats.Config{
-		Dir: dir, GroupSync: true, ReadStream: eventlog.StreamName, Logger: l.logger.With("server", "nats"),
+		Dir: dir, GroupSync: true, ReadStream: eventlog.StreamName, AdminStream: adminlog.Stream, Logger: l.logger.With("server", "nats"),
 	})
 	return err
 }

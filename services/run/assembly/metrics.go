@@ -5,6 +5,8 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/memory-ledger/ledger/services/cachestats"
 )
 
 // registerPool exports the state of the database connections.
@@ -33,13 +35,8 @@ func registerBytes(registerer prometheus.Registerer, name string, size func() in
 	}, func() float64 { return float64(size()) }))
 }
 
-// lookups counts the hits and misses of a cache.
-type lookups interface {
-	Counts() (hits, misses uint64)
-}
-
 // registerHits exports the hits and misses of a cache.
-func registerHits(registerer prometheus.Registerer, name string, counter lookups) {
+func registerHits(registerer prometheus.Registerer, name string, counter *cachestats.Counter) {
 	series := func(result string, value func() uint64) prometheus.Collector {
 		return prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "ledger_cache_lookups_total", Help: "Lookups in caches, by cache and whether it had what was wanted.",
