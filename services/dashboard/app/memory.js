@@ -91,7 +91,8 @@ function Neighbors({ api, id, leaf, onOpen }) {
   const current = useRef(); // the handler needs the newest head of the log
   current.current = go;
   useLayoutEffect(() => { buttons[from]?.current.focus(); from = undefined; }, []);
-  useEffect(() => {
+  // Not useEffect: it would listen for a moment after the memory was closed, when the keys are those of the list.
+  useLayoutEffect(() => {
     const press = (e) => {
       const way = { k: 'previous', j: 'next' }[e.key];
       if (way && localStorage.getItem('keys') !== 'off' && !e.ctrlKey && !e.metaKey && !e.altKey && !e.target.closest('input, textarea, select')) current.current(way);
