@@ -62,8 +62,8 @@ export function Memory({ api, memory: { id }, onOpen, onClose }) {
         : html`<button type="button" onClick=${() => setCorrecting(true)}>Correct…</button>
         <button type="button" class="quiet" onClick=${() => setSure('forget')}>Forget…</button>
         <button type="button" class="quiet" onClick=${() => setSure('retract')}>Retract…</button>`}</footer>
-    ${sure === 'retract' && html`<p class="soft">It leaves every list, search and link, and can't be read again. Its leaf and its proof stay, and its sealed bytes stay in the log until you forget it or erase everything.</p>`}
-    ${sure === 'forget' && html`<p class="soft">The key to this text is destroyed: nobody can read it again, you neither. Its leaf, its proofs, its times and its metadata stay, and metadata is not encrypted. Backups that the operator made before may still open it.</p>`}
+    ${sure === 'retract' && html`<p class="soft">It leaves every list, search and link, and can't be read again. Its proof stays, and its sealed bytes stay in the log until you forget it or erase everything.</p>`}
+    ${sure === 'forget' && html`<p class="soft">The key to this text is destroyed: nobody can read it again, you neither. Its proofs, its times and its metadata stay, and metadata is not encrypted. Backups that the operator made before may still open it.</p>`}
     <${Problem} error=${refused}/><//>`;
 }
 
