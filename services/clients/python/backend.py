@@ -37,10 +37,16 @@ def package() -> dict[str, bytes]:
     return {f"memory_ledger/{path.name}": path.read_bytes() for path in files}
 
 
+def terms() -> dict[str, bytes]:
+    """The license, which a release lays beside this file."""
+    return {path.name: path.read_bytes() for path in HERE.glob("LICENSE")}
+
+
 def build_wheel(wheel_directory: str, config_settings: object = None, metadata_directory: object = None) -> str:
     info = f"{NAME}.dist-info"
     files = package()
     files[f"{info}/METADATA"] = metadata()
+    files.update({f"{info}/{name}": data for name, data in terms().items()})
     files[f"{info}/WHEEL"] = b"Wheel-Version: 1.0\nGenerator: memory-ledger\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
     record = "".join(f"{path},{digest(data)},{len(data)}\n" for path, data in sorted(files.items()))
     files[f"{info}/RECORD"] = f"{record}{info}/RECORD,,\n".encode()
@@ -59,6 +65,7 @@ def digest(data: bytes) -> str:
 
 def build_sdist(sdist_directory: str, config_settings: object = None) -> str:
     files = package()
+    files.update(terms())
     files.update({name: (HERE / name).read_bytes() for name in ("backend.py", "pyproject.toml", "README.md")})
     files["PKG-INFO"] = metadata()
     archive = io.BytesIO()
