@@ -55,11 +55,13 @@ const isId = (text) => /^[0-9a-f-]{36}$/.test(text ?? '');
 export function Memories({ api }) {
   const at = useAddress(), [asked, typed, type, ask] = useAsked(at);
   const [folded, setFolded] = useState(true), [picked, setPicked] = useState(), [help, setHelp] = useState(false), search = useRef();
+  const [closed, setClosed] = useState(), shown = isId(at.memory) && at.memory !== closed ? at.memory : undefined; // the way back takes a moment
+  useEffect(() => { if (at.memory !== closed) setClosed(undefined); }, [at.memory]);
   const open = ({ id }) => {
     ask(); // Back returns to what was typed last
-    goTo({ ...tidy(address()), memory: id }, !isId(address().memory));
+    goTo({ ...tidy(address()), memory: id }, !shown);
   };
-  const close = () => goBack(tidy(address()));
+  const close = () => { setClosed(at.memory); goBack(tidy(address())); };
   const pick = ({ id }) => setPicked((now) => {
     const next = new Set(now);
     if (!next.delete(id)) next.add(id);
@@ -99,5 +101,5 @@ export function Memories({ api }) {
     ${picked && html`<div class="toast" role="group" aria-label="Selected"><p><span role="status">${picked.size} selected</span>
       <button type="button" class="danger" disabled=${picked.size === 0} onClick=${retract}>Retract</button><button type="button" onClick=${() => setPicked(undefined)}>Cancel</button></p></div>`}
     ${help && html`<${Keys} onClose=${() => setHelp(false)}/>`}
-    ${isId(at.memory) && html`<${Memory} key=${at.memory} api=${api} memory=${{ id: at.memory }} onOpen=${open} onClose=${close}/>`}`;
+    ${shown && html`<${Memory} key=${shown} api=${api} memory=${{ id: shown }} onOpen=${open} onClose=${close}/>`}`;
 }
