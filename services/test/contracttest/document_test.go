@@ -85,7 +85,7 @@ func TestStatuses(t *testing.T) {
 		if matched {
 			want[401] = len(op.Security) > 0 || op.template == "/auth/verify" || op.template == "/erasure"
 			want[415] = op.Body != nil && op.ID != "openCase" // a body that is not the page's form changes nothing there
-			want[503] = true // a stopping service refuses every request
+			want[503] = true                                  // a stopping service refuses every request
 			// Unknown MCP methods; / is for browsers only; a new memory may supersede others; no import.
 			want[404] = strings.Contains(op.template, "{") || slices.Contains([]string{"/mcp", "/"}, op.template) || slices.Contains([]string{"createMemory", "createMemories", "giveUpImport"}, op.ID)
 		}
