@@ -149,20 +149,30 @@ func (m *machine) cut(others ...*machine) {
 // heal ends all cuts that were made at this machine.
 func (m *machine) heal() { run(m.t, m.ns, "iptables -F") }
 
-// signal sends a signal to a process, and to those that it started.
-func signal(t *testing.T, pid int, sig syscall.Signal) {
+// processes returns a process and those that it started.
+func processes(t *testing.T, pid int) []int {
 	t.Helper()
 	children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/children", pid))
 	if err != nil {
 		t.Fatal(err)
 	}
+	var all []int
 	for _, child := range strings.Fields(string(children)) {
 		var id int
-		if _, err := fmt.Sscan(child, &id); err == nil {
-			_ = syscall.Kill(id, sig) // it may have ended
+		if _, err := fmt.Sscan(child, &id); err != nil {
+			t.Fatal(err)
 		}
+		all = append(all, id)
 	}
-	if err := syscall.Kill(pid, sig); err != nil {
-		t.Fatal(err)
+	return append(all, pid)
+}
+
+// signal sends a signal to a process, and to those that it started.
+func signal(t *testing.T, pid int, sig syscall.Signal) {
+	t.Helper()
+	for _, id := range processes(t, pid) {
+		if err := syscall.Kill(id, sig); err != nil && id == pid { // another may have ended
+			t.Fatal(err)
+		}
 	}
 }

@@ -153,6 +153,11 @@ func (w *world) api(machine, command, variable, port string, api contracttest.AP
 	if err := cluster.Await("http://"+addr+"/readyz", p.Done()); err != nil {
 		w.t.Fatal(err)
 	}
+	if clocks && machine == "api-2" {
+		for _, pid := range processes(w.t, p.PID()) {
+			setAhead(w.t, pid, ahead)
+		}
+	}
 	return stacktest.NewClient(w.t, api, "http://"+addr)
 }
 
