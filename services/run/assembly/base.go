@@ -96,9 +96,11 @@ func Dial(cfg config.Config) Connector {
 		if prefix := inboxPrefix(cfg); prefix != "" {
 			options = append(options, nats.CustomInboxPrefix(prefix))
 		}
+		dialer := dial.Dialer()
 		defaults := []nats.Option{nats.ErrorHandler(telling(slog.New(slog.NewTextHandler(os.Stderr, nil)))),
-			// A node that vanished or hangs says no goodbye: the client has to notice.
-			nats.SetCustomDialer(dial.Dialer()), nats.PingInterval(natsPing), nats.MaxPingsOutstanding(2), nats.FlusherTimeout(natsPing),
+			// A node that vanished or hangs says no goodbye: the client has to notice. One that
+			// is paused still accepts connections, and then says nothing.
+			nats.SetCustomDialer(dialer), nats.Timeout(dialer.Timeout), nats.PingInterval(natsPing), nats.MaxPingsOutstanding(2), nats.FlusherTimeout(natsPing),
 			nats.ReconnectToServer(nextNode())}
 		return nats.Connect(cfg.NATSURL, append(defaults, options...)...)
 	}

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/uuid"
 )
 
 // ahead is how far the wall clock of the second machine with APIs is ahead of all others.
@@ -77,4 +79,14 @@ func setAhead(t *testing.T, pid int, by time.Duration) {
 		}
 	}
 	t.Fatal("the vDSO does not tell the time")
+}
+
+// idTime returns when the service made an id (RFC 9562, version 7), by its clock.
+func idTime(t *testing.T, id string) time.Time {
+	t.Helper()
+	parsed, err := uuid.Parse(id)
+	if err != nil {
+		t.Error(err)
+	}
+	return time.Unix(parsed.Time().UnixTime())
 }

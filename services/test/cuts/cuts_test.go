@@ -15,9 +15,7 @@ const (
 	bound = 2 * time.Second
 	// takeOver bounds the take-over of a projector or anchorer whose machine vanished.
 	takeOver = 20 * time.Second
-	// busy is allowed for a machine with other work on it, and for a command that loses its
-	// owner's turn to the other processes again and again: four of them, with some twenty
-	// clients, write for one owner. A quiet machine needs it, too.
+	// busy is allowed for a machine with other work on it. A quiet one needs some 300 ms of it.
 	busy = 3 * time.Second
 )
 
