@@ -49,11 +49,11 @@ func TestOneMachine(t *testing.T) {
 		sed -i 's|^BACKUP_TO=.*|BACKUP_TO=/srv/elsewhere|; s|^ALERT_WEBHOOK=.*|ALERT_WEBHOOK=http://127.0.0.1:9|' /etc/memory-ledger/upkeep
 		infra/deploy/one-machine/setup --yes`)
 	h.inside("the first memory", trusting+`
-		ledger sign-in --keypair /root/wallet --url https://ledger.test >/root/token
+		ledger sign-in --keypair /srv/wallet --url https://ledger.test >/srv/token
 		call https://ledger.test/memories -H 'Content-Type: application/json' -d '{"content": "the first memory"}'
 		call https://ledger.test/mcp -H 'Content-Type: application/json' -H 'Accept: application/json, text/event-stream' -d \
 			'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"recall","arguments":{"query":"memory"}}}' | grep 'the first memory'
-		ledger sign-in --keypair /root/wallet --url https://extension.ledger.test >/dev/null
+		ledger sign-in --keypair /srv/wallet --url https://extension.ledger.test >/dev/null
 		for inner in metrics readyz; do [ "$(curl -so /dev/null -w '%{http_code}' https://ledger.test/$inner)" = 404 ]; done
 		head -c 1100000 /dev/zero | curl -sX POST https://ledger.test/memories --data-binary @- -o /dev/null -w '%{http_code}\n' | grep -x 413`)
 	h.cutPower()
@@ -100,7 +100,7 @@ const trusting = `
 	export SSL_CERT_FILE=/var/lib/caddy/.local/share/caddy/pki/authorities/local/root.crt
 	export CURL_CA_BUNDLE=$SSL_CERT_FILE
 	until [ -s $SSL_CERT_FILE ]; do sleep 0.1; done
-	call() { curl -fsS -H "Authorization: Bearer $(cat /root/token)" "$@"; }
+	call() { curl -fsS -H "Authorization: Bearer $(cat /srv/token)" "$@"; }
 `
 
 // host is an empty root that can be started, as a machine without a network.
