@@ -42,9 +42,13 @@ func TestForgettingEndsAccess(t *testing.T) {
 	extension.Expect(200, "GET", "/agent-cases/"+readCase, nil)
 
 	ranked := `{"query":"x","mode":"ranked"}`
-	core.Expect(200, "POST", "/memories/search", ranked, session)
-	if metric(t, core, `ledger_cached_bytes{cache="texts"}`) < 700 {
-		t.Error("no words are kept")
+	began := time.Now()
+	for metric(t, core, `ledger_cached_bytes{cache="texts"}`) < 700 {
+		// The news that the owner got a key may come late, and drops what was kept before.
+		core.Expect(200, "POST", "/memories/search", ranked, session)
+		if time.Since(began) > 20*time.Second {
+			t.Fatal("no words are kept")
+		}
 	}
 
 	forget(t, s, wallet)
@@ -55,7 +59,7 @@ func TestForgettingEndsAccess(t *testing.T) {
 	extension.Expect(404, "POST", "/memory-drops/"+drop, `{"content":"x"}`)
 	extension.Expect(404, "GET", "/agent-cases/"+readCase, nil)
 	session = core.SignIn(wallet)
-	began := time.Now()
+	began = time.Now()
 	for core.Do("GET", "/memories", nil, session).Status != 410 {
 		if time.Since(began) > 20*time.Second { // KEY_MAX_AGE is a minute
 			t.Fatal("the key is still used")
