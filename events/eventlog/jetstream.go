@@ -159,7 +159,7 @@ func (l *JetStream) request(ctx context.Context, subject string, body []byte) (*
 
 // Connection returns a number that changes each time the connection to the server was
 // lost and restored: since then another server, or another log, may answer.
-func (l *JetStream) Connection() uint64 { return l.nc.Stats().Reconnects + 1 }
+func (l *JetStream) Connection() uint64 { return l.inboxes.connection() + 1 }
 
 // again waits before another attempt. It returns false if there must not be another
 // one: ctx has ended or would leave it less than retryPause for an answer, or the
@@ -224,9 +224,10 @@ func newInboxes(nc *nats.Conn) *inboxes {
 
 // request sends a message and waits for its answer. Until that arrives, it sends the message
 // again and again, at the given interval, if that is shorter than patience; an answer to any
-// copy counts. It also waits on if a node answers that it knows no leader, because another
-// node may. That answer may have taken the place of the leader's own, since a request into
-// another account gets one answer: so the next copy follows soon. request returns how many
+// copy counts. A copy follows soon after the client has come to another node. request also
+// waits on if a node answers that it knows no leader, because another node may. That answer
+// may have taken the place of the leader's own, since a request into another account gets
+// one answer: so then, too, the next copy follows soon. request returns how many
 // copies it sent. Errors are ctx's and those of nats.Conn.RequestMsg: nats.ErrTimeout,
 // nats.ErrNoResponders, and any error that prevents the first copy from being sent.
 func (i *inboxes) request(ctx context.Context, msg *nats.Msg, patience, again time.Duration) (answer *nats.Msg, copies int, err error) {
@@ -245,12 +246,13 @@ func (i *inboxes) request(ctx context.Context, msg *nats.Msg, patience, again ti
 	var repeat *time.Timer
 	var due <-chan time.Time
 	if again < patience {
-		repeat = time.NewTimer(again)
+		repeat = time.NewTimer(min(again, retryPause))
 		defer repeat.Stop()
 		due = repeat.C
 	}
 	box.number++
 	msg.Reply = box.subject + "." + strconv.FormatUint(box.number, 10)
+	connection, sent := i.connection(), began
 	if err := i.nc.PublishMsg(msg); err != nil {
 		return nil, 0, err
 	}
@@ -265,17 +267,17 @@ func (i *inboxes) request(ctx context.Context, msg *nats.Msg, patience, again ti
 					return nil, copies, nats.ErrNoResponders
 				}
 			case knowsNoLeader(answer):
-				leaderless = answer
-				if repeat != nil {
-					repeat.Reset(retryPause)
-				}
+				leaderless, sent = answer, time.Time{}
 			default:
 				return answer, copies, nil
 			}
 		case <-due:
-			repeat.Reset(again)
+			repeat.Reset(min(again, retryPause))
 			i.unanswered(began)
-			if i.nc.PublishMsg(msg) == nil {
+			if now := i.connection(); now == connection && time.Since(sent) < again {
+				continue
+			} else if i.nc.PublishMsg(msg) == nil {
+				connection, sent = now, time.Now()
 				copies++
 			}
 		case <-box.patient.C:

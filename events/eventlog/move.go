@@ -18,7 +18,12 @@ type mover struct {
 	answer time.Time // the leader's last one
 	since  time.Time // how long the log has been silent; zero if it is not known to be
 	moved  time.Time
+	node   uint64    // the connection that was seen last
+	came   time.Time // when it was seen first
 }
+
+// connection returns a number that changes each time the client comes to a node.
+func (m *mover) connection() uint64 { return m.nc.Stats().Reconnects }
 
 // answered notes that the leader has answered.
 func (m *mover) answered() {
@@ -37,10 +42,15 @@ func (m *mover) unanswered(began time.Time) {
 			m.since = m.answer
 		}
 	}
+	const just = 500 * time.Millisecond
+	if node := m.connection(); node != m.node {
+		m.node, m.came = node, time.Now()
+	}
 	// This is how long the log may be silent before the client goes to another node of the
-	// cluster. There it sends again what has no answer, and gives that node half a second.
-	if time.Since(m.since) >= time.Second {
-		m.move(500 * time.Millisecond)
+	// cluster. There it sends again what has no answer, and gives that node half a second,
+	// however long the way there took.
+	if time.Since(m.since) >= time.Second && time.Since(m.came) >= just {
+		m.move(just)
 	}
 }
 

@@ -37,7 +37,9 @@ func TestAClientGoesRoundUntilANodeAnswers(t *testing.T) {
 	m.since = now.Add(-time.Second)
 	moves(true, now)
 	moves(false, now)
-	m.moved = now.Add(-time.Second)
+	m.moved = now.Add(-time.Second) // the way to this node took so long
+	moves(false, now)
+	m.came = m.moved
 	moves(true, time.Now())
 	m.answered()
 	m.moved = now.Add(-time.Minute)

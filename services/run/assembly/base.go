@@ -96,11 +96,13 @@ func Dial(cfg config.Config) Connector {
 		if prefix := inboxPrefix(cfg); prefix != "" {
 			options = append(options, nats.CustomInboxPrefix(prefix))
 		}
-		dialer := dial.Dialer()
+		// A node that vanished or hangs says no goodbye: the client has to notice. One that
+		// is paused still accepts connections, and then says nothing. While a client tries to
+		// reach one node, it can't use the others.
+		dialer, greeting := dial.Dialer(), 1500*time.Millisecond
+		dialer.Timeout = 500 * time.Millisecond
 		defaults := []nats.Option{nats.ErrorHandler(telling(slog.New(slog.NewTextHandler(os.Stderr, nil)))),
-			// A node that vanished or hangs says no goodbye: the client has to notice. One that
-			// is paused still accepts connections, and then says nothing.
-			nats.SetCustomDialer(dialer), nats.Timeout(dialer.Timeout), nats.PingInterval(natsPing), nats.MaxPingsOutstanding(2), nats.FlusherTimeout(natsPing),
+			nats.SetCustomDialer(dialer), nats.Timeout(greeting), nats.PingInterval(natsPing), nats.MaxPingsOutstanding(2), nats.FlusherTimeout(natsPing),
 			nats.ReconnectToServer(nextNode())}
 		return nats.Connect(cfg.NATSURL, append(defaults, options...)...)
 	}
