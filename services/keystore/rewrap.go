@@ -1,6 +1,7 @@
 package keystore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,6 +24,7 @@ type Rewrapped struct {
 	Fresh   uint64 // given a new wrapping
 	Already uint64 // wrapped by the wrapping key before
 	Gone    uint64 // destroyed meanwhile
+	Damaged uint64 // that no master key opens: they stay as they are
 }
 
 // ErrStillUsed: after a Rotate, entries need another master key than the first one.
@@ -67,16 +69,28 @@ func (s *Store) Rotate(ctx context.Context, stream jetstream.Stream, progress fu
 //
 // An entry is replaced only if it is still the one that was read, so a key that is
 // destroyed meanwhile stays destroyed. The bucket keeps the old revision, see Rotate. A
-// crash leaves some entries under each master key; run it again. Rewrap lists the bucket, which only an administrator may do on a cluster with
-// permissions.
+// crash leaves some entries under each master key; run it again. One damaged entry does not
+// keep the others under a key that may be known to a thief: the error, ErrSealed, comes
+// after the last entry.
+//
+// Rewrap lists the bucket, which only an administrator may do on a cluster with permissions.
 func (s *Store) Rewrap(ctx context.Context, progress func(Rewrapped)) (done Rewrapped, err error) {
+	var damaged error // of the first
 	err = s.each(ctx, func(owner events.Owner) error {
 		err := s.rewrap(ctx, owner, &done)
+		if errors.Is(err, ErrSealed) {
+			done.Damaged++
+			damaged = cmp.Or(damaged, err)
+			err = nil
+		}
 		if err == nil && progress != nil {
 			progress(done)
 		}
 		return err
 	})
+	if err == nil && damaged != nil {
+		err = fmt.Errorf("%d data keys are damaged; restore the keystore's backup, or forget their owners; the first: %w", done.Damaged, damaged)
+	}
 	return done, err
 }
 

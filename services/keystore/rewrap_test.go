@@ -1,9 +1,11 @@
 package keystore_test
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -128,6 +130,32 @@ func TestRewrapWhileKeysAreUsed(t *testing.T) {
 	if _, err := openStore(t, bucket, old).Find(t.Context(), owners[0]); !errors.Is(err, keystore.ErrMasterKey) {
 		t.Errorf("the old key still opens: %v", err)
 	}
+}
+
+// TestRewrapPassesADamagedKey: it stays as it is, the others get the new key, and the error
+// names it.
+func TestRewrapPassesADamagedKey(t *testing.T) {
+	t.Parallel()
+	bucket, owners := newBucket(t), newOwners(20)
+	old, fresh := keystore.MasterKey{1}, keystore.MasterKey{2}
+	for _, o := range owners {
+		makeKey(t, openStore(t, bucket, old), o)
+	}
+	others, err := bucket.Get(t.Context(), string(owners[1]))
+	must(t, err)
+	_, err = bucket.Put(t.Context(), string(owners[0]), others.Value()) // does not open as this owner's
+	must(t, err)
+	done, err := openStore(t, bucket, fresh, old).Rewrap(t.Context(), nil)
+	if !errors.Is(err, keystore.ErrSealed) || !strings.Contains(err.Error(), string(owners[0])) || done.Damaged != 1 || done.Fresh != 19 {
+		t.Errorf("%+v, %v", done, err)
+	}
+	stays, err := bucket.Get(t.Context(), string(owners[0]))
+	must(t, err)
+	if !bytes.Equal(stays.Value(), others.Value()) {
+		t.Error("the damaged key was changed")
+	}
+	_, err = openStore(t, bucket, fresh).Find(t.Context(), owners[2])
+	must(t, err)
 }
 
 // TestRotationIsInterruptedAtEveryStep: a rotation ends at each of its writes and syncs,

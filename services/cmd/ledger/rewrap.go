@@ -68,8 +68,8 @@ func runRewrap(ctx context.Context, out, progressTo io.Writer) error {
 }
 
 func sayRewrapped(out io.Writer, done keystore.Rewrapped, err error) error {
-	fmt.Fprintf(out, "%d data keys examined: %d rewrapped, %d already wrapped, %d forgotten meanwhile\n",
-		done.Entries, done.Fresh, done.Already, done.Gone)
+	fmt.Fprintf(out, "%d data keys examined: %d rewrapped, %d already wrapped, %d forgotten meanwhile, %d damaged\n",
+		done.Entries, done.Fresh, done.Already, done.Gone, done.Damaged)
 	if err != nil {
 		return fmt.Errorf("not finished, run it again: %w", err)
 	}
