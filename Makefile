@@ -229,9 +229,8 @@ $(LINT)/node_modules: $(LINT)/package.json $(LINT)/package-lock.json
 .PHONY: bench
 BENCHFLAGS ?=
 bench: build ## the figures of docs/performance.md
-	go build -o bin/bench ./services/test/bench
+	go build -tags bleve -o bin/bench ./services/test/bench
 	bin/bench $(BENCHFLAGS)
-	go test ./services/recall -count=1 -run Quality -v
 
 .PHONY: image
 image: ## the container image of all services (needs Docker)
