@@ -21,6 +21,7 @@ type owner struct {
 	Core        string `json:"core"`
 	Other       string `json:"other"` // the second replica of the core API
 	Extension   string `json:"extension"`
+	Inspector   string `json:"inspector"` // of core, as a client of the Model Context Protocol
 	RPC         string `json:"rpc"`
 	Chromium    string `json:"chromium"`
 	Firefox     string `json:"firefox"`
@@ -42,6 +43,7 @@ func TestDashboard(t *testing.T) {
 		Screenshots: os.Getenv("LEDGER_SCREENSHOTS"), Only: os.Getenv("LEDGER_SCENARIOS"),
 	}
 	o.on(t)
+	o.Inspector = inspector(t, o.Core+"/mcp")
 	told, err := json.Marshal(o)
 	must(t, err)
 	report(t, play(t, "dashboard.mjs", told))

@@ -1,6 +1,7 @@
-// An app that its user connects by OAuth, from the consent page to its end in the dashboard.
+// Apps that their user connects by OAuth, from the consent page to their end in the dashboard.
 import assert from 'node:assert/strict';
 import { createHash, randomBytes } from 'node:crypto';
+import { installWallet } from './wallets.mjs';
 
 export async function connectsAnApp(v) {
   const { core, other } = v.config, send = (body, type) => ({ method: 'POST', headers: { 'Content-Type': type }, body });
@@ -78,4 +79,33 @@ export async function connectsAnApp(v) {
   assert.equal((await token(core, { grant_type: 'refresh_token', client_id, refresh_token: renewed.refresh_token })).error, 'invalid_grant');
   await v.go('Activity');
   await page.getByText('You connected the app “Garden Assistant”').waitFor();
+}
+
+// The MCP inspector's own client discovers, registers and asks for consent.
+export async function connectsTheInspector(v) {
+  await v.signIn();
+  const page = await v.context.newPage(); // of another program: it may ask for what it likes
+  page.setDefaultTimeout(30_000); // it is a large program, and starts twice
+  await page.addInitScript(installWallet, v.wallet);
+  await page.goto(v.config.inspector);
+  await page.getByRole('switch', { name: 'Connect or disconnect' }).click({ force: true }); // its label covers it
+  await page.getByRole('button', { name: 'Continue with Test Wallet' }).click();
+  await page.waitForURL(`${v.config.inspector}/**`);
+  await page.getByText('Connected', { exact: true }).waitFor();
+  await page.getByText('Tools', { exact: true }).click();
+  await page.getByRole('button', { name: 'Remember remember' }).click();
+  await page.getByRole('button', { name: 'Add item to memories' }).click();
+  await page.getByRole('textbox', { name: 'content', exact: true }).fill('The roses want water.');
+  await page.getByRole('button', { name: 'Execute Tool' }).click();
+  await page.getByRole('heading', { name: 'Results' }).waitFor();
+  const [key] = await v.call('GET', '/keys'), [memory] = await v.call('GET', '/memories');
+  assert.deepEqual(key.app, { name: 'MCP Inspector', redirectHost: new URL(v.config.inspector).host });
+  assert.deepEqual([memory.content, memory.via], ['The roses want water.', { kind: 'key', id: key.id }]);
+
+  await v.go('Access');
+  await v.page.getByRole('button', { name: 'End MCP Inspector' }).click();
+  await v.page.getByRole('button', { name: 'End MCP Inspector' }).waitFor({ state: 'detached' });
+  await page.getByRole('button', { name: 'Recent memories recent' }).click();
+  await page.getByRole('button', { name: 'Execute Tool' }).click();
+  await page.waitForURL(`${v.config.core}/oauth/authorize?*`); // neither of its tokens lives
 }

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { createPrivateKey } from 'node:crypto';
 import fs from 'node:fs';
-import { connectsAnApp } from './apps.mjs';
+import { connectsAnApp, connectsTheInspector } from './apps.mjs';
 import { tasks } from './tasks.mjs';
 
 export const scenarios = {
@@ -762,6 +762,7 @@ export const scenarios = {
   },
 
   'an app by OAuth': connectsAnApp,
+  'the inspector, from the URL alone': connectsTheInspector,
   ...tasks,
 
   async 'the first run'(v) {
