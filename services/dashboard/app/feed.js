@@ -87,18 +87,26 @@ async function read(session, from, on, stop) {
     on.report('offline');
     if (Date.now() - began > 30_000) wait = 1000; // the connection was up in between
     await new Promise((resolve) => {
-      const timer = setTimeout(resolve, wait);
-      stop.addEventListener('abort', () => { clearTimeout(timer); resolve(); }, { once: true });
+      const go = () => {
+        clearTimeout(timer);
+        removeEventListener('online', go);
+        resolve();
+      };
+      const timer = setTimeout(go, wait);
+      addEventListener('online', go);
+      stop.addEventListener('abort', go, { once: true });
     });
   }
 }
 
 async function stream(session, from, on, stop) {
-  // A connection may die without a sign. The limit is three of the service's heartbeats.
-  const silent = new AbortController();
+  // A connection may die without a sign. The limit is three of the service's heartbeats, unless
+  // the browser knows that it has no network: then the connection is tried again at once.
+  const silent = new AbortController(), lost = () => silent.abort();
   let quiet;
-  const heard = () => { clearTimeout(quiet); quiet = setTimeout(() => silent.abort(), 45_000); };
+  const heard = () => { clearTimeout(quiet); quiet = setTimeout(lost, 45_000); };
   heard();
+  addEventListener('offline', lost);
   try {
     const headers = { Authorization: `Bearer ${session.token}`, Accept: 'text/event-stream' };
     if (from !== undefined) headers['Last-Event-ID'] = from;
@@ -124,6 +132,7 @@ async function stream(session, from, on, stop) {
     }
   } finally {
     clearTimeout(quiet);
+    removeEventListener('offline', lost);
   }
 }
 

@@ -9,7 +9,7 @@ const pageSize = 100, keptPages = 12, mostFound = 2000;
 const mostRows = 150_000;
 
 const narrow = matchMedia('(max-width: 52rem)');
-function useNarrow() {
+export function useNarrow() {
   const [now, setNow] = useState(narrow.matches);
   useEffect(() => {
     const look = () => setNow(narrow.matches);
@@ -86,7 +86,7 @@ const Row = ({ row, onChain, picked, onOpen }) => html`<button type="button" cla
     : html`<span class=${row.supersededBy.length > 0 ? 'text old' : 'text'} dir="auto">${row.pieces.map(([piece, matched]) => matched ? html`<mark>${piece}</mark>` : piece)}</span>`}
   <span class="meta"><${Time} at=${row.createdAt}/>${typeof row.source === 'string' && html`<span class="source" dir="auto">${row.source}</span>`}
     ${row.tags.length > 0 && html`<span class="tags" dir="auto">${row.tags.map((tag) => `#${tag}`).join(' ')}</span>`}
-    ${row.supersededBy.length > 0 && html`<span>corrected</span>`}
+    ${row.supersededBy.length > 0 && html`<span class="corrected">corrected</span>`}
     ${viaWords[row.via] && html`<span class=${row.via === 'drop' ? 'via foreign' : 'via'}>${viaWords[row.via]}</span>`}
     <span class=${onChain ? 'state anchored' : 'state'}>${onChain ? 'on the chain' : 'waiting'}</span></span></button>`;
 

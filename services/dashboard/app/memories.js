@@ -1,7 +1,7 @@
 // The home screen: write a memory, find some, scroll through all, and open or select them.
 import { html, useEffect, useRef, useState } from './vendor-preact.js';
 import { Unfold, listOf } from './parts.js';
-import { All, Found, step } from './list.js';
+import { All, Found, step, useNarrow } from './list.js';
 import { Keys, useKeys } from './keys.js';
 import { Memory } from './memory.js';
 import { Write } from './write.js';
@@ -54,7 +54,7 @@ const isId = (text) => /^[0-9a-f-]{36}$/.test(text ?? '');
 
 export function Memories({ api }) {
   const at = useAddress(), [asked, typed, type, ask] = useAsked(at);
-  const [folded, setFolded] = useState(true), [picked, setPicked] = useState(), [help, setHelp] = useState(false), search = useRef();
+  const [folded, setFolded] = useState(true), [picked, setPicked] = useState(), [help, setHelp] = useState(false), search = useRef(), narrow = useNarrow();
   const [closed, setClosed] = useState(), shown = isId(at.memory) && at.memory !== closed ? at.memory : undefined; // the way back takes a moment
   useEffect(() => { if (at.memory !== closed) setClosed(undefined); }, [at.memory]);
   const open = ({ id }) => {
@@ -89,10 +89,10 @@ export function Memories({ api }) {
   const check = (name) => html`<label class="check"><input type="checkbox" checked=${Boolean(typed[name])} onChange=${(e) => type({ [name]: e.target.checked ? '1' : '' })}/>${members[name]}</label>`;
   return html`<${Write} api=${api}/>
     <form class="find" role="search" onSubmit=${(e) => { e.preventDefault(); ask(); }}>
-      <input type="search" ref=${search} dir="auto" aria-label="Search memories" placeholder="Search by meaning, or “exact words”" maxLength="1000" value=${typed.q ?? ''} onInput=${(e) => type({ q: e.target.value })} onKeyDown=${leave}/>
+      <input type="search" ref=${search} dir="auto" aria-label="Search memories" placeholder=${narrow ? 'Search by meaning' : 'Search by meaning, or “exact words”'} maxLength="1000" value=${typed.q ?? ''} onInput=${(e) => type({ q: e.target.value })} onKeyDown=${leave}/>
       <${Unfold} what="Filter" open=${!folded} values=${filters.map((name) => typed[name])} onToggle=${() => setFolded(!folded)}/></form>
-    ${!folded && html`<div class="fields" role="group" aria-label="Filter">${field('source', { placeholder: 'diary' })}${field('tags', { placeholder: 'family, garden', maxLength: 1000 })}${field('namespace', { placeholder: 'home' })}
-      ${field('from', { type: 'date' })}${field('to', { type: 'date' })}${choice('via')}${choice('chain')}${check('exact')}${check('gone')}</div>`}
+    ${!folded && html`<div class="fields" role="group" aria-label="Filter">${field('source', { placeholder: 'diary' })}${field('tags', { placeholder: 'tea, cats', maxLength: 1000 })}
+      ${field('from', { type: 'date' })}${field('to', { type: 'date' })}${field('namespace', { placeholder: 'home' })}${choice('via')}${choice('chain')}${check('exact')}${check('gone')}</div>`}
     ${folded && filters.some((name) => asked[name]) && html`<div class="chips">${filters.filter((name) => asked[name]).map((name) => html`<button type="button" key=${name} onClick=${() => type({ [name]: '' })}>
       <span class="unseen">Without: </span>${members[name]}${asked[name] !== '1' && html` <bdi>${choices[name]?.[asked[name]] ?? asked[name]}</bdi>`} <span aria-hidden="true">✕</span></button>`)}</div>`}
     ${query || Object.keys(filter).length > 0

@@ -47,7 +47,7 @@ export async function verify(ledger, memory, anchored) {
     head = await ledger.log.head();
     const now = { size: head.treeSize, root: head.root };
     await ledger.log.growth({ size: r.treeSize, root: r.batchRoot }, now, {});
-    if (!r.anchor && anchored) outer = new StaleProofError('anchor', 'it is null, but the leaf is anchored');
+    if (!r.anchor && anchored) outer = new StaleProofError('anchor', 'it is null, but the memory is on the chain');
     if (!r.anchor || outer) return;
     try { // the receipt's tree may be a prefix of a committed log that is not this one
       await ledger.log.growth({ size: r.anchor.committedSize, root: r.anchor.committedRoot }, now, {});
@@ -63,7 +63,7 @@ export async function verify(ledger, memory, anchored) {
 async function root(r, outer, head) {
   const title = 'Root to chain';
   if (outer) return { title, text: plainly(outer), state: 'failed' };
-  if (!r.anchor) return { title, text: head.delayed ? `Not yet: it is ${waiting(head)}.` : 'Not yet: the next anchor will commit this root on Solana.', state: 'waiting' };
+  if (!r.anchor) return { title, text: head.delayed ? `Not yet: it is ${waiting(head)}.` : 'Not yet: it goes on the chain with the next batch.', state: 'waiting' };
   if (!site.rpcUrl) return { title, text: `The receipt names account ${short(r.anchor.account)}. This service names no Solana node, so the account was not looked at.`, state: 'waiting' };
   try {
     return await check(title, `Account ${short(r.anchor.account)} on Solana holds it, since slot ${r.anchor.slot.toLocaleString('en')}.`, () => checkOnchain(site.rpcUrl, r));

@@ -48,7 +48,7 @@ export function SignIn({ expired, onSignedIn }) {
     <${WalletChoice} use=${async (account) => onSignedIn(await signInTo(location.origin, account))}/>
     <ul class="promises"><li><strong>Encrypted at rest</strong>Under a key of your own, which the service holds.</li>
     <li><strong>Nothing silently changed</strong>Each memory has a proof, which your browser checks.</li>
-    <li><strong>Anyone can check</strong>The log's root is committed on Solana.</li></ul>
+    <li><strong>Anyone can check</strong>What proves it is on Solana.</li></ul>
   </main>`;
 }
 

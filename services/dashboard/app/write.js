@@ -44,7 +44,7 @@ export function Write({ api }) {
   return html`<form class="write" aria-label="Write a memory" onSubmit=${(e) => { e.preventDefault(); save(); }}>
     <textarea dir="auto" aria-label="New memory" placeholder="Write something to remember…" rows="1" ...${field('text')} onKeyDown=${keys}></textarea>
     ${open && html`<div class="fields"><label>When it happened<input type="date" ...${field('day')}/></label>
-      <label>Tags<input dir="auto" placeholder="family, garden" ...${field('tags')}/></label>
+      <label>Tags<input dir="auto" placeholder="tea, cats" ...${field('tags')}/></label>
       <label>Source<input dir="auto" placeholder="diary" maxLength="80" ...${field('source')}/></label>
       <label>Namespace<input dir="auto" placeholder="home" maxLength="80" ...${field('namespace')}/></label></div>`}
     <div class="row"><${Unfold} what="More" open=${open} values=${Object.values(more)} onToggle=${() => setOpen(!open)}/>

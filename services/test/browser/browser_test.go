@@ -32,6 +32,7 @@ import (
 
 	"github.com/memory-ledger/ledger/infra/child"
 	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
+	"github.com/memory-ledger/ledger/services/test/stacktest"
 )
 
 func TestMain(m *testing.M) { pgtest.Main(m) }
@@ -59,6 +60,7 @@ type outcome struct {
 	Scenario string  `json:"scenario"`
 	MS       int     `json:"ms"`
 	Error    *string `json:"error"`
+	Lacking  string  `json:"lacking"` // what the machine does not have
 }
 
 // TestBrowser plays every scenario in one browser and reports each as a test.
@@ -89,6 +91,9 @@ func report(t *testing.T, outcomes []outcome) {
 			t.Logf("%d ms", o.MS)
 			if o.Error != nil {
 				t.Error(*o.Error)
+			}
+			if o.Lacking != "" {
+				stacktest.Lacking(t, o.Lacking)
 			}
 		})
 	}

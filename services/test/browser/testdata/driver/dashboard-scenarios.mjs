@@ -599,9 +599,16 @@ export const scenarios = {
     await v.rows.first().click();
     await v.dialog.getByText('Memory Ledger does not answer').waitFor({ timeout: 15_000 });
     await v.accessible();
+    await v.shot('memory');
+    await v.page.keyboard.press('Escape');
+    await v.page.getByText('No connection to Memory Ledger').waitFor();
+    await v.everyLook('offline');
+    await v.rows.first().click();
+    await v.dialog.getByText('Memory Ledger does not answer').waitFor({ timeout: 15_000 });
     await v.context.setOffline(false);
     await v.dialog.getByRole('button', { name: 'Try again' }).click();
     await v.dialog.getByText('Written').waitFor();
+    await v.page.getByText('No connection to Memory Ledger').waitFor({ state: 'detached', timeout: 35_000 });
   },
 
   async 'a connection that died without a sign'(v) {
@@ -963,6 +970,34 @@ export const scenarios = {
     for (const single of singles) assert.equal(await single.count(), 1);
     await singles.at(-1).click();
     await v.dialog.getByText('single 0').waitFor();
+  },
+
+  // A letter that no font has is drawn as the same box as a character that Unicode does not have.
+  async 'texts of other scripts'(v) {
+    const texts = { ltr: ['猫睡在温暖的椅子上', 'ねこはあたたかいイスでねむる', '고양이가 따뜻한 의자에서 잔다'], rtl: ['החתול ישן על הכיסא', 'القطة تنام على الكرسي'] };
+    for (const content of [...texts.ltr, ...texts.rtl]) await v.call('POST', '/memories', { content, tags: [content] });
+    await v.signIn({ viewport: { width: 360, height: 900 } });
+    for (const [direction, contents] of Object.entries(texts)) {
+      for (const content of contents) {
+        const found = await v.rows.filter({ hasText: content }).locator('.text').evaluate((el) => {
+          const words = document.createRange();
+          words.selectNodeContents(el);
+          const { left, right } = words.getBoundingClientRect(), box = el.getBoundingClientRect(), pen = new OffscreenCanvas(40, 40).getContext('2d', { willReadFrequently: true });
+          const drawn = (letter) => {
+            pen.clearRect(0, 0, 40, 40);
+            pen.font = getComputedStyle(el).font;
+            pen.fillText(letter, 8, 28);
+            return pen.getImageData(0, 0, 40, 40).data.join();
+          };
+          const letters = [...new Set(el.textContent.replaceAll(' ', ''))], shapes = new Set(letters.map(drawn));
+          return { missing: shapes.has(drawn('\u0378')) || shapes.size < letters.length, left: left - box.left, right: box.right - right };
+        });
+        if (found.missing) return `no font has “${content}”: \`make deps\` installs one`;
+        const [near, far] = direction === 'rtl' ? [found.right, found.left] : [found.left, found.right];
+        assert.ok(Math.abs(near) < 2 && far > 20, `“${content}” has ${found.left} px on its left and ${found.right} px on its right`);
+      }
+    }
+    await v.everyLook('scripts');
   },
 
   async 'a narrow phone, and text from right to left'(v) {

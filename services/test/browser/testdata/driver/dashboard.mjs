@@ -22,16 +22,16 @@ for (const [name, play] of Object.entries(scenarios)) {
   if (!only.test(name)) continue;
   const visit = new Visit(browser, config, name);
   const start = performance.now();
-  let error = null;
+  let error = null, lacking; // what the machine lacks for it
   try {
-    await play(visit);
+    lacking = await play(visit);
     visit.checkQuiet();
   } catch (failure) {
     error = String(failure.stack ?? failure) + (visit.complaints.length ? `\nThe page complained: ${visit.complaints.join('\n')}` : '');
     await visit.shot('failed').catch(() => {});
   }
   await visit.close();
-  console.log(JSON.stringify({ scenario: `dashboard/${name}`, ms: Math.round(performance.now() - start), error }));
+  console.log(JSON.stringify({ scenario: `dashboard/${name}`, ms: Math.round(performance.now() - start), error, lacking }));
 }
 await browser.close();
 process.exit(0);

@@ -111,10 +111,10 @@ export class Visit {
   }
 
   // apart checks that no two things that can be pressed share a place, that nothing covers one, that none is cut off,
-  // and that a thumb can press each. What floats may cover what scrolls under it.
+  // and that a thumb can press each. What floats may cover what scrolls under it. Nor may the words in a field be cut.
   async apart(thumb) {
     const found = await this.page.evaluate((thumb) => {
-      const scope = document.querySelector('dialog[open]') ?? document, wrong = [];
+      const scope = document.querySelector('dialog[open]') ?? document, wrong = [], pen = document.createElement('canvas').getContext('2d');
       const layer = (el) => { while (el && !/fixed|sticky/.test(getComputedStyle(el).position)) el = el.parentElement; return el; };
       const all = [...scope.querySelectorAll('a[href], button, input, select, textarea, summary')]
         .map((el) => (/^(checkbox|radio|file)$/.test(el.type) && el.closest('label')) || el)
@@ -131,9 +131,17 @@ export class Visit {
         if (hit && !el.contains(hit) && !hit.contains(el) && layer(hit) === a.layer) wrong.push(`${hit.outerHTML.slice(0, 80)} covers ${name}`);
         if (box.left < -1 || box.right > innerWidth + 1) wrong.push(`${name} is cut off`);
         if (el.tagName === 'BUTTON' && el.scrollWidth > el.clientWidth + 1) wrong.push(`the words of ${name} are cut off`);
+        if (el.matches(':placeholder-shown')) {
+          const { font, paddingLeft, paddingRight } = getComputedStyle(el), room = el.clientWidth - parseFloat(paddingLeft) - parseFloat(paddingRight);
+          pen.font = font;
+          if (el.tagName === 'INPUT' && pen.measureText(el.placeholder).width > room + 1) wrong.push(`“${el.placeholder}” is cut off`);
+        }
         const inText = el.matches('a, .link') && getComputedStyle(el).display.startsWith('inline') && !el.matches('.button');
         if (thumb && !inText && Math.min(box.width, box.height) < 43.5) wrong.push(`${name} has ${Math.round(box.width)} by ${Math.round(box.height)} px`);
       });
+      for (const summary of document.querySelectorAll('.summary')) {
+        if (summary.lastElementChild.getBoundingClientRect().top >= summary.firstElementChild.getBoundingClientRect().bottom) wrong.push('Select has a line of its own');
+      }
       return wrong;
     }, thumb);
     assert.deepEqual(found, []);
