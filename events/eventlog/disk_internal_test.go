@@ -1,7 +1,6 @@
 package eventlog
 
 import (
-	"context"
 	"errors"
 	"testing"
 	"time"
@@ -33,17 +32,5 @@ func TestAFullDiskIsSpokenOf(t *testing.T) {
 		full(false, now.Add(diskMemory))
 		d.note(nil, now)
 		full(false, now)
-	}
-}
-
-// A writer that waited less than attemptTimeout does not report a disk failure: the answer
-// may only have been slow.
-func TestWhoIsInAHurrySaysNothingOfTheDisk(t *testing.T) {
-	t.Parallel()
-	log := scripted(t, "ledger.>", func(*nats.Msg) {})
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	if _, err := log.Append(ctx, anAppend()); !errors.Is(err, ErrUncertain) || log.Storing() != nil {
-		t.Errorf("%v, and of the disk %v", err, log.Storing())
 	}
 }

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -149,41 +147,6 @@ func TestTheMessageInFlightMayBeLost(t *testing.T) {
 	defer cancel()
 	if seq, err := log.Append(ctx, anAppend()); err != nil || seq != 7 {
 		t.Errorf("%d, %v", seq, err)
-	}
-}
-
-// A question to a cluster without a leader is lost. Open asks again.
-func TestOpenAsksAgain(t *testing.T) {
-	t.Parallel()
-	config := filepath.Join(t.TempDir(), "nats.conf")
-	if err := os.WriteFile(config, []byte(`listen: "127.0.0.1:-1"`), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	asked := 0
-	log := scriptedAt(t, natstest.FromConfig(t, config), "$JS.API.STREAM.INFO."+StreamName, func(m *nats.Msg) {
-		if asked++; asked == 1 {
-			return
-		}
-		check(t, m.Respond([]byte(`{"config":{"name":"LEDGER","num_replicas":3},"state":{}}`)))
-	})
-	if opened, err := Open(t.Context(), log.nc); err != nil || !opened.clustered || asked != 2 {
-		t.Errorf("%v, asked %d times", err, asked)
-	}
-}
-
-// A connection that was closed for good never comes back, so an append does not wait for it.
-func TestAClosedConnectionIsNotWaitedFor(t *testing.T) {
-	t.Parallel()
-	log := scripted(t, "ledger.>", func(*nats.Msg) {})
-	log.nc.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
-	begun := time.Now()
-	if _, err := log.Append(ctx, anAppend()); !errors.Is(err, ErrUnavailable) || !errors.Is(err, nats.ErrConnectionClosed) {
-		t.Error(err)
-	}
-	if took := time.Since(begun); took > 10*time.Second {
-		t.Errorf("it took %s", took)
 	}
 }
 

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/events/eventlog/logtest"
@@ -85,4 +87,14 @@ func TestWhatCantBeReadIsNotCalledMissing(t *testing.T) {
 			t.Errorf("%s: told of %d, %v", name, told, err)
 		}
 	}
+}
+
+// remembering makes the log's stream with another duplicate window.
+func remembering(t *testing.T, js jetstream.JetStream, window time.Duration) jetstream.Stream {
+	t.Helper()
+	cfg := eventlog.StreamConfig(eventlog.Config{})
+	cfg.Duplicates = window
+	stream, err := js.CreateStream(t.Context(), cfg)
+	must(t, err)
+	return stream
 }
