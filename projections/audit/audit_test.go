@@ -11,7 +11,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/memory-ledger/ledger/events"
-	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
 	"github.com/memory-ledger/ledger/projections/audit"
 	"github.com/memory-ledger/ledger/projections/fence"
@@ -161,58 +160,6 @@ func TestWhatIsGoodIsFoundGood(t *testing.T) {
 	found, summary := verify(t, audit.Config{Log: log.Replayed()})
 	if len(found) != 0 || len(summary.NotChecked) != 3 || !strings.Contains(fmt.Sprint(summary.NotChecked), "read models") {
 		t.Errorf("%v, %+v", found, summary)
-	}
-}
-
-// readers records the owners whose messages are read separately.
-type readers struct {
-	audit.Log
-	again []events.Owner
-}
-
-func (l *readers) Read(ctx context.Context, cfg eventlog.ReadConfig, yield func(eventlog.Slice) error) error {
-	if cfg.Subject != "" {
-		l.again = append(l.again, events.Owner(strings.Split(cfg.Subject, ".")[2]))
-	}
-	return l.Log.Read(ctx, cfg, yield)
-}
-
-// TestOneReadNamesWhoIsDamaged: one read of the log is enough to name the owner of a
-// damaged row, among several owners with more than one tile. It also names an
-// owner that the log lacks.
-func TestOneReadNamesWhoIsDamaged(t *testing.T) {
-	t.Parallel()
-	actors := make([]*fixture.Actor, 4)
-	for i := range actors {
-		actors[i] = fixture.NumberedActor(i)
-	}
-	slices.SortFunc(actors, func(a, b *fixture.Actor) int { return strings.Compare(string(a.Owner), string(b.Owner)) })
-	stranger, hurt := actors[1].Owner, actors[2].Owner
-	var messages []fixture.Message
-	for range 600 {
-		messages = append(messages, actors[0].Write(`{}`), actors[2].Write(`{}`), actors[3].Write(`{}`))
-	}
-	pool, log := projected(t, messages...)
-	look := func(change string, want ...events.Owner) {
-		l := &readers{Log: log.Replayed()}
-		found, _ := verify(t, audit.Config{Log: l, Pool: pool})
-		var named []events.Owner
-		for _, f := range found {
-			named = append(named, f.Owner)
-		}
-		if slices.Sort(named); len(l.again) > 0 || !slices.Equal(slices.Compact(named), want) {
-			t.Errorf("after %q: found %v, want %v; read again: %v", change, found, want, l.again)
-		}
-	}
-	look("nothing")
-	of := fmt.Sprintf(` WHERE owner = '%s'`, hurt)
-	for change, who := range map[string]events.Owner{
-		`DELETE FROM tiles` + of:                         hurt,
-		`DELETE FROM tiles` + of + ` AND tile_index = 1`: hurt,
-		`UPDATE tiles SET hashes = set_byte(hashes, 1, get_byte(hashes, 1) # 1)` + of + ` AND tile_index = 1`:   hurt,
-		fmt.Sprintf(`INSERT INTO tiles SELECT '%s', level, tile_index, hashes, root FROM tiles`, stranger) + of: stranger,
-	} {
-		damaged(t, pool, "tiles", change, func() { look(change, who) })
 	}
 }
 

@@ -112,17 +112,6 @@ func metric(t *testing.T, registry *prometheus.Registry, name string) float64 {
 	return 0
 }
 
-// waiting waits until n reads wait.
-func waiting(t *testing.T, registry *prometheus.Registry, n int) {
-	t.Helper()
-	fixture.Eventually(t, 2*time.Minute, func() error {
-		if is := metric(t, registry, "waiting"); is != float64(n) {
-			return fmt.Errorf("%v wait", is)
-		}
-		return nil
-	})
-}
-
 func TestAWaitEndsWhenThePositionIsReached(t *testing.T) {
 	t.Parallel()
 	for _, listening := range []bool{true, false} {
@@ -213,19 +202,6 @@ func TestAWaitThatTakesTooLong(t *testing.T) {
 	}
 }
 
-func TestALogThatDoesNotAnswer(t *testing.T) {
-	t.Parallel()
-	_, pool := fixture.Database(t)
-	f := newFence(t, pool, &heads{err: fmt.Errorf("down: %w", eventlog.ErrUnavailable)})
-	for name, err := range map[string]error{
-		"all": f.WaitAll(t.Context()), "owner": f.WaitOwner(t.Context(), fixture.NewActor().Owner),
-	} {
-		if !errors.Is(err, eventlog.ErrUnavailable) {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-}
-
 // TestACheckpointThatGoesBackIsNoticed: the database is restored, and then another schema
 // replaces the current one.
 func TestACheckpointThatGoesBackIsNoticed(t *testing.T) {
@@ -262,78 +238,6 @@ func TestACheckpointThatGoesBackIsNoticed(t *testing.T) {
 	}
 }
 
-// TestAnExchangeIsInTheHead: cached data of the old tables is dropped before any Head
-// reflects the new ones.
-func TestAnExchangeIsInTheHead(t *testing.T) {
-	t.Parallel()
-	_, pool := fixture.Database(t)
-	var f *fence.Fence
-	told := make(chan uint64, 1)
-	f = newFence(t, pool, &heads{head: 3}, func(o *fence.Options) {
-		o.Poll, o.OnExchange = 20*time.Millisecond, func() { told <- f.Tables() }
-	})
-	fixture.Running(t, f.Run)
-	advance(t, pool, 0, 3)
-	knows(t, f, 3)
-	owner := fixture.NewActor().Owner
-	before, err := f.WaitOwnerHead(t.Context(), owner)
-	if err != nil || !before.Known() {
-		t.Fatal(before, err)
-	}
-	sql(t, pool, `UPDATE checkpoint SET generation = gen_random_uuid()`)
-	if at := <-told; at != before.Tables {
-		t.Errorf("told after readers were")
-	}
-	fixture.Eventually(t, 2*time.Minute, func() error {
-		after, err := f.WaitOwnerHead(t.Context(), owner)
-		if err == nil && (after == before || after.Seq != before.Seq || !before.Before(after)) {
-			err = fmt.Errorf("%+v, then %+v", before, after)
-		}
-		return err
-	})
-}
-
-// TestAHeadIsOfTheTablesBeforeTheWait: a Head promises nothing about tables that were
-// exchanged during the wait.
-func TestAHeadIsOfTheTablesBeforeTheWait(t *testing.T) {
-	t.Parallel()
-	_, pool := fixture.Database(t)
-	advance(t, pool, 0, 3)
-	registry := prometheus.NewPedanticRegistry()
-	log := &heads{head: 5, owner: map[events.Family]uint64{events.FamilyLedger: 5}}
-	f := newFence(t, pool, log, func(o *fence.Options) { o.Poll, o.Registerer = 20*time.Millisecond, registry })
-	fixture.Running(t, f.Run)
-	knows(t, f, 3)
-	owner := fixture.NewActor().Owner
-	got := make(chan fence.Head, 2)
-	for _, wait := range []func() (fence.Head, error){
-		func() (fence.Head, error) { return f.WaitAllHead(t.Context()) },
-		func() (fence.Head, error) { return f.WaitOwnerHead(t.Context(), owner) },
-	} {
-		go func() {
-			head, err := wait()
-			if err != nil {
-				t.Error(err)
-			}
-			got <- head
-		}()
-	}
-	waiting(t, registry, cap(got))
-	sql(t, pool, `UPDATE checkpoint SET generation = gen_random_uuid()`)
-	fixture.Eventually(t, 2*time.Minute, func() error {
-		if f.Tables() == 0 {
-			return errors.New("the exchange is not noticed")
-		}
-		return nil
-	})
-	advance(t, pool, 3, 5)
-	for range cap(got) {
-		if head := <-got; head.Tables != 0 {
-			t.Errorf("%+v", head)
-		}
-	}
-}
-
 // TestReadModelsThatAreAheadOfTheLog are not shown: the log lost its end, or is another
 // log, or the server that answers for it does not know its end.
 func TestReadModelsThatAreAheadOfTheLog(t *testing.T) {
@@ -359,29 +263,6 @@ func TestReadModelsThatAreAheadOfTheLog(t *testing.T) {
 	log.head = 7
 	log.mu.Unlock()
 	fixture.Eventually(t, 2*time.Minute, func() error { return errors.Join(f.WaitAll(t.Context()), f.WaitOwner(t.Context(), owner)) })
-}
-
-// TestALogThatGetsShorter is detected by the first caller that waits, long before the
-// listener measures the log again.
-func TestALogThatGetsShorter(t *testing.T) {
-	t.Parallel()
-	_, pool := fixture.Database(t)
-	advance(t, pool, 0, 7)
-	log := &heads{head: 7}
-	f := newFence(t, pool, log, func(o *fence.Options) { o.Poll = time.Hour })
-	fixture.Running(t, f.Run)
-	knows(t, f, 7)
-	owner := fixture.NewActor().Owner
-	must(t, errors.Join(f.WaitAll(t.Context()), f.WaitOwner(t.Context(), owner)))
-	log.mu.Lock()
-	log.head = 6
-	log.mu.Unlock()
-	if err := f.WaitAll(t.Context()); !errors.Is(err, fence.ErrLogShort) {
-		t.Errorf("who waits for all: %v", err)
-	}
-	if err := f.WaitOwner(t.Context(), owner); !errors.Is(err, fence.ErrLogShort) {
-		t.Errorf("who waits for an owner: %v", err)
-	}
 }
 
 // TestAPositionIsNotBelievedWithoutAConnection: the database may be another one when the

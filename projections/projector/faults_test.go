@@ -193,19 +193,6 @@ func (l follows) Follow(ctx context.Context, cfg eventlog.FollowConfig, yield fu
 	return l.follow(ctx, cfg, yield)
 }
 
-// TestALogThatEndsBeforeWhereItIsFollowedFrom: the log lost messages after it reported
-// its end.
-func TestALogThatEndsBeforeWhereItIsFollowedFrom(t *testing.T) {
-	t.Parallel()
-	_, pool := fixture.Database(t)
-	log := follows{fixture.NewLog(t), func(context.Context, eventlog.FollowConfig, func(eventlog.Slice) error) error {
-		return eventlog.ErrTruncated
-	}}
-	log.Publish(t, fixture.NewHistory(50, 4).Messages(5)...)
-	r, _ := project(t, pool, log)
-	refuses(t, r, projector.ErrAheadOfLog)
-}
-
 // TestAFollowerThatSkipsMessagesIsNotBelieved: the projector requests the skipped
 // messages again.
 func TestAFollowerThatSkipsMessagesIsNotBelieved(t *testing.T) {

@@ -142,13 +142,6 @@ func sameRows(t testing.TB, a, b *pgxpool.Pool) {
 	}
 }
 
-func head(t *testing.T, log *fixture.Log) uint64 {
-	t.Helper()
-	head, err := log.Head(t.Context())
-	must(t, err)
-	return head
-}
-
 // must ends the test on an error.
 func must(t testing.TB, err error) {
 	t.Helper()

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/memory-ledger/ledger/events/eventlog"
@@ -99,19 +98,6 @@ func TestAReplaySaysWhatStoppedIt(t *testing.T) {
 				t.Errorf("it is at %d, %d, %v", is.Seq, r.At(), err)
 			}
 		})
-	}
-}
-
-// TestAReplayOfDamagedRowsDoesNotBegin: it would not know where to begin.
-func TestAReplayOfDamagedRowsDoesNotBegin(t *testing.T) {
-	t.Parallel()
-	_, pool := fixture.Database(t)
-	sql(t, pool, `TRUNCATE checkpoint`)
-	conn, err := pool.Acquire(t.Context())
-	must(t, err)
-	defer conn.Release()
-	if _, err := projector.NewReplayer(t.Context(), conn.Conn(), new(written), readmodel.All()); !errors.Is(err, pgx.ErrNoRows) {
-		t.Errorf("it begins: %v", err)
 	}
 }
 

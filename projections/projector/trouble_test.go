@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -249,58 +248,6 @@ func cutOff(t *testing.T, pool *pgxpool.Pool) {
 		AND datname = current_database()`); err != nil {
 		t.Fatal(err)
 	}
-}
-
-// silence is a network that can drop everything that is sent from some moment on. A
-// client that expects an answer then waits until its deadline.
-type silence struct{ fallen atomic.Bool }
-
-type silenced struct {
-	net.Conn
-	by *silence
-}
-
-func (c silenced) Write(b []byte) (int, error) {
-	if c.by.fallen.Load() {
-		return len(b), nil
-	}
-	return c.Conn.Write(b)
-}
-
-// TestASilentDatabaseIsNoticed: the connections stay open and the database does not
-// answer. The active projector and the standby both notice.
-func TestASilentDatabaseIsNoticed(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow: make verify runs it")
-	}
-	t.Parallel()
-	url, pool, log := empty(t)
-	var network silence
-	behind := fixture.Reopened(t, pool, func(c *pgx.ConnConfig) {
-		c.ConnectTimeout = time.Second
-		c.DialFunc = func(ctx context.Context, family, addr string) (net.Conn, error) {
-			conn, err := new(net.Dialer).DialContext(ctx, family, addr)
-			return silenced{conn, &network}, err
-		}
-	})
-	first, _ := project(t, behind, log)
-	inState(t, first, projector.Live)
-	second, _ := project(t, behind, log)
-	inState(t, second, projector.Standby)
-	network.fallen.Store(true)
-	for name, r := range map[string]*projector.Runner{"the one who projects": first, "the one who waits": second} {
-		fixture.Eventually(t, 2*time.Minute, func() error {
-			if r.Ready() == nil {
-				return fmt.Errorf("%s is still ready", name)
-			}
-			return nil
-		})
-	}
-	cutOff(t, pool) // the server would hold the locks for a while
-	network.fallen.Store(false)
-	log.Publish(t, fixture.NewHistory(27, 5).Messages(100)...)
-	caughtUp(t, pool, log)
-	sameFromTheStart(t, url, pool, log)
 }
 
 // TestAnIntruderIsFencedOff: another process moves the checkpoint of a projector that

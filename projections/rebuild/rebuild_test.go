@@ -294,35 +294,6 @@ func TestADifferenceIsNotSwappedInUnlessForced(t *testing.T) {
 	}
 }
 
-// behind is a log whose leader lacks the newest message at some questions: the
-// projectors have got it from a replica.
-type behind struct {
-	rebuild.Log
-	asked atomic.Int64
-}
-
-func (l *behind) Head(ctx context.Context) (uint64, error) {
-	head, err := l.Log.Head(ctx)
-	if l.asked.Add(1)%4 == 0 {
-		head--
-	}
-	return head, err
-}
-
-// TestALeaderThatIsBehindIsNoDifference: the tables hold a message that the log's leader
-// does not have yet.
-func TestALeaderThatIsBehindIsNoDifference(t *testing.T) {
-	t.Parallel()
-	s := newStage(t)
-	s.fill(3, 5)
-	s.caughtUp()
-	cfg := s.config()
-	cfg.Log, cfg.Lag = &behind{Log: cfg.Log}, time.Minute
-	if result, err := rebuild.Run(t.Context(), cfg); err != nil || result.Differences != 0 || !result.Swapped {
-		t.Errorf("%+v, %v", result, err)
-	}
-}
-
 // A checkpoint is invalid if it is beyond the log, or does not cover a partition. That is
 // a difference like any other, and a forced rebuild cures it: the new tables hold the
 // log, and a projector continues with them.

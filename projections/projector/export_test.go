@@ -1,4 +1,0 @@
-package projector
-
-// SliceOf decodes the slice in a message's payload.
-var SliceOf = unmarshal
