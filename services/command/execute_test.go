@@ -7,7 +7,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/memory-ledger/ledger/events"
@@ -247,96 +246,5 @@ func TestWaitingHasADeadlineAndABound(t *testing.T) {
 	}
 	for range 1 + waiting + 1 { // one after the other: as many as there may be at once, and one more
 		must(t, x.Execute(t.Context(), owner, &command.RevokeGrant{GrantID: "nobody's"}))
-	}
-}
-
-// distant is a log of one owner in memory whose server is some time away.
-type distant struct {
-	eventlog.Log
-	halfway time.Duration
-	records []eventlog.Record
-	mu      sync.Mutex
-}
-
-func (d *distant) Append(ctx context.Context, a eventlog.Append) (uint64, error) {
-	if ctx.Err() != nil {
-		return 0, eventlog.ErrUnavailable
-	}
-	time.Sleep(d.halfway)
-	defer time.Sleep(d.halfway)
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if a.Expected != uint64(len(d.records)) {
-		return 0, eventlog.ErrConflict
-	}
-	seq := a.Expected + 1
-	d.records = append(d.records, eventlog.Record{Seq: seq, Payload: a.Payload})
-	return seq, nil
-}
-
-func (d *distant) OwnerTail(_ context.Context, _ events.Family, _ events.Owner, after uint64, yield func(eventlog.Record) error) error {
-	time.Sleep(d.halfway)
-	d.mu.Lock()
-	tail := d.records[after:]
-	d.mu.Unlock()
-	time.Sleep(d.halfway)
-	for _, r := range tail {
-		if err := yield(r); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// TestABusyProcessLeavesTurns: commands in another process are stored although one process
-// always has the owner's next command ready. On these logs, a try of the other process takes
-// longer than an append, so that without pauses it would lose every time.
-func TestABusyProcessLeavesTurns(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
-		halfway time.Duration
-		clients int // of the busy process; each writes one memory after another
-		wait    time.Duration
-		least   int // messages; without pauses there would be one for each time of an append
-	}{
-		"a queue at a near log":       {halfway: 500 * time.Microsecond, clients: 4, wait: 150 * time.Millisecond, least: 3000},
-		"a queue at a distant log":    {halfway: 50 * time.Millisecond, clients: 4, wait: time.Second, least: 145},
-		"one client at a distant log": {halfway: 50 * time.Millisecond, clients: 1, wait: time.Second, least: 145},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				log, owner := &distant{halfway: c.halfway}, logtest.Owner()
-				busy, other := newExecutor(t, log), newExecutor(t, log)
-				ctx, stop := context.WithCancel(t.Context())
-				var group sync.WaitGroup
-				for range c.clients {
-					group.Go(func() {
-						for ctx.Err() == nil {
-							if err := busy.Execute(t.Context(), owner, write(1)); err != nil {
-								t.Error(err)
-							}
-						}
-					})
-				}
-				start := time.Now()
-				time.Sleep(c.halfway / 3) // or appends of both would arrive at the same instant
-				for range 10 {
-					time.Sleep(2 * c.wait)
-					began := time.Now()
-					if err := other.Execute(t.Context(), owner, write(2)); err != nil {
-						t.Error(err)
-					}
-					if took := time.Since(began); took > c.wait {
-						t.Errorf("stored after %v", took)
-					}
-				}
-				stop()
-				group.Wait()
-				if n := len(log.records); n < c.least {
-					t.Errorf("%d messages in %v: the busy process waited too much", n, time.Since(start))
-				}
-			})
-		})
 	}
 }

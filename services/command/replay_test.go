@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"testing"
 
 	"github.com/memory-ledger/ledger/events"
@@ -231,49 +230,5 @@ func TestAReadModelThatIsMadeAnew(t *testing.T) {
 	m.advance(t, owner, 200)
 	if w, err := again(x, 30); err != nil || !w.Replayed || w.Written.LeafIndex != 30 {
 		t.Errorf("once it knows again: %+v, %v", w.Written, err)
-	}
-}
-
-// breaking is a log whose next read of a tail fails.
-type breaking struct {
-	eventlog.Log
-	next atomic.Bool
-}
-
-func (l *breaking) OwnerTail(ctx context.Context, f events.Family, owner events.Owner, after uint64, yield func(eventlog.Record) error) error {
-	if l.next.CompareAndSwap(true, false) {
-		return eventlog.ErrUnavailable
-	}
-	return l.Log.OwnerTail(ctx, f, owner, after, yield)
-}
-
-// TestAKeyThatAnotherReplicaUsedMeanwhile: after a failed read of the tail, the state comes
-// from the read model, which has a memory that was never folded here. A write with its key
-// is still a repetition.
-func TestAKeyThatAnotherReplicaUsedMeanwhile(t *testing.T) {
-	t.Parallel()
-	log := &breaking{Log: openLog(t)}
-	m := &model{log: log, batches: map[events.Owner][]batch{}}
-	owner := logtest.Owner()
-	x, other := newExecutorOn(t, m), newExecutorOn(t, m)
-	again := func(x *command.Executor, n int) (*command.WriteMemory, error) {
-		w, key := write(byte(n)), events.Hash{byte(n)}
-		w.IdempotencyKey = &key
-		return w, x.Execute(t.Context(), owner, w)
-	}
-	for i, x := range []*command.Executor{x, other} {
-		if _, err := again(x, i); err != nil {
-			t.Fatal(err)
-		}
-	}
-	m.advance(t, owner, 2)
-	log.next.Store(true)
-	if _, err := again(x, 2); !errors.Is(err, eventlog.ErrUnavailable) {
-		t.Fatalf("the tail was not read: %v", err)
-	}
-	for n, want := range map[int]bool{0: true, 1: true, 3: false} {
-		if w, err := again(x, n); err != nil || w.Replayed != want {
-			t.Errorf("key %d: replayed %t, %v", n, w.Replayed, err)
-		}
 	}
 }
