@@ -104,31 +104,6 @@ func newFeed(t *testing.T, log *eventlog.JetStream, tail eventlog.Follower, most
 // mostEvents is the largest limit that the API lets through.
 const mostEvents = 1000
 
-func TestFollowersAreBounded(t *testing.T) {
-	t.Parallel()
-	log := openLog(t)
-	f := newFeed(t, log, log, 2)
-	owner := logtest.Owner()
-	first, err := f.Follow(owner, 0, mostEvents)
-	if err != nil {
-		t.Fatal(err)
-	}
-	second, err := f.Follow(owner, 0, mostEvents)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer second.Close()
-	if _, err := f.Follow(owner, 0, mostEvents); !errors.Is(err, feed.ErrTooMany) || f.Streams() != 2 {
-		t.Errorf("a third one: %v", err)
-	}
-	first.Close()
-	third, err := f.Follow(owner, 0, mostEvents)
-	if err != nil {
-		t.Fatal(err)
-	}
-	third.Close()
-}
-
 // flaky is a tail that breaks regularly.
 type flaky struct {
 	eventlog.Follower

@@ -6,9 +6,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"strings"
-	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -66,70 +64,6 @@ func newOwners(n int) []events.Owner {
 		owners[i] = events.OwnerFromBytes(key)
 	}
 	return owners
-}
-
-// The master key is rotated while a service with both keys makes and reads data keys. Data
-// sealed before opens afterwards with the new master key alone.
-func TestRewrapWhileKeysAreUsed(t *testing.T) {
-	t.Parallel()
-	bucket := newBucket(t)
-	old, fresh := keystore.MasterKey{1}, keystore.MasterKey{2}
-	owners := newOwners(300)
-	sealed := map[events.Owner][]byte{}
-	before := openStore(t, bucket, old)
-	for _, o := range owners {
-		key, err := before.FindOrCreate(t.Context(), o, 0)
-		must(t, err)
-		if sealed[o], _, err = key.Seal(7, "m", "text of "+string(o)); err != nil {
-			t.Fatal(err)
-		}
-	}
-
-	var group sync.WaitGroup
-	working, stop := context.WithCancel(t.Context())
-	late := newOwners(1)[0]
-	group.Go(func() {
-		for i := 0; working.Err() == nil; i++ {
-			service := openStore(t, bucket, fresh, old) // no cache
-			if _, err := service.Find(t.Context(), owners[i%len(owners)]); err != nil {
-				t.Error(err)
-				return
-			}
-		}
-	})
-	makeKey(t, openStore(t, bucket, fresh, old), late)
-
-	// Interrupted halfway, then run again.
-	ctx, cancel := context.WithCancel(t.Context())
-	_, err := openStore(t, bucket, fresh, old).Rewrap(ctx, func(done keystore.Rewrapped) {
-		if done.Entries == 100 {
-			cancel()
-		}
-	})
-	if err == nil {
-		t.Error("an interrupted rewrap ended well")
-	}
-	done, err := openStore(t, bucket, fresh, old).Rewrap(t.Context(), nil)
-	if err != nil || done.Entries != 301 || done.Fresh > 201 || done.Fresh+done.Already != 301 {
-		t.Errorf("%+v, %v", done, err)
-	}
-	if again, err := openStore(t, bucket, fresh, old).Rewrap(t.Context(), nil); err != nil || again.Already != 301 {
-		t.Errorf("%+v, %v", again, err)
-	}
-	stop()
-	group.Wait()
-
-	after := openStore(t, bucket, fresh)
-	for _, o := range owners {
-		key, err := after.Find(t.Context(), o)
-		must(t, err)
-		if text, err := key.Open(2, 7, "m", sealed[o]); err != nil || text != "text of "+string(o) {
-			t.Fatalf("%q, %v", text, err)
-		}
-	}
-	if _, err := openStore(t, bucket, old).Find(t.Context(), owners[0]); !errors.Is(err, keystore.ErrMasterKey) {
-		t.Errorf("the old key still opens: %v", err)
-	}
 }
 
 // TestRewrapPassesADamagedKey: it stays as it is, the others get the new key, and the error
@@ -335,27 +269,3 @@ type severedList struct {
 }
 
 func (l severedList) Updates() <-chan jetstream.KeyValueEntry { return l.updates }
-
-// A server that can't read an entry sends nothing more, and the list never ends.
-func TestRewrapGivesUpAListThatStops(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		s := openStore(t, silent{}, keystore.MasterKey{2}, keystore.MasterKey{1})
-		if done, err := s.Rewrap(t.Context(), nil); !errors.Is(err, keystore.ErrUnavailable) || done.Entries != 0 {
-			t.Errorf("%+v, %v", done, err)
-		}
-	})
-}
-
-// silent lists nothing, not even the end of the list.
-type silent struct{ jetstream.KeyValue }
-
-func (silent) WatchAll(context.Context, ...jetstream.WatchOpt) (jetstream.KeyWatcher, error) {
-	return silentList{make(chan jetstream.KeyValueEntry)}, nil
-}
-
-type silentList struct{ updates chan jetstream.KeyValueEntry }
-
-func (l silentList) Updates() <-chan jetstream.KeyValueEntry { return l.updates }
-func (silentList) Error() <-chan error                       { return nil }
-func (silentList) Stop() error                               { return nil }

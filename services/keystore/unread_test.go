@@ -74,27 +74,3 @@ func TestAKeyThatCantBeReadIsThere(t *testing.T) {
 		t.Errorf("find, once it can be read: %v", err)
 	}
 }
-
-// blind is a bucket whose keys can't be read.
-type blind struct{ jetstream.KeyValue }
-
-func (blind) Get(context.Context, string) (jetstream.KeyValueEntry, error) {
-	return nil, jetstream.ErrKeyNotFound
-}
-
-// TestRewrapPassesNoKeyOver: Rewrap fails if it can't read a key. An operator who took the
-// key for destroyed would drop the master key that wraps it.
-func TestRewrapPassesNoKeyOver(t *testing.T) {
-	t.Parallel()
-	js := connect(t, natstest.Start(t))
-	bucket := bucketIn(t, js)
-	owners := newOwners(2)
-	old, fresh := keystore.MasterKey{1}, keystore.MasterKey{2}
-	for _, o := range owners {
-		makeKey(t, openStore(t, bucket, old), o)
-	}
-	s := openMarked(t, js, blind{bucket}, fresh, old)
-	if done, err := s.Rewrap(t.Context(), nil); !errors.Is(err, keystore.ErrUnavailable) || done.Gone != 0 {
-		t.Errorf("%+v, %v", done, err)
-	}
-}

@@ -88,26 +88,6 @@ func TestAForgottenKeyIsDropped(t *testing.T) {
 	}
 }
 
-// TestAnUnwatchedKeyIsReadAgain after five seconds if Watch gets no answers.
-func TestAnUnwatchedKeyIsReadAgain(t *testing.T) {
-	t.Parallel()
-	w := startWatched(t, natstest.Start(t))
-	w.look()
-	owner := newOwners(1)[0]
-	makeKey(t, w.Store, owner)
-	if _, err := keystore.Forget(t.Context(), w.js, owner, false); err != nil {
-		t.Fatal(err)
-	}
-	w.pass(4 * time.Second)
-	if _, err := w.Find(t.Context(), owner); err != nil {
-		t.Errorf("a key that was read four seconds ago: %v", err)
-	}
-	w.pass(2 * time.Second)
-	if _, err := w.Find(t.Context(), owner); !errors.Is(err, keystore.ErrForgotten) {
-		t.Errorf("six seconds ago: %v", err)
-	}
-}
-
 // unmarking is a JetStream that publishes nothing.
 type unmarking struct{ jetstream.JetStream }
 

@@ -90,28 +90,3 @@ func TestALineIsBounded(t *testing.T) {
 		}
 	})
 }
-
-// TestATurnIsNotLost: a caller that leaves at the moment when it gets the slot passes it
-// on.
-func TestATurnIsNotLost(t *testing.T) {
-	t.Parallel()
-	turns := newScheduler(1)
-	for range 2000 {
-		release, err := turns.Take(t.Context(), "a", false)
-		must(t, err)
-		ctx, leave := context.WithCancel(t.Context())
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			if release, err := turns.Take(ctx, "b", false); err == nil {
-				release()
-			}
-		}()
-		go leave()
-		release()
-		<-done
-	}
-	if turns.free != 1 || turns.waiting != 0 {
-		t.Errorf("left behind: %+v", turns)
-	}
-}

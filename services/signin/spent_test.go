@@ -48,49 +48,6 @@ func (l *troubledLog) once(trouble func(context.Context, eventlog.Append) (uint6
 	l.next.Store(&trouble)
 }
 
-// deaf is a bucket that the test can make unreachable, or whose next updates it controls.
-type deaf struct {
-	jetstream.KeyValue
-	deaf atomic.Bool
-	next chan update
-}
-
-var errAnswerLost = errors.New("no answer")
-
-// update is the outcome of an update.
-type update int
-
-const (
-	lost       update = iota // it does not arrive
-	stored                   // it is stored, and its answer is lost
-	storedLast               // the same, and everything after it is lost
-)
-
-func (b *deaf) Get(ctx context.Context, key string) (jetstream.KeyValueEntry, error) {
-	if b.deaf.Load() {
-		return nil, errAnswerLost
-	}
-	return b.KeyValue.Get(ctx, key)
-}
-
-func (b *deaf) Update(ctx context.Context, key string, value []byte, revision uint64) (uint64, error) {
-	if b.deaf.Load() {
-		return 0, errAnswerLost
-	}
-	select {
-	case becomes := <-b.next:
-		if becomes != lost {
-			b.deaf.Store(becomes == storedLast)
-			if _, err := b.KeyValue.Update(ctx, key, value, revision); err != nil {
-				return 0, err
-			}
-		}
-		return 0, errAnswerLost
-	default:
-		return b.KeyValue.Update(ctx, key, value, revision)
-	}
-}
-
 // frontDesk is the sign-in of both APIs on its own server.
 type frontDesk struct {
 	js              jetstream.JetStream
@@ -98,7 +55,7 @@ type frontDesk struct {
 	replica         *signin.SignIn // of the extension API
 	log             *troubledLog
 	keys            noKeys
-	nonces          *deaf
+	nonces          jetstream.KeyValue
 	now             atomic.Int64 // in Unix milliseconds
 	// pause is called instead of waiting. No time passes, so a waiting attempt polls as
 	// often as it ever would.
@@ -113,7 +70,7 @@ func newFrontDesk(t *testing.T) *frontDesk {
 	must(t, err)
 	bucket, err := signin.CreateNonceBucket(t.Context(), js, 1)
 	must(t, err)
-	f := &frontDesk{js: js, log: &troubledLog{Log: log}, keys: make(noKeys, 1000), nonces: &deaf{KeyValue: bucket, next: make(chan update, 8)}}
+	f := &frontDesk{js: js, log: &troubledLog{Log: log}, keys: make(noKeys, 1000), nonces: bucket}
 	f.now.Store(time.Now().UnixMilli())
 	now := func() time.Time { return time.UnixMilli(f.now.Load()) }
 	pause := func(ctx context.Context, _ time.Duration) bool {
@@ -240,39 +197,6 @@ func TestASpentNonceStaysSpent(t *testing.T) {
 			t.Errorf("synced %d times", synced)
 		}
 		refuses(t, f.extension, answer, "nonce was used")
-	}
-}
-
-// TestAClaimWhoseAnswerWasLost: the claim is made again, found, or released, and the
-// sign-in answer that it was made for succeeds, at once or when it is repeated.
-func TestAClaimWhoseAnswerWasLost(t *testing.T) {
-	t.Parallel()
-	for name, test := range map[string]struct {
-		updates []update
-		again   bool // the first attempt fails
-	}{
-		"did not arrive":                        {[]update{lost}, false},
-		"stored":                                {[]update{stored}, false},
-		"twice, none stored":                    {[]update{lost, lost}, true},
-		"twice, the second stored":              {[]update{lost, stored}, true},
-		"given back, which is not known either": {[]update{lost, stored, stored}, true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			f := newFrontDesk(t)
-			answer := challenge(t, f.extension)
-			for _, u := range test.updates {
-				f.nonces.next <- u
-			}
-			if test.again {
-				undecided(t, f.extension, answer)
-			}
-			verifies(t, f.replica, answer)
-			refuses(t, f.extension, answer, "nonce was used")
-			if len(f.nonces.next) != 0 {
-				t.Errorf("%d updates were not made", len(f.nonces.next))
-			}
-		})
 	}
 }
 

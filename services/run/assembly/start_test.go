@@ -21,7 +21,6 @@ import (
 	"github.com/memory-ledger/ledger/infra/localnats/natstest"
 	"github.com/memory-ledger/ledger/infra/localpostgres"
 	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
-	"github.com/memory-ledger/ledger/projections/schema"
 	"github.com/memory-ledger/ledger/services/keystore"
 	"github.com/memory-ledger/ledger/services/run/assembly"
 	"github.com/memory-ledger/ledger/services/run/config"
@@ -148,29 +147,6 @@ func TestRefusedCredentialsEndTheStart(t *testing.T) {
 				t.Errorf("%v, %v", err, ctx.Err())
 			}
 		})
-	}
-}
-
-// If a newer program has migrated the tables, a service does not start. It fails at
-// once instead of waiting.
-func TestNewerTablesEndTheStart(t *testing.T) {
-	t.Parallel()
-	log := natstest.Start(t)
-	cfg := config.Config{DatabaseURL: pgtest.Database(t)}
-	dial := func(options ...nats.Option) (*nats.Conn, error) { return log.Connect(options...) }
-	base, err := assembly.NewBase(t.Context(), cfg, slog.New(slog.DiscardHandler), dial)
-	must(t, err)
-	_, err = base.Pool.Exec(t.Context(), `INSERT INTO goose_db_version (version_id, is_applied) VALUES (999, true)`)
-	base.Close()
-	must(t, err)
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second) // half of a start's patience
-	defer cancel()
-	if _, err := assembly.NewBase(ctx, cfg, slog.New(slog.DiscardHandler), dial); !errors.Is(err, schema.ErrNewer) || ctx.Err() != nil {
-		t.Errorf("%v, %v", err, ctx.Err())
-	}
-	cfg.NATSURL = log.URL()
-	if _, err := assembly.Audit(ctx, cfg, assembly.AuditOptions{}); !errors.Is(err, schema.ErrNewer) {
-		t.Errorf("an audit: %v", err)
 	}
 }
 
