@@ -98,28 +98,6 @@ func TestBlockhashExpires(t *testing.T) {
 	}
 }
 
-func TestNodeIsDown(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, true)
-	keys := w.owners(2)
-	p := w.start(nil, nil)
-	w.allAnchored()
-	w.turns(p, nil)
-	w.fault(localchaintest.Down(true))
-	w.write(keys[0], 5) // writes continue
-	w.turns(p, ErrNotReady)
-	if _, err := w.client.GenesisHash(t.Context()); err == nil {
-		t.Fatal("the node is up")
-	}
-	w.write(keys[0], 5)
-	w.fault(localchaintest.Down(false))
-	all := w.allAnchored()
-	w.turns(p, nil)
-	if h := all[keys[0]]; len(h.cut) > 3 {
-		t.Errorf("%d batches were cut while nobody could take them", len(h.cut))
-	}
-}
-
 func TestOutOfFundsAndFundedLater(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, false)
@@ -339,16 +317,6 @@ func TestABatchIsCutAnewMeanwhile(t *testing.T) {
 		}
 		return true
 	})
-}
-
-func TestAccountAheadOfTheLog(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, false)
-	keys := w.owners(2)
-	w.fork(keys[0], 1000)
-	p := w.start(nil, nil)
-	w.allAnchored(keys[0])
-	w.turns(p, program.ErrShrinks)
 }
 
 // forked is a chain whose accounts hold the committed number of leaves, but a different

@@ -51,31 +51,6 @@ func TestAlteredRowsAreNotSigned(t *testing.T) {
 	w.allAnchored()
 }
 
-// TestRowsOfNoSenseAreMadeAnew: rows that no anchorer can have written do not stop the
-// anchorer for good.
-func TestRowsOfNoSenseAreMadeAnew(t *testing.T) {
-	t.Parallel()
-	for what, set := range map[string]string{
-		"no state":     `state = ''`,
-		"another code": `code = ''`,
-	} {
-		t.Run(what, func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(t, false)
-			waiting := w.start(nil, func(c *Config) { c.MaxWait = time.Hour })
-			key := newOwnerKey()
-			w.write(key, 2)
-			pool := w.pool()
-			awaitFolded(t, pool, key, 2)
-			waiting.stop()
-			_, err := pool.Exec(t.Context(), `UPDATE ledger_anchor.owners SET `+set+` WHERE owner = $1`, string(key))
-			w.must(err)
-			w.start(nil, nil)
-			w.allAnchored()
-		})
-	}
-}
-
 // awaitFolded waits until the anchorer has saved that many leaves of an owner.
 func awaitFolded(t *testing.T, pool *pgxpool.Pool, key events.Owner, leaves int) {
 	t.Helper()

@@ -9,9 +9,7 @@ import (
 	"time"
 
 	"github.com/memory-ledger/ledger/anchoring/chain"
-	"github.com/memory-ledger/ledger/anchoring/commitment"
 	"github.com/memory-ledger/ledger/anchoring/program"
-	"github.com/memory-ledger/ledger/events"
 )
 
 // letters is a chain that counts sends and returns a preset answer.
@@ -71,37 +69,6 @@ func TestWhatARefusalMeans(t *testing.T) {
 			if (f.refused != nil) != c.refused || f.accepted != (c.answer == nil) {
 				t.Errorf("%s: refused %v, accepted %t", name, f.refused, f.accepted)
 			}
-		}
-	}
-}
-
-// There is an alarm if the log can't explain the contents of an account. There is none if
-// the account is merely ahead of the batch, or if the transaction did not land.
-func TestWhatAnAccountLacks(t *testing.T) {
-	t.Parallel()
-	o := cutOwner(2)
-	for i := range uint64(4) {
-		must(t, o.leaf(&events.MemoryWritten{LeafIndex: i, LeafHash: events.Hash{byte(i)}}, time.Unix(1_700_000_000, 0)))
-	}
-	holds := func(size uint64) *commitment.Account { return &commitment.Account{Size: size, Root: [32]byte{9}} }
-	for name, c := range map[string]struct {
-		account   *commitment.Account
-		succeeded bool
-		why       error // nil: any other error
-		alarm     bool
-	}{
-		"more than the log has":       {holds(5), false, errAhead, true},
-		"another root":                {holds(2), true, errFork, true},
-		"more than the batch":         {holds(3), true, nil, false},
-		"all that the log has":        {holds(4), false, nil, false},
-		"less, though it succeeded":   {holds(1), true, errLandedWithout, true},
-		"nothing, though it did":      {nil, true, errLandedWithout, true},
-		"less, and it did not land":   {holds(1), false, nil, false},
-		"nothing, as it did not land": {nil, false, nil, false},
-	} {
-		why, alarm := lacking(c.account, o, c.succeeded)
-		if alarm != c.alarm || c.why != nil && !errors.Is(why, c.why) || why == nil {
-			t.Errorf("%s: %v, %t", name, why, alarm)
 		}
 	}
 }
