@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"strings"
@@ -18,7 +17,6 @@ import (
 	"github.com/memory-ledger/ledger/events/eventlog/logtest"
 	"github.com/memory-ledger/ledger/infra/localnats/natstest"
 	natsconf "github.com/memory-ledger/ledger/infra/nats"
-	"github.com/memory-ledger/ledger/services/keystore"
 	"github.com/memory-ledger/ledger/services/run/assembly"
 	"github.com/memory-ledger/ledger/services/run/config"
 )
@@ -155,26 +153,5 @@ func TestAuditorTailsAndVerifies(t *testing.T) {
 		if _, err := ledger(ctx, strings.Fields(bad)...); err == nil || errors.As(err, &found) {
 			t.Errorf("%s: %v", bad, err)
 		}
-	}
-}
-
-// An audit with a master key and an auditor's credentials reports at once that they
-// can't read the keystore. Auditors' credentials are not meant for that.
-func TestAnAuditorMayNotReadTheKeystore(t *testing.T) {
-	urlOf := deployed(t)
-	write(t, urlOf("core"), 3)
-	onlyEnviron(t, map[string]string{
-		"NATS_URL": urlOf("auditor"), "LEDGER_DATA_DIR": t.TempDir(), "MASTER_KEY": base64.StdEncoding.EncodeToString(make([]byte, keystore.KeySize)),
-	})
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	begun := time.Now()
-	text, err := ledger(ctx, "verify")
-	if took := time.Since(begun); took > 4*time.Second { // a request to the server waits five seconds
-		t.Errorf("it took %v", took)
-	}
-	const why = "3 leaves against their content: the credentials of NATS_URL may not read the keystore"
-	if err == nil || !strings.Contains(err.Error(), why) || !strings.Contains(text, why) {
-		t.Errorf("%s, %v", text, err)
 	}
 }
