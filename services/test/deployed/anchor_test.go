@@ -1,10 +1,16 @@
 package deployed_test
 
 import (
+	"crypto/x509"
+	"encoding/pem"
 	"fmt"
+	"io"
 	"maps"
+	"net/http"
+	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -34,7 +40,8 @@ func (d *deployment) anchorer(chain, authority string, environ ...string) *proce
 func TestAnchorsWithItsRoleAlone(t *testing.T) {
 	chain, authority := stacktest.Chain(t, 20*time.Millisecond)
 	d := deploy(t)
-	d.projector()
+	ops := freeAddr(t)
+	d.projector("OPS_ADDR=" + ops)
 	_, core := d.api("core-api")
 	anchorers := []*process{d.anchorer(chain.URL(), authority), d.anchorer(chain.URL(), authority)}
 	sessions := []stacktest.Header{core.SignIn(stacktest.NewWallet()), core.SignIn(stacktest.NewWallet())}
@@ -62,9 +69,32 @@ func TestAnchorsWithItsRoleAlone(t *testing.T) {
 	anchorers[1].Kill()
 	write(1)
 	anchored()
+	d.exportsExpiry(ops)
 	leaves, batches := d.batches()
 	if leaves < 42 || batches < 4 {
 		t.Errorf("%d leaves in %d batches", leaves, batches)
+	}
+}
+
+// exportsExpiry checks that a service exports when the certificate of the log's nodes
+// expires. The database's socket has none.
+func (d *deployment) exportsExpiry(addr string) {
+	d.t.Helper()
+	text, err := os.ReadFile(filepath.Join(d.Secrets, "nats_certificate"))
+	must(d.t, err)
+	block, _ := pem.Decode(text)
+	certificate, err := x509.ParseCertificate(block.Bytes)
+	must(d.t, err)
+	answer, err := http.Get("http://" + addr + "/metrics")
+	must(d.t, err)
+	defer answer.Body.Close()
+	said, err := io.ReadAll(answer.Body)
+	must(d.t, err)
+	const metric = "ledger_certificate_expiry_timestamp_seconds"
+	for of, want := range map[string]float64{"log": float64(certificate.NotAfter.Unix()), "database": 0} {
+		if line := fmt.Sprintf("%s{of=%q} %v\n", metric, of, want); !strings.Contains(string(said), line) {
+			d.t.Errorf("no %s", line)
+		}
 	}
 }
 
