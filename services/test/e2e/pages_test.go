@@ -118,23 +118,6 @@ func TestDropPage(t *testing.T) {
 	}
 }
 
-// TestAFormSentManyTimes: a form that is sent many times concurrently, to any replica,
-// leaves one memory and spends one write.
-func TestAFormSentManyTimes(t *testing.T) {
-	t.Parallel()
-	a := newArena(t)
-	session := a.Extension[0].SignIn(stacktest.NewWallet())
-	drop, _ := a.mint(0, "drop", 1, session)
-	path := grantPaths["drop"] + "/" + drop.token
-	action := formOf(t, path, a.Extension[0].Expect(200, "GET", path, nil, navigates))
-	rush(20, func(client int) {
-		isPage(t, a.Extension[client%2].Expect(201, "POST", action, "content=x", asForm, navigates), "Your memory was left")
-	})
-	if held := a.held(session); held != [2]int{1, 1} {
-		t.Errorf("%v memories", held)
-	}
-}
-
 // TestCasePage: people see what opening a case spends before they open it.
 func TestCasePage(t *testing.T) {
 	t.Parallel()
@@ -242,45 +225,5 @@ func TestPagesOfAnOutage(t *testing.T) {
 	isPage(t, c.Expect(201, "POST", action, "content=x", asForm, navigates), "Your memory was left")
 	if n := len(decode[struct{ Memories []view }](t, c.Expect(200, "GET", "/memories", nil, session).Body).Memories); n != 1 {
 		t.Errorf("%d memories", n)
-	}
-}
-
-// TestDeadPagesAreEqual: the page does not reveal why a link opens nothing, or of which
-// kind it was.
-func TestDeadPagesAreEqual(t *testing.T) {
-	t.Parallel()
-	c := stacktest.Start(t, stacktest.Options{}).Extension[0]
-	session := c.SignIn(stacktest.NewWallet())
-	pages := map[string]string{}
-	seen := func(name, path string) {
-		t.Helper()
-		a := c.Expect(404, "GET", path, nil, navigates)
-		isPage(t, a, "This link opens nothing")
-		pages[string(a.Body)+headerNames(a.Header)+a.Header.Get("Content-Security-Policy")] = name
-	}
-	for kind, path := range grantPaths {
-		mint := func() (id, token string) {
-			m := c.Expect(201, "POST", path, nil, session)
-			return m.Text("id"), tokenOf(m)
-		}
-		_, superseded := mint()
-		id, revoked := mint()
-		c.Expect(200, "POST", path+"/"+id+"/revoke", nil, session)
-		_, spent := mint()
-		if kind == "case" {
-			c.Expect(200, "GET", path+"/"+spent, nil)
-		} else {
-			c.Expect(201, "POST", path+"/"+spent, map[string]any{"content": "x"})
-		}
-		_, live := mint()
-		for name, token := range map[string]string{
-			"superseded": superseded, "revoked": revoked, "spent": spent, "unknown": live[:len(live)-4] + "AAAA", "no token": "x",
-			"of the other kind": strings.NewReplacer("_case_", "_drop_", "_drop_", "_case_").Replace(live),
-		} {
-			seen(kind+" "+name, path+"/"+token)
-		}
-	}
-	if len(pages) != 1 {
-		t.Errorf("%d different pages: %v", len(pages), pages)
 	}
 }

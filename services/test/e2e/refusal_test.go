@@ -30,7 +30,7 @@ func alike(t *testing.T, answers map[string]stacktest.Answer) {
 }
 
 // TestDeadTokensAreRefusedAlike: the answer does not tell why a grant's token opens
-// nothing, whatever the body is.
+// nothing, whatever the body is. Neither does the page.
 func TestDeadTokensAreRefusedAlike(t *testing.T) {
 	t.Parallel()
 	s := stacktest.Start(t, stacktest.Options{})
@@ -61,16 +61,19 @@ func TestDeadTokensAreRefusedAlike(t *testing.T) {
 		if _, err := base.Pool.Exec(t.Context(), `UPDATE grants SET expires_at = now() WHERE id = $1`, id); err != nil {
 			t.Fatal(err)
 		}
-		answers := map[string]stacktest.Answer{}
+		answers, pages := map[string]stacktest.Answer{}, map[string]stacktest.Answer{}
 		for why, token := range map[string]string{
 			"unknown": unknown, "spent": spent, "revoked": revoked, "superseded": superseded, "expired": expired, "malformed": "x",
 		} {
+			pages[why] = c.Expect(404, "GET", grant.path+"/"+token, nil, navigates)
+			isPage(t, pages[why], "This link opens nothing")
 			for _, body := range grant.bodies {
 				answers[why] = c.Expect(404, grant.method, grant.path+"/"+token, body)
 				answers[why+", with a key"] = c.Expect(404, grant.method, grant.path+"/"+token, body, key)
 			}
 		}
 		alike(t, answers)
+		alike(t, pages)
 	}
 }
 
