@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strconv"
 	"time"
+	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -14,6 +15,7 @@ import (
 	"github.com/memory-ledger/ledger/projections/readmodel/memories"
 	"github.com/memory-ledger/ledger/services/memory"
 	"github.com/memory-ledger/ledger/services/quota"
+	"github.com/memory-ledger/ledger/services/recall"
 )
 
 // searchBody is the body of POST /memories/search.
@@ -119,11 +121,32 @@ func StreamMemories(c *fiber.Ctx, memories *memory.Service, reader memory.Reader
 		return err
 	}
 	name(picked)
-	err = StreamArray(c, picked, (*memory.View).AppendJSON, prefix, suffix)
+	appendJSON := (*memory.View).AppendJSON
+	if selection.Ranked {
+		appendJSON = withPassage(selection.Query)
+	}
+	err = StreamArray(c, picked, appendJSON, prefix, suffix)
 	if err == nil && picked.LeftOut() > 0 {
 		c.Set("Damaged", strconv.Itoa(picked.LeftOut()))
 	}
 	return err
+}
+
+// withPassage returns what appends a memory with the passage that answers a query.
+func withPassage(query string) func(*memory.View, []byte) ([]byte, error) {
+	passages := recall.PassagesFor(query)
+	return func(v *memory.View, b []byte) ([]byte, error) {
+		if utf8.RuneCountInString(v.Content) > recall.PassageLength {
+			from := passages.In(v.Content)
+			to := from
+			for characters := 0; characters < recall.PassageLength && to < len(v.Content); characters++ {
+				_, size := utf8.DecodeRuneInString(v.Content[to:])
+				to += size
+			}
+			v.Passage = &memory.Passage{Text: v.Content[from:to], Offset: utf8.RuneCountInString(v.Content[:from])}
+		}
+		return v.AppendJSON(b)
+	}
 }
 
 // MaxPage bounds the memories or events that a request for a page may ask for.

@@ -175,9 +175,10 @@ func answerOf(found []memory.View, picked *memory.Picked, query string) recallOu
 	for i := range single {
 		costs[i] = costOf(single[i].Content)
 	}
+	passages := recall.PassagesFor(query)
 	given := shares((answerCost-(1+len(found))*frameCost)/2, costs)
 	for i := range single {
-		m := recalled(&single[i], query, given[i])
+		m := recalled(&single[i], passages, given[i])
 		m.Copies = copies[i]
 		out.Memories = append(out.Memories, m)
 	}
@@ -236,13 +237,13 @@ func merged(found []memory.View) (single []memory.View, copies [][]copied) {
 	return single, copies
 }
 
-// passage returns the part of a text that answers a query, within a cost, and where it
+// passage returns the part of a text that answers best, within a cost, and where it
 // begins, in characters. The sentence that answers is in it.
-func passage(text, query string, most int) (part string, offset int, truncated bool) {
+func passage(text string, passages *recall.Passages, most int) (part string, offset int, truncated bool) {
 	if part, truncated = clip(text, most); !truncated {
 		return part, 0, false
 	}
-	from := recall.Passage(query, text)
+	from := passages.In(text)
 	if rest := text[from:]; costOf(rest) < most { // its end fits: show as much as there is room for
 		from -= len(clipEnd(text[:from], most-costOf(rest)))
 	}
@@ -250,8 +251,8 @@ func passage(text, query string, most int) (part string, offset int, truncated b
 	return part, utf8.RuneCountInString(text[:from]), true
 }
 
-func recalled(m *memory.View, query string, most int) recalledMemory {
-	text, offset, truncated := passage(m.Content, query, most)
+func recalled(m *memory.View, passages *recall.Passages, most int) recalledMemory {
+	text, offset, truncated := passage(m.Content, passages, most)
 	out := recalledMemory{ID: shortID(m), UntrustedContent: text, Date: dayOf(m), Offset: offset, Truncated: truncated}
 	if source := sourceShown(m); source != defaultSource {
 		out.UntrustedSource = source

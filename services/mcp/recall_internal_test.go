@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/memory-ledger/ledger/services/memory"
+	"github.com/memory-ledger/ledger/services/recall"
 )
 
 // TestWhatAnswersIsShown: the sentence that answers is in the answer, wherever it stands in
@@ -21,13 +22,13 @@ func TestWhatAnswersIsShown(t *testing.T) {
 		}
 		given := shares((answerCost-(1+limit)*frameCost)/2, costs)
 		for i, text := range []string{filler + "The spare key is under the third pot.", "The spare key is under the third pot. " + filler, filler + "The spare key is under the third pot. " + filler} {
-			part, offset, truncated := passage(text, "where is the spare key", given[i%limit])
+			part, offset, truncated := passage(text, recall.PassagesFor("where is the spare key"), given[i%limit])
 			if !strings.Contains(part, "spare key is under the third pot") || !truncated || skip(text, offset)[:len(part)] != part {
 				t.Errorf("limit %d, text %d: %d %q", limit, i, offset, part)
 			}
 		}
 	}
-	if part, offset, truncated := passage("short", "where", 100); part != "short" || offset != 0 || truncated {
+	if part, offset, truncated := passage("short", recall.PassagesFor("where"), 100); part != "short" || offset != 0 || truncated {
 		t.Errorf("a short text: %q %d", part, offset)
 	}
 }

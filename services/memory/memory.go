@@ -239,6 +239,7 @@ type View struct {
 	CreatedAt events.Timestamp `json:"createdAt"`
 	Via       *events.Via      `json:"via"`              // null if the event does not say
 	Score     *float64         `json:"score,omitzero"`   // of a ranked answer; higher is better
+	Passage   *Passage         `json:"passage,omitzero"` // of a ranked answer, if the content is longer
 	Damaged   bool             `json:"damaged,omitzero"` // the stored copy does not match the leaf
 	// Supersedes and SupersededBy are the ids of memories that this one corrects, and of
 	// those that correct it, newest first.
@@ -251,6 +252,12 @@ type View struct {
 	salt      events.Salt
 	ownSalt   string // that was sealed with the content; empty if it derives from a secret
 	retracted bool   // and therefore without content
+}
+
+// Passage is the part of a content that answers a question best.
+type Passage struct {
+	Text   string `json:"text"`
+	Offset int    `json:"offset"` // where it begins, in characters
 }
 
 // AppendJSON appends the view as an object.

@@ -1,21 +1,34 @@
 package recall
 
 import (
-	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 )
 
-// Passage returns where the sentence or line of a text begins that answers a query best, in
+// Passages finds the parts of texts that answer a query. It is not safe for concurrent use.
+type Passages struct {
+	query     *Query
+	relatives *relatives
+	words     Dictionary
+}
+
+// PassagesFor returns the Passages of a query.
+func PassagesFor(query string) *Passages {
+	q := ParseQuery(query)
+	q.must, q.not = nil, nil // the memory has them, perhaps in other sentences
+	return &Passages{query: q, relatives: q.relatives()}
+}
+
+// In returns where the sentence or line of a text begins that answers the query best, in
 // bytes. It is 0 if none has a word of the query. Sentences are ranked as memories are, so
 // this holds for all languages that a ranking knows.
-func Passage(query, text string) int {
-	starts := sentences(text)
-	if len(starts) < 2 {
+func (p *Passages) In(text string) int {
+	if p.query.empty {
 		return 0
 	}
-	words := new(Dictionary).Index(0, func(yield func([]byte) bool) {
+	starts := sentences(text)
+	words := p.words.Index(0, func(yield func([]byte) bool) {
 		for i, start := range starts {
 			end := len(text)
 			if i+1 < len(starts) {
@@ -26,38 +39,41 @@ func Passage(query, text string) int {
 			}
 		}
 	}, make([]uint32, len(starts)))
-	q := ParseQuery(query)
-	q.must, q.not = nil, nil // the memory has them, perhaps in other sentences
-	ranking := q.Rank()
+	ranking := p.query.rank(p.relatives)
 	ranking.Add(words)
-	hits := ranking.Hits(uint64(len(starts)), func(uint64) bool { return true })
-	if q.empty || len(hits) == 0 {
-		return 0
-	}
-	best := slices.MaxFunc(hits, func(a, b Hit) int {
-		switch {
-		case a.Score < b.Score:
-			return -1
-		case a.Score > b.Score:
-			return 1
+	best := Hit{}
+	for _, h := range ranking.Hits(uint64(len(starts)), func(uint64) bool { return true }) {
+		if h.Score > best.Score { // of equal ones, the earlier
+			best = h
 		}
-		return int(b.Leaf) - int(a.Leaf) // the earlier one
-	})
+	}
 	return starts[best.Leaf]
 }
 
-// sentences returns where the sentences and lines of a text begin, at most a thousand: the
-// rest belongs to the last one.
+// PassageLength is how many characters of a text show what matched. A sentence of more bytes
+// is divided.
+const PassageLength = 300
+
+// sentences returns where the sentences and lines of a text begin, and the parts of long
+// ones.
 func sentences(text string) (starts []int) {
 	starts = append(starts, 0)
-	for at := 0; at < len(text) && len(starts) < 1000; {
+	for at, space := 0, 0; at < len(text); {
 		r, size := utf8.DecodeRuneInString(text[at:])
 		at += size
 		next, _ := utf8.DecodeRuneInString(text[at:])
+		if unicode.IsSpace(r) {
+			space = at
+		}
+		begin := starts[len(starts)-1]
 		switch {
 		case r == '\n':
 		case strings.ContainsRune("。！？", r):
 		case strings.ContainsRune(".!?…", r) && unicode.IsSpace(next):
+		case at-begin >= PassageLength:
+			if space > begin {
+				at = space
+			}
 		default:
 			continue
 		}

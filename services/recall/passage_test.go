@@ -22,10 +22,16 @@ func TestPassage(t *testing.T) {
 		"the same in two sentences: bees": {"Bees fly. Bees sting.", "Bees fly."},
 		"a text without an end":           {"a text without an end", "a text without an end"},
 		"spaces":                          {"   \n\n  \n", ""},
+		"end of leases":                   {strings.Repeat("It rained. ", 2000) + "The lease ends in March.", "The lease ends in March."},
 	} {
-		got := c.text[Passage(query, c.text):]
+		got := c.text[PassagesFor(query).In(c.text):]
 		if !strings.HasPrefix(got, c.want) {
 			t.Errorf("%q: %.60q, want %q", query, got, c.want)
 		}
+	}
+	walked := strings.Repeat("walked ", 100)
+	long := walked + "the lease ends in March " + walked
+	if got := long[PassagesFor("lease").In(long):]; !strings.Contains(got[:PassageLength], "the lease ends in March") {
+		t.Errorf("of a long sentence: %.300q", got)
 	}
 }

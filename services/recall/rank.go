@@ -139,8 +139,10 @@ type Ranking struct {
 // A leaf gains 0.4 and 0.2 of the best score one and two leaves away, if that leaf was
 // written within half an hour. It also gains up to a tenth for recency, which halves every
 // 30 days before the newest memory.
-func (q *Query) Rank() *Ranking {
-	return &Ranking{query: q, relatives: q.relatives(), found: make([][]found, len(q.any))}
+func (q *Query) Rank() *Ranking { return q.rank(q.relatives()) }
+
+func (q *Query) rank(r *relatives) *Ranking {
+	return &Ranking{query: q, relatives: r, found: make([][]found, len(q.any))}
 }
 
 // Add looks for the query in the next leaves. The first ones begin with leaf 0.

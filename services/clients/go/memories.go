@@ -378,7 +378,14 @@ type Filter struct {
 // FoundMemory is a result of a search.
 type FoundMemory struct {
 	Memory
-	Score float64 `json:"score"` // of a ranked search; a higher score is better
+	Score   float64  `json:"score"`   // of a ranked search; a higher score is better
+	Passage *Passage `json:"passage"` // of a ranked search, if the content is long
+}
+
+// Passage is the part of a content that answers a question best.
+type Passage struct {
+	Text   string `json:"text"`
+	Offset int    `json:"offset"` // where it begins, in characters
 }
 
 // Search finds memories. It is not verified: nothing proves that a search omits no

@@ -65,7 +65,7 @@ const viaWords = { key: 'by a program', drop: 'left by a link' };
 
 // rowOf keeps only the parts of a memory that its row shows: texts may be long, and rows are many.
 const rowOf = (m, query = '', exact = false) => ({
-  id: m.id, leafIndex: m.leafIndex, damaged: m.damaged, pieces: query ? passage(m.content, query, exact) : [[m.content.slice(0, 240), false]],
+  id: m.id, leafIndex: m.leafIndex, damaged: m.damaged, pieces: query ? passage(m, query, exact) : [[m.content.slice(0, 240), false]],
   createdAt: m.createdAt, via: m.via?.kind, source: m.metadata?.source, tags: tagsOf(m.metadata), supersededBy: m.supersededBy ?? [],
 });
 

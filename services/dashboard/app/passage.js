@@ -1,4 +1,4 @@
-// The passage of a text that a search found, with what matched in it.
+// What matched in a passage that a search found.
 
 const letter = /[\p{L}\p{N}]/u, unspaced = /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Thai}\p{Script=Lao}\p{Script=Khmer}]/u;
 const common = new Set('a an and are as at be by did do does for from had has have how i in is it my of on or she he that the their they this to was we were what when where which who why will with you your'.split(' '));
@@ -30,21 +30,17 @@ function* matches(folded, needle, words) {
   }
 }
 
-/** Returns the passage as pieces, [text, matched]: of the exact text, or where most of the words are. */
-export function passage(text, query, exact) {
+/** Returns what a row shows of a memory that was found, as pieces, [text, matched]. It begins a little before the first match. */
+export function passage(memory, query, exact) {
+  const { text, offset } = memory.passage ?? { text: memory.content, offset: 0 };
   const folded = fold(text), needles = exact ? [fold(query)] : wordsOf(query);
-  const found = needles.flatMap((needle, word) => needle ? [...matches(folded, needle, !exact)].map(([from, to]) => ({ from, to, word })) : []).sort((a, b) => a.from - b.from);
-  let best = 0, first = 0;
-  found.forEach(({ from }, i) => {
-    const words = new Set();
-    for (let j = i; j < found.length && found[j].to - from < most - before; j++) words.add(found[j].word);
-    if (words.size > best) [best, first] = [words.size, from];
-  });
+  const found = needles.flatMap((needle) => needle ? [...matches(folded, needle, !exact)] : []).sort((a, b) => a[0] - b[0]);
+  const first = found[0]?.[0] ?? 0;
   let begin = first > before ? text.lastIndexOf(' ', first - before / 2) + 1 : 0;
   if (first - begin > before) begin = first - before / 2; // one long word
-  const end = begin + most, pieces = begin > 0 ? [['… ', false]] : [];
+  const end = begin + most, pieces = begin + offset > 0 ? [['… ', false]] : [];
   let at = begin;
-  for (const { from, to } of found) {
+  for (const [from, to] of found) {
     if (from < at || from >= end) continue;
     pieces.push([text.slice(at, from), false], [text.slice(from, to), true]);
     at = to;

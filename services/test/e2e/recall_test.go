@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/memory-ledger/ledger/services/test/stacktest"
 )
@@ -12,7 +13,13 @@ import (
 // scored is a memory in a ranked answer.
 type scored struct {
 	view
-	Score *float64 `json:"score"`
+	Score   *float64 `json:"score"`
+	Passage *passage `json:"passage"`
+}
+
+type passage struct {
+	Text   string `json:"text"`
+	Offset int    `json:"offset"`
 }
 
 func indexes(found []scored) (leaves []uint64) {
@@ -64,6 +71,21 @@ func TestRankedSearch(t *testing.T) {
 	a := s.Extension[0].Expect(200, "POST", "/memories/search", body, s.Extension[0].SignIn(wallet))
 	if found := decode[struct{ Memories []scored }](t, a.Body).Memories; !slices.Equal(indexes(found), indexes(search(0, body))) || a.Header.Get("Next-Cursor") == "" {
 		t.Errorf("the extension API finds %s", a.Body)
+	}
+
+	// A long text comes with the passage that answers, on both APIs.
+	before, answer := strings.Repeat("Wir gingen über die Brücke. ", 60), "Adas Fahrrad steht im Keller."
+	content := before + answer + strings.Repeat(" Es regnete.", 60)
+	s.Core[0].Expect(201, "POST", "/memories", map[string]any{"content": content}, session)
+	body["query"] = "Wo steht das Fahrrad?"
+	a = s.Extension[0].Expect(200, "POST", "/memories/search", body, s.Extension[0].SignIn(wallet))
+	for _, found := range [][]scored{search(0, body), decode[struct{ Memories []scored }](t, a.Body).Memories} {
+		if at := utf8.RuneCountInString(before); found[0].Passage == nil || *found[0].Passage != (passage{string([]rune(content)[at : at+300]), at}) {
+			t.Errorf("the passage is %+v", found[0].Passage)
+		}
+	}
+	if found := search(0, map[string]any{"mode": "ranked", "query": "oatmeal"}); found[0].Passage != nil {
+		t.Errorf("a short text has the passage %+v", found[0].Passage)
 	}
 }
 

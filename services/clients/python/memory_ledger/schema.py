@@ -21,6 +21,7 @@ __all__ = [
     "Events",
     "FilledDrop",
     "FoundMemory",
+    "FoundMemoryPassage",
     "Imported",
     "InclusionProof",
     "InclusionProofProof",
@@ -221,6 +222,13 @@ class Via(TypedDict):
     id: str
 
 
+class FoundMemoryPassage(TypedDict):
+    """The part of the content that answers the query best, if the content has more than 300 characters."""
+    text: str
+    #: Where it begins in the content, in characters (Unicode code points).
+    offset: int
+
+
 class _Imported(TypedDict):
     id: str
     createdAt: str
@@ -247,9 +255,11 @@ class _FoundMemory(TypedDict):
 
 
 class FoundMemory(_FoundMemory, total=False):
-    """A memory. It has a score if the search was ranked."""
+    """A memory. It has a score if the search was ranked, and a passage if its content is then long."""
     #: How well the memory matches the query. Higher is better.
     score: float
+    #: The part of the content that answers the query best, if the content has more than 300 characters.
+    passage: FoundMemoryPassage
     supersedes: list[str]
     supersededBy: list[str]
     imported: Imported

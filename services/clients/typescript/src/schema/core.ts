@@ -749,7 +749,7 @@ export type SearchFilter = {
 };
 
 /**
- * A memory. It has a score if the search was ranked.
+ * A memory. It has a score if the search was ranked, and a passage if its content is then long.
  */
 export type FoundMemory = {
     id: Id;
@@ -774,6 +774,16 @@ export type FoundMemory = {
      * How well the memory matches the query. Higher is better.
      */
     score?: number;
+    /**
+     * The part of the content that answers the query best, if the content has more than 300 characters.
+     */
+    passage?: {
+        text: string;
+        /**
+         * Where it begins in the content, in characters (Unicode code points).
+         */
+        offset: number;
+    };
     supersedes?: Supersedes;
     supersededBy?: SupersededBy;
     imported?: Imported;
