@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"slices"
 	"testing"
 
 	"github.com/go-json-experiment/json"
@@ -204,6 +205,15 @@ func TestCompleteFrom(t *testing.T) {
 	if _, err := first.CompleteFrom(third); !errors.Is(err, ErrCantComplete) {
 		t.Errorf("from another tree: %v", err)
 	}
+	// From before its owner moved, with another operator's anchor of the same tree.
+	before, moved := anchor, *first
+	before.Account = anchor.ProgramID
+	moved.Anchor, moved.Consistency = &before, leaves[2:]
+	for _, later := range []*Receipt{second, third} {
+		if done, err := moved.CompleteFrom(later); err != nil || done.LeafHash != leaves[0] || done.Anchor.Account != anchor.Account {
+			t.Errorf("from before a move: %+v, %v", done, err)
+		}
+	}
 	other := *third
 	other.LeafIndex, other.TreeSize, other.Siblings, other.Directions, other.BatchRoot = 0, 2, leaves[1:2], []bool{true}, Hash(hasher.HashChildren(leaves[2][:], leaves[1][:]))
 	other.Anchor = nil
@@ -226,13 +236,29 @@ func TestCompleteOnchain(t *testing.T) {
 		t.Errorf("only a larger tree is committed: %v", err)
 	}
 	forked := f
-	forked.Commits = append(f.Commits[:0:0], f.Commits...)
-	forked.Commits[0].Instruction = f.Commits[0].Instruction[:159] + "0"
-	if forked.Commits[0].Instruction == f.Commits[0].Instruction {
-		forked.Commits[0].Instruction = f.Commits[0].Instruction[:159] + "1"
+	forked.Commits = slices.Clone(f.Commits)
+	for i := range forked.Commits {
+		in := &forked.Commits[i].Instruction
+		last := "0"
+		if (*in)[159:] == last {
+			last = "1"
+		}
+		*in = (*in)[:159] + last
 	}
 	_, err = r.CompleteOnchain(t.Context(), journeyChain(t, forked), by)
 	expect(t, err, ErrForked, "batchRoot")
+	// From before its owner moved: the chain may also have the tree that was anchored there.
+	moved := *mustReceipt(t, journey+"receipt.json")
+	before := *moved.Anchor
+	before.Account, moved.Anchor = before.ProgramID, &before
+	for _, chain := range []commitmentFile{f, without} {
+		done, err := moved.CompleteOnchain(t.Context(), journeyChain(t, chain), by)
+		if err != nil || done.VerifyIssuer(by) != nil || done.Anchor.CommittedSize != before.CommittedSize {
+			t.Errorf("from before a move: %+v, %v", done, err)
+		}
+	}
+	_, err = moved.CompleteOnchain(t.Context(), journeyChain(t, forked), by)
+	expect(t, err, ErrForked, "anchor.committedRoot")
 	if _, err := r.CompleteOnchain(t.Context(), "http://127.0.0.1:1", by); !errors.Is(err, ErrUnreachable) {
 		t.Error(err)
 	}

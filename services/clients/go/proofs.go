@@ -318,11 +318,12 @@ func (c *Client) compareExport(ctx context.Context, h *ExportHeader, head *LogHe
 	return c.verifyAnchor(ctx, h.Anchor, h.Owner)
 }
 
-// CompleteReceipt returns a receipt of the same memory with its anchor. It also checks that
-// the log still contains the tree of the receipt. The error is ErrNotAnchored while the
-// memory is not anchored.
+// CompleteReceipt returns a receipt of the same memory with its anchor, for one that was saved
+// before it, or that another than the client's issuer anchored, before the owner moved. It also
+// checks that the log still contains the tree of the receipt. The error is ErrNotAnchored while
+// the memory is not anchored.
 func (c *Client) CompleteReceipt(ctx context.Context, r *Receipt) (*Receipt, error) {
-	if err := r.Verify(); err != nil || r.Anchor != nil {
+	if err := r.Verify(); err != nil || r.Anchor != nil && r.VerifyIssuer(c.issuer) == nil {
 		return r, err
 	}
 	var page []Memory

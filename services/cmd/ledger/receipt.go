@@ -29,10 +29,11 @@ a receipt that someone else anchored is refused; get both values from the servic
 operator, not from the receipt. --authority needs --program: another program could
 name that authority without its consent.
 
-A receipt that was saved before its anchor has none. Fetch it again, or write it with its
-anchor to another file: with --complete and --later, from a later receipt of the same
-memory; with --complete, --rpc, --program and --authority, from the chain, if the chain
-has a commitment to exactly the receipt's tree.
+A receipt that was saved before its anchor has none, and one from before its owner moved
+has another operator's. Fetch it again, or write it with its anchor to another file: with
+--complete and --later, from a later receipt of the same memory; with --complete, --rpc,
+--program and --authority, from the chain, if the chain has a commitment to exactly the
+receipt's tree, or to the one that the other operator has anchored it with.
 
 Exit codes: 0 good, 1 the receipt is wrong, 2 not a receipt, or no answer, 3 with --rpc,
 --program or --complete: it is not anchored yet.`,

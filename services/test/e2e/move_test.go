@@ -13,7 +13,11 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
+	"github.com/gagliardetto/solana-go"
+
+	"github.com/memory-ledger/ledger/anchoring/program"
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/verify"
 	"github.com/memory-ledger/ledger/infra/localnats/natstest"
@@ -325,6 +329,88 @@ func TestAnOwnerTakesAFile(t *testing.T) {
 	if done, err := here.Import(t.Context(), &export); err != nil || done.TreeSize != 2 || done.Added != 0 {
 		t.Errorf("%+v, %v", done, err)
 	}
+}
+
+// TestReceiptsOutliveAMove: what one operator anchored is proven by the account of another, to
+// whom the owner moved, from the chain alone where the same tree is committed there, and else
+// with the new service. Nobody has to trust the old operator, or be able to reach it.
+func TestReceiptsOutliveAMove(t *testing.T) {
+	t.Parallel()
+	chain, authority := stacktest.Chain(t, 20*time.Millisecond)
+	key := stacktest.NewKey(t)
+	noErr(t, chain.Fund(t.Context(), key.PublicKey().String(), 10*solana.LAMPORTS_PER_SOL))
+	anchoring := func(s *stacktest.Options, authority string) {
+		s.Configure = func(c *config.Config) {
+			c.SolanaRPCURL, c.AuthorityKeypair, c.CommitmentProgramID = chain.URL(), authority, program.LocalID.String()
+			c.AnchorMaxWait = assembly.LocalAnchorMaxWait
+		}
+	}
+	old, next, wallet := stacktest.Options{}, stacktest.Options{}, stacktest.NewWallet()
+	anchoring(&old, authority)
+	anchoring(&next, stacktest.KeypairFile(t, key))
+	from := stacktest.Start(t, old)
+	core, session := from.Core[0], from.Core[0].SignIn(wallet)
+	write := func(content string, supersedes ...string) string {
+		t.Helper()
+		body := map[string]any{"content": content}
+		if len(supersedes) > 0 {
+			body["supersedes"] = supersedes
+		}
+		return core.Expect(201, "POST", "/memories", body, session).Text("id")
+	}
+	oslo := write("Ada lives in Oslo")
+	awaitAnchored(t, core, session, oslo, anchoredWithin)
+	first := receiptOf(t, core, session, oslo) // of a tree that only the old operator anchors
+	porto, secret := write("Ada lives in Porto", oslo), write("Forgotten")
+	awaitAnchored(t, core, session, secret, anchoredWithin)
+	kept := []*verify.Receipt{receiptOf(t, core, session, oslo), receiptOf(t, core, session, porto), receiptOf(t, core, session, secret)}
+	core.Expect(200, "POST", "/memories/"+secret+"/forget", nil, session)
+	export := core.Expect(200, "GET", "/export", nil, session).Body
+	from.Stop()
+
+	to := stacktest.Start(t, next)
+	there := to.Core[0]
+	mine := there.SignIn(wallet)
+	there.Expect(200, "POST", "/import", export, mine, ndjson)
+	awaitAnchored(t, there, mine, porto, anchoredWithin)
+	by := verify.Issuer{ProgramID: program.LocalID.String(), Authority: key.PublicKey().String()}
+	holds := func(r *verify.Receipt) {
+		t.Helper()
+		noErr(t, errors.Join(r.Verify(), r.VerifyIssuer(by)))
+		if held, err := r.VerifyOnchain(t.Context(), chain.URL()); err != nil || held.Authority != by.Authority {
+			t.Errorf("%+v, %v", held, err)
+		}
+	}
+	for _, r := range kept {
+		if err := r.VerifyIssuer(by); !errors.Is(err, verify.ErrChain) {
+			t.Errorf("before: %v", err)
+		}
+		done, err := r.CompleteOnchain(t.Context(), chain.URL(), by)
+		if noErr(t, err); done.LeafHash != r.LeafHash || done.Anchor.CommittedRoot != r.Anchor.CommittedRoot {
+			t.Errorf("%+v, was %+v", done, r)
+		}
+		holds(done)
+	}
+	client := memoryledger.New(there.URL, memoryledger.WithSession(there.Token(wallet)), memoryledger.WithRPC(chain.URL()), memoryledger.WithIssuer(by))
+	if _, err := first.CompleteOnchain(t.Context(), chain.URL(), by); !errors.Is(err, verify.ErrNotAnchored) {
+		t.Errorf("its tree alone was not committed: %v", err)
+	}
+	done, err := client.CompleteReceipt(t.Context(), first)
+	noErr(t, err)
+	holds(done)
+
+	file, moved := filepath.Join(t.TempDir(), "receipt.json"), filepath.Join(t.TempDir(), "moved.json")
+	noErr(t, os.WriteFile(file, must(json.Marshal(kept[0])), 0o600))
+	check := func(file string, more ...string) {
+		t.Helper()
+		args := append([]string{"verify-receipt", file, "--rpc", chain.URL(), "--program", by.ProgramID, "--authority", by.Authority}, more...)
+		out, err := exec.CommandContext(t.Context(), stacktest.Program(t, stacktest.Ledger), args...).CombinedOutput()
+		if err != nil || !strings.Contains(string(out), "the chain holds it: account "+done.Anchor.Account) {
+			t.Errorf("%v: %s", err, out)
+		}
+	}
+	check(file, "--complete", moved)
+	check(moved)
 }
 
 // mover is an owner whose import broke off, with a drop from before it.
