@@ -526,7 +526,7 @@ async function checkPrefix(r, a) {
 // ../../clients/typescript/src/complete.ts
 async function completeReceipt(receipt, later) {
   const r = await verifyReceipt(receipt), l = await verifyReceipt(later), a = l.anchor;
-  if (r.anchor) return r;
+  if (r.anchor && (!a || a.account === r.anchor.account && a.cluster === r.anchor.cluster)) return r;
   if (l.entry.owner !== r.entry.owner) throw new OwnerMismatchError("entry.owner", `it is ${r.entry.owner}, the later receipt is of ${l.entry.owner}`);
   const sameLeaf = l.leafIndex === r.leafIndex, sameTree = l.treeSize === r.treeSize;
   if (sameLeaf && l.leafHash !== r.leafHash) throw new LeafMismatchError("leafHash", `it is ${r.leafHash}, the later receipt has ${l.leafHash} as leaf ${r.leafIndex}`);
@@ -534,15 +534,20 @@ async function completeReceipt(receipt, later) {
   if (!a) throw new NotAnchoredError();
   if (sameLeaf) return l;
   if (sameTree) return verifyReceipt({ ...r, anchor: a, consistency: l.consistency });
-  if (a.committedSize === r.treeSize) return verifyReceipt({ ...r, anchor: a });
+  const tree = treesOf(r).get(a.committedSize);
+  if (tree) return verifyReceipt({ ...r, anchor: a, consistency: tree.consistency });
   throw new CantCompleteError("only a later receipt of the same memory, or of the same tree, completes a receipt");
 }
+var treesOf = (r) => new Map([
+  ...r.anchor ? [[r.anchor.committedSize, { field: "anchor.committedRoot", root: r.anchor.committedRoot, consistency: r.consistency }]] : [],
+  [r.treeSize, { field: "batchRoot", root: r.batchRoot, consistency: [] }]
+]);
 async function completeOnchain(rpcUrl, receipt, by, options = {}) {
-  const r = await verifyReceipt(receipt), { owner } = r.entry, { programId } = by;
-  if (r.anchor) return r;
+  const r = await verifyReceipt(receipt), { owner } = r.entry, { programId } = by, trees = treesOf(r);
   const authority = fromBase58(by.authority, 32);
   const account = authority && await commitmentAddress(programId, authority, fromBase58(owner, 32));
   if (!account) throw new TypeError("issuer: program and authority must be public keys in base58");
+  if (r.anchor?.account === account) return r;
   const call = (method, ...params) => rpc(rpcUrl, options, method, params);
   const cluster = await call("getGenesisHash");
   for (let before; ; ) {
@@ -554,11 +559,12 @@ async function completeOnchain(rpcUrl, receipt, by, options = {}) {
       const tx = err ? null : await call("getTransaction", signature, read);
       if (!tx?.meta || tx.meta.err) continue;
       const sizes = commitments({ programId, account }, tx, owner);
-      const found = sizes.find(({ size }) => size === r.treeSize);
-      if (found && found.root !== r.batchRoot) throw new RootMismatchError("batchRoot", `it is ${r.batchRoot}, the chain has ${found.root} for ${r.treeSize} leaves`);
-      if (found) {
-        const anchor = { cluster, programId, account, txSignature: signature, slot: tx.slot, committedSize: r.treeSize, committedRoot: r.batchRoot };
-        return verifyReceipt({ ...r, anchor });
+      for (const { size, root } of sizes) {
+        const tree = trees.get(size);
+        if (tree && root !== tree.root) throw new RootMismatchError(tree.field, `it is ${tree.root}, the chain has ${root} for ${size} leaves`);
+        if (!tree) continue;
+        const anchor = { cluster, programId, account, txSignature: signature, slot: tx.slot, committedSize: size, committedRoot: root };
+        return verifyReceipt({ ...r, anchor, consistency: tree.consistency });
       }
       if (sizes.some(({ size }) => size < r.treeSize)) throw new NotAnchoredError();
     }
@@ -1728,13 +1734,14 @@ var Memories = class {
     return body;
   }
   /**
-   * Returns a receipt of the same memory with its anchor, for a receipt that was saved before
-   * it. Also checks that the log still contains the receipt's tree. Throws a NotAnchoredError
-   * while the memory is not anchored.
+   * Returns a receipt of the same memory with its anchor, for one that was saved before it, or
+   * that another than the client's issuer anchored, before the owner moved. Also checks that the
+   * log still contains the receipt's tree. Throws a NotAnchoredError while the memory is not
+   * anchored.
    */
   async complete(saved, options = {}) {
-    const r = await verifyReceipt(saved);
-    if (r.anchor) return r;
+    const r = await verifyReceipt(saved), { issuer } = this.ledger;
+    if (r.anchor && (!issuer || await checkIssuer(r, issuer).then(() => true, () => false))) return r;
     const memory = (await this.page(r.leafIndex, 1, options)).find(({ leafIndex }) => leafIndex === r.leafIndex);
     if (!memory) throw new CantCompleteError(`leaf ${r.leafIndex} is not in the list: it was retracted`);
     const later = await this.receipt(memory.id, options), head = await this.ledger.log.head(options);

@@ -331,9 +331,9 @@ func TestAnOwnerTakesAFile(t *testing.T) {
 	}
 }
 
-// TestReceiptsOutliveAMove: what one operator anchored is proven by the account of another, to
-// whom the owner moved, from the chain alone where the same tree is committed there, and else
-// with the new service. Nobody has to trust the old operator, or be able to reach it.
+// TestReceiptsOutliveAMove: an owner moves to another operator. The receipts from before are
+// proven by the new operator's account: by the chain alone if the same tree is committed
+// there, else with the help of the new service. The old operator is gone.
 func TestReceiptsOutliveAMove(t *testing.T) {
 	t.Parallel()
 	chain, authority := stacktest.Chain(t, 20*time.Millisecond)

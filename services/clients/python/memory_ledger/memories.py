@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Generator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import quote, urlencode, urlsplit
 
+from .chain import check_issuer
 from .complete import complete_receipt
 from .encoding import is_count, is_hash
 from .errors import (
@@ -236,14 +238,18 @@ class Memories:
         return r
 
     def complete(self, saved: Receipt, *, timeout: float | None = None) -> Receipt:
-        """Returns a receipt of the same memory with its anchor, for a receipt that was saved before it.
+        """Returns a receipt of the same memory with its anchor.
 
-        Also checks that the log still contains the receipt's tree. Raises a NotAnchoredError while
-        the memory is not anchored.
+        It is for one that was saved before it, or that another than the client's issuer anchored,
+        before the owner moved. Also checks that the log still contains the receipt's tree. Raises a
+        NotAnchoredError while the memory is not anchored.
         """
-        r = verify_receipt(saved)
-        if r["anchor"]:
-            return r
+        r, issuer = verify_receipt(saved), self._ledger.issuer
+        with suppress(AnchorError):
+            if r["anchor"] and issuer:
+                check_issuer(r, issuer)
+            if r["anchor"]:
+                return r
         ids = [memory["id"] for memory in self.page(r["leafIndex"], 1, timeout=timeout) if memory["leafIndex"] == r["leafIndex"]]
         if not ids:
             raise CantCompleteError(f"leaf {r['leafIndex']} is not in the list: it was retracted")

@@ -316,6 +316,13 @@ class Receipts(unittest.TestCase):
             ledger.complete_onchain("http://rpc", before, by, holds([forked, *rest]))
         with self.assertRaises(TypeError):
             ledger.complete_onchain("http://rpc", before, ledger.Issuer(chain["programId"], "x"))
+        # From before its owner moved, with another operator's anchor of the same tree.
+        moved: Any = {**journey, "anchor": {**journey["anchor"], "account": journey["anchor"]["programId"]}}
+        for made in (chain["commits"], rest):
+            there = ledger.complete_onchain("http://rpc", moved, by, holds(made))
+            self.assertEqual((there["anchor"] or anchor)["committedSize"], 7)
+            ledger.check_issuer(there, by)
+        ledger.check_issuer(ledger.complete_receipt(moved, journey), by)
 
 
 class Exports(unittest.TestCase):

@@ -548,13 +548,14 @@ export class Memories {
   }
 
   /**
-   * Returns a receipt of the same memory with its anchor, for a receipt that was saved before
-   * it. Also checks that the log still contains the receipt's tree. Throws a NotAnchoredError
-   * while the memory is not anchored.
+   * Returns a receipt of the same memory with its anchor, for one that was saved before it, or
+   * that another than the client's issuer anchored, before the owner moved. Also checks that the
+   * log still contains the receipt's tree. Throws a NotAnchoredError while the memory is not
+   * anchored.
    */
   async complete(saved: Receipt, options: CallOptions = {}): Promise<Receipt> {
-    const r = await verifyReceipt(saved);
-    if (r.anchor) return r;
+    const r = await verifyReceipt(saved), { issuer } = this.ledger;
+    if (r.anchor && (!issuer || (await checkIssuer(r, issuer).then(() => true, () => false)))) return r;
     const memory = (await this.page(r.leafIndex, 1, options)).find(({ leafIndex }) => leafIndex === r.leafIndex);
     if (!memory) throw new CantCompleteError(`leaf ${r.leafIndex} is not in the list: it was retracted`);
     const later = await this.receipt(memory.id, options), head = await this.ledger.log.head(options);

@@ -309,6 +309,13 @@ export function vectors(ledger, files) {
     const forked = [{ ...commits[0], instruction: commits[0].instruction.replace(/.$/, (c) => c === "0" ? "1" : "0") }, commits[1]];
     await rejects(ledger.completeOnchain("http://rpc", before, chain, { fetch: node(forked) }), ledger.RootMismatchError, { field: "batchRoot" });
     await rejects(ledger.completeOnchain("http://rpc", before, { programId, authority: "x" }, {}), TypeError);
+    // From before its owner moved, with another operator's anchor of the same tree.
+    const moved = { ...journey, anchor: { ...journey.anchor, account: journey.anchor.programId } };
+    for (const made of [commits, commits.slice(1)]) {
+      const there = await ledger.completeOnchain("http://rpc", moved, chain, { fetch: node(made) });
+      equal([there.anchor.account, there.anchor.committedSize, there.consistency.length], [chain.account, 7, journey.consistency.length]);
+    }
+    equal((await ledger.completeReceipt(moved, journey)).anchor.account, chain.account);
   });
 
   const staking = JSON.parse(read("anchoring/staking/testdata/transactions.json"));
