@@ -1,10 +1,14 @@
 package events
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/memory-ledger/ledger/events/verify/leaf"
 )
 
 // Family is the first token of a subject: who decides the events below it.
@@ -98,4 +102,31 @@ func (s Subject) Admits(batch []Event) error {
 		return fmt.Errorf("%w: kind %s in family %s", ErrMalformed, s.Kind, s.Family)
 	}
 	return nil
+}
+
+// Owner and Hash are defined beside the leaf, so that a verifier needs no event.
+type (
+	// Owner is a wallet's public key in base58. It names the person a log belongs to.
+	Owner = leaf.Owner
+	// Hash is a SHA-256 digest.
+	Hash = leaf.Hash
+)
+
+// HashSize is the length of every hash and root in bytes.
+const HashSize = leaf.HashSize
+
+// ErrOwner says that a text is not the base58 form of 32 bytes.
+var ErrOwner = leaf.ErrOwner
+
+// ParseOwner checks the form of a public key.
+func ParseOwner(s string) (Owner, error) { return leaf.ParseOwner(s) }
+
+// OwnerFromBytes encodes a 32-byte public key.
+func OwnerFromBytes(key [32]byte) Owner { return leaf.OwnerFromBytes(key) }
+
+// partitionOf returns the partition that an owner's subjects name, one of 256, so that
+// owners can be divided among deployments: the first byte of SHA-256 of the owner's text.
+func partitionOf(o Owner) string {
+	sum := sha256.Sum256([]byte(o))
+	return hex.EncodeToString(sum[:1])
 }

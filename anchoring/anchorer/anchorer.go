@@ -1,14 +1,68 @@
+// Package anchorer commits the roots of owners' logs to the chain.
+//
+// It folds the log (leaves, and its own chain events) into one compact range
+// and at most one open batch per owner, and drives each batch through
+//
+//	leaves wait
+//	    │  due: ANCHOR_MAX_WAIT or ANCHOR_MAX_LEAVES; own root = tree cache's root
+//	    ▼
+//	   cut ───────────────────────────┐
+//	    │  packed with up to seven    │
+//	    │  others, signed, recorded   │
+//	    ▼  before the first byte is   │
+//	submitted ──────────────────┐     │
+//	    │  sent until it lands, │     │
+//	    │  account read back    │     │
+//	    ▼                       ▼     │
+//	confirmed                failed ──┘ cut again: new batch, fresh blockhash
+//
+// Every arrow is one appended event, decided on the owner's chain version. The log is the
+// only source of truth. The rows that this package keeps in PostgreSQL are a cache of the
+// fold, and its in-process state can be lost at any moment. There is no recovery code. At
+// startup an anchorer finds the open batches in the fold and continues each from its
+// current state, with the same functions that it uses for batches it cut itself.
+//
+// What a crash leaves behind, by the last step before the crash:
+//
+//	BatchCut appended          a cut batch; the next anchorer submits it
+//	some BatchSubmitted of a   the next anchorer records the transaction for
+//	packed transaction           the other owners in it too, then sends it
+//	sent                       its status on the chain decides
+//	landed                     the account is read back and the batch confirmed
+//	some BatchConfirmed        the others follow in the same way
+//
+// The anchorer gives up a transaction only when the transaction can no longer land. It
+// checks three things in this order, each read no older than the one before: the
+// finalized block height is past the transaction's last valid one, no status is known,
+// and the finalized account lacks the commit. Two cases need no waiting: the transaction
+// landed and failed, or preflight refused it. A refused transaction does no harm if
+// another process sends it later: the program accepts no commit that shrinks or forks a
+// log.
+//
+// Two anchorers do no harm. Package projector runs the fold as a projection in the schema
+// ledger_anchor. Its lock lets one anchorer work while others stand by. Its checkpoint fences
+// rows and position, and its proofs detect a different log. If two anchorers share no
+// database, the owner's expected chain version lets only one of two decisions into the
+// log.
 package anchorer
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"log/slog"
 	"sync/atomic"
 	"time"
 
+	"github.com/gagliardetto/solana-go"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/memory-ledger/ledger/anchoring/chain"
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/projections/projector"
+	"github.com/memory-ledger/ledger/projections/tree"
 )
 
 // Anchorer anchors all owners' logs.
@@ -140,4 +194,111 @@ func (a *Anchorer) rest(ctx context.Context, more bool) bool {
 	case <-wake:
 		return eventlog.Pause(ctx, min(50*time.Millisecond, a.cfg.PollEvery))
 	}
+}
+
+// Chain is the part of the chain's RPC that the anchorer needs. Package chain implements
+// it.
+type Chain interface {
+	GenesisHash(ctx context.Context) (string, error)
+	LatestBlockhash(ctx context.Context) (chain.Blockhash, error)
+	FinalizedHeight(ctx context.Context) (chain.Height, error)
+	Balance(ctx context.Context, key solana.PublicKey) (uint64, error)
+	Rent(ctx context.Context, size int) (uint64, error)
+	Send(ctx context.Context, raw []byte, preflight bool) error
+	Statuses(ctx context.Context, signatures []string, history bool) ([]*chain.Status, uint64, error)
+	Accounts(ctx context.Context, keys []solana.PublicKey, commitment chain.Commitment) ([]*chain.Account, uint64, error)
+}
+
+// Tree is the tree cache, from which the APIs make proofs. Errors that wrap
+// tree.ErrIncomplete mean that the cache does not have that many leaves yet.
+type Tree interface {
+	Root(ctx context.Context, owner events.Owner, size uint64) (events.Hash, error)
+	Consistency(ctx context.Context, owner events.Owner, from, to uint64) ([]events.Hash, error)
+}
+
+// Config of an anchorer.
+type Config struct {
+	Pool  *pgxpool.Pool
+	Log   eventlog.Log
+	Lag   time.Duration // see projector.Config
+	Chain Chain
+	Tree  Tree // default: the read models in Pool
+
+	Authority solana.PrivateKey // signs and pays
+	Program   solana.PublicKey
+
+	MaxWait   time.Duration // cut a batch when its oldest leaf has waited this long,
+	MaxLeaves int           // or when this many leaves wait
+
+	PriorityFee       uint64 // micro-lamports per compute unit
+	MaxLamportsPerDay uint64 // spending bound for a UTC day; 0: none
+
+	// Commitment is the level at which a transaction counts as landed, and at which
+	// accounts are read (default: finalized).
+	Commitment chain.Commitment
+
+	PollEvery   time.Duration // between polls of the transactions in flight; default 1 s
+	ResendEvery time.Duration // between sends of the same bytes; default 2 s
+	MaxFlights  int           // transactions in flight at once; default 64
+
+	Now        func() time.Time
+	NewID      func() string
+	Logger     *slog.Logger
+	Registerer prometheus.Registerer                   // nil: none
+	Turn       func(ctx context.Context, working bool) // see projector.Config
+
+	around func(committed bool) error // for tests: called before a slice is applied, and after it is saved
+}
+
+func (c *Config) setDefaults() {
+	if c.Tree == nil {
+		c.Tree = readModels{c.Pool}
+	}
+	if c.Commitment == "" {
+		c.Commitment = chain.Finalized
+	}
+	c.PollEvery = cmp.Or(max(0, c.PollEvery), time.Second)
+	c.ResendEvery = cmp.Or(max(0, c.ResendEvery), 2*time.Second)
+	c.MaxFlights = cmp.Or(max(0, c.MaxFlights), 64)
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+}
+
+// Validate returns all problems at once.
+func (c *Config) Validate() error {
+	var problems []error
+	need := func(ok bool, what string) {
+		if !ok {
+			problems = append(problems, errors.New("anchorer: "+what))
+		}
+	}
+	need(c.Pool != nil, "no database")
+	need(c.Log != nil, "no log")
+	need(c.Chain != nil, "no chain")
+	need(c.NewID != nil, "nothing that makes ids")
+	need(len(c.Authority) == 64, "the authority is not a key pair")
+	need(!c.Program.IsZero(), "no program")
+	need(c.MaxWait > 0, "MaxWait must be positive")
+	need(c.MaxLeaves > 0, "MaxLeaves must be positive")
+	need(c.Commitment == "" || c.Commitment.Valid(), "Commitment must be confirmed or finalized")
+	return errors.Join(problems...)
+}
+
+// readModels is the tree cache in the database.
+type readModels struct{ pool *pgxpool.Pool }
+
+func (r readModels) Root(ctx context.Context, owner events.Owner, size uint64) (events.Hash, error) {
+	ctx, cancel := context.WithTimeout(ctx, tablesTimeout)
+	defer cancel()
+	return tree.Root(ctx, r.pool, owner, size)
+}
+
+func (r readModels) Consistency(ctx context.Context, owner events.Owner, from, to uint64) ([]events.Hash, error) {
+	ctx, cancel := context.WithTimeout(ctx, tablesTimeout)
+	defer cancel()
+	return tree.Consistency(ctx, r.pool, owner, from, to)
 }

@@ -3,6 +3,7 @@ package anchorer
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/projections/projector"
+	"github.com/memory-ledger/ledger/projections/tree"
 )
 
 // dayLayout formats the key of spending: the UTC day.
@@ -99,6 +101,124 @@ func (f *fold) record(o *owner, r *projector.Record, spent map[string]uint64, ge
 		if err := o.fold(e.Data, at); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// errLog says that the log contradicts itself, because of a bug or tampering.
+var errLog = errors.New("the log contradicts itself")
+
+// owner is the anchoring state of one owner's log. It is a fold of the owner's leaves and
+// chain events, and of nothing else.
+type owner struct {
+	key      events.Owner
+	frontier *tree.Frontier
+
+	chainSeq     uint64 // of the newest message in the chain family
+	chainVersion int
+
+	confirmedSize uint64
+	confirmedRoot events.Hash
+
+	// waiting is when the oldest leaf was written that no open or confirmed batch covers;
+	// zero if there is no such leaf.
+	waiting time.Time
+	batch   *batch // the open one; nil: none
+}
+
+// batch is an open batch: cut, and neither confirmed nor failed.
+type batch struct {
+	id     string
+	from   uint64
+	size   uint64
+	root   events.Hash
+	oldest time.Time // when its oldest leaf was written
+	tried  *attempt  // nil until it is submitted
+}
+
+// attempt is the signed transaction that commits a batch, with others.
+type attempt struct {
+	signature   string
+	blockhash   string
+	lastValid   uint64
+	transaction []byte
+}
+
+func newOwner(key events.Owner) *owner { return &owner{key: key, frontier: tree.EmptyFrontier()} }
+
+func (o *owner) size() uint64 { return o.frontier.Size() }
+
+// oldest is when the oldest unanchored leaf was written; zero if all leaves are anchored.
+func (o *owner) oldest() time.Time {
+	if o.batch != nil {
+		return o.batch.oldest
+	}
+	return o.waiting
+}
+
+// leaf folds a leaf.
+func (o *owner) leaf(e *events.MemoryWritten, at time.Time) error {
+	if e.LeafIndex != o.size() {
+		return fmt.Errorf("%w: leaf %d of %s follows %d leaves", errLog, e.LeafIndex, o.key, o.size())
+	}
+	o.frontier.Append(e.LeafHash)
+	if o.waiting.IsZero() {
+		o.waiting = at
+	}
+	return nil
+}
+
+// message records the sequence and version of a message of the chain family.
+func (o *owner) message(seq uint64, version int) error {
+	if version != o.chainVersion+1 {
+		return fmt.Errorf("%w: chain version %d of %s follows %d", errLog, version, o.key, o.chainVersion)
+	}
+	o.chainSeq, o.chainVersion = seq, version
+	return nil
+}
+
+// fold applies an event of the chain family; at is the event's. An event
+// about a batch that is not open does not change the open batch: two anchorers may both
+// record the end of the same batch.
+func (o *owner) fold(data events.Data, at time.Time) error {
+	switch e := data.(type) {
+	case *events.BatchCut:
+		return o.cut(e, at)
+	case *events.BatchSubmitted:
+		if o.batch != nil && o.batch.id == e.BatchID {
+			o.batch.tried = &attempt{e.Signature, e.Blockhash, e.LastValidBlockHeight, e.Transaction}
+		}
+	case *events.BatchConfirmed:
+		if e.Size >= o.confirmedSize {
+			o.confirmedSize, o.confirmedRoot = e.Size, e.Root
+		}
+		if o.batch != nil && o.batch.id == e.BatchID {
+			o.batch = nil
+		}
+	case *events.BatchFailed:
+		if o.batch != nil && o.batch.id == e.BatchID {
+			if o.size() > o.confirmedSize {
+				o.waiting = o.batch.oldest
+			}
+			o.batch = nil
+		}
+	}
+	return nil
+}
+
+func (o *owner) cut(e *events.BatchCut, at time.Time) error {
+	if o.batch != nil || e.Size > o.size() {
+		return fmt.Errorf("%w: batch %s of %s is cut at %d of %d leaves", errLog, e.BatchID, o.key, e.Size, o.size())
+	}
+	o.batch = &batch{id: e.BatchID, from: e.FromSize, size: e.Size, root: e.Root, oldest: o.waiting}
+	if o.batch.oldest.IsZero() {
+		o.batch.oldest = at
+	}
+	o.waiting = time.Time{}
+	if o.size() > e.Size {
+		// These leaves were written while the batch was being cut. The time of the cut is
+		// used as theirs.
+		o.waiting = at
 	}
 	return nil
 }

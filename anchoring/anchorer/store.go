@@ -2,7 +2,9 @@ package anchorer
 
 import (
 	"context"
+	"crypto/hkdf"
 	"crypto/hmac"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,6 +12,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gagliardetto/solana-go"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -58,7 +61,7 @@ CREATE TABLE ledger_anchor.owners (
     oldest     timestamptz,      -- when the open batch's oldest leaf was written; NULL: none is open
     signed     boolean NOT NULL, -- the open batch has a transaction
     state      bytea   NOT NULL, -- JSON of type saved
-    code       bytea   NOT NULL  -- see rowcode.go
+    code       bytea   NOT NULL  -- see rowKey
 );
 CREATE INDEX owners_waiting ON ledger_anchor.owners (first, waiting) WHERE oldest IS NULL AND waiting IS NOT NULL;
 CREATE INDEX owners_many ON ledger_anchor.owners (first, unanchored) WHERE oldest IS NULL AND waiting IS NOT NULL;
@@ -361,4 +364,37 @@ func texts(keys []events.Owner) []string {
 		out[i] = string(k)
 	}
 	return out
+}
+
+// errAltered says that an anchorer with this authority did not write this row.
+var errAltered = errors.New("a row of the anchorer's state was altered, or is another authority's")
+
+// rowKey makes the codes (MACs) of the owners' rows. The owner's row decides what is
+// signed for the owner. An attacker who can write to the database can write that row, and
+// also the tree cache that it is compared with. A code needs the authority's key:
+//
+//	key  = HKDF-SHA256(the authority's seed, no salt, info "memory-ledger/anchorer-row/v2"), 32 bytes
+//	code = HMAC-SHA256(key, owner, a zero byte, state)
+//
+// If an attacker restores an older row, its code is valid. That row holds the state of
+// the log at an earlier time: its root is a true root, and the fold does not continue
+// from it.
+type rowKey [sha256.Size]byte
+
+func newRowKey(authority solana.PrivateKey) (rowKey, error) {
+	const seed = 32
+	raw, err := hkdf.Key(sha256.New, authority[:seed], nil, "memory-ledger/anchorer-row/v2", sha256.Size)
+	if err != nil {
+		return rowKey{}, fmt.Errorf("derive the key of the anchorer's rows: %w", err)
+	}
+	return rowKey(raw), nil
+}
+
+// code returns the code of an owner's row.
+func (k rowKey) code(key events.Owner, state []byte) []byte {
+	mac := hmac.New(sha256.New, k[:])
+	mac.Write([]byte(key))
+	mac.Write([]byte{0})
+	mac.Write(state)
+	return mac.Sum(nil)
 }

@@ -11,12 +11,17 @@ package schema
 import (
 	"bytes"
 	stdjson "encoding/json"
+	"errors"
 	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -238,3 +243,99 @@ func batchSchema() object {
 
 // sorted returns the names of the schemas in a stable order.
 func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+
+//go:generate go run ./write ..
+
+const (
+	pageBegin = "<!-- the catalogue, by make generate -->\n"
+	pageEnd   = "<!-- end of the catalogue -->\n"
+)
+
+// Page puts the catalogue's table into its place in docs/events.md.
+func Page(page []byte) ([]byte, error) {
+	before, rest, found := strings.Cut(string(page), pageBegin)
+	_, after, closed := strings.Cut(rest, pageEnd)
+	if !found || !closed {
+		return nil, errors.New("no place for the catalogue")
+	}
+	var table strings.Builder
+	table.WriteString("\n| type | versions | subjects | what it says |\n|---|---|---|---|\n")
+	for _, d := range events.Catalogue() {
+		var versions, subjects []string
+		for version := 1; version <= d.Version; version++ {
+			versions = append(versions, fmt.Sprintf("[%d](../events/schema/%s)", version, FileName(d.Type, version)))
+		}
+		for _, kind := range d.Kinds {
+			subjects = append(subjects, string(kind))
+		}
+		fmt.Fprintf(&table, "| %s | %s | %s | %s |\n", d.Type, strings.Join(versions, ", "), strings.Join(subjects, ", "), d.Doc)
+	}
+	return []byte(before + pageBegin + table.String() + "\n" + pageEnd + after), nil
+}
+
+// source holds what reflection can't see in the payloads: comments, and the constants of
+// each named string type.
+type source struct {
+	fields    map[string]string   // "Type.Field": its comment
+	constants map[string][]string // type name: its values
+}
+
+func readSource(eventsDir string) (*source, error) {
+	file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(eventsDir, "data.go"), nil, parser.ParseComments)
+	if err != nil {
+		return nil, fmt.Errorf("read the payloads' source: %w", err)
+	}
+	s := &source{fields: map[string]string{}, constants: map[string][]string{}}
+	for _, declaration := range file.Decls {
+		group, ok := declaration.(*ast.GenDecl)
+		if !ok {
+			continue
+		}
+		for _, spec := range group.Specs {
+			switch spec := spec.(type) {
+			case *ast.TypeSpec:
+				s.addStruct(spec)
+			case *ast.ValueSpec:
+				if err := s.addConstant(spec); err != nil {
+					return nil, err
+				}
+			}
+		}
+	}
+	return s, nil
+}
+
+func (s *source) addStruct(spec *ast.TypeSpec) {
+	structure, ok := spec.Type.(*ast.StructType)
+	if !ok {
+		return
+	}
+	for _, field := range structure.Fields.List {
+		comment := field.Doc
+		if comment == nil {
+			comment = field.Comment
+		}
+		for _, name := range field.Names {
+			s.fields[spec.Name.Name+"."+name.Name] = strings.Join(strings.Fields(comment.Text()), " ")
+		}
+	}
+}
+
+func (s *source) addConstant(spec *ast.ValueSpec) error {
+	named, ok := spec.Type.(*ast.Ident)
+	if !ok {
+		return nil
+	}
+	for _, value := range spec.Values {
+		literal, ok := value.(*ast.BasicLit)
+		if !ok || literal.Kind != token.STRING {
+			continue
+		}
+		text, err := strconv.Unquote(literal.Value)
+		if err != nil {
+			return err
+		}
+		s.constants[named.Name] = append(s.constants[named.Name], text)
+	}
+	return nil
+}

@@ -14,11 +14,15 @@
 package localchain
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"syscall"
@@ -163,3 +167,115 @@ func (c *Chain) Stop(ctx context.Context) error {
 
 // Kill ends the server at once, as a power cut would, and waits until it has ended.
 func (c *Chain) Kill() error { return c.process.Kill() }
+
+// readyLine is the line that the server prints once it answers requests.
+type readyLine struct {
+	Ready       bool   `json:"ready"`
+	URL         string `json:"url"`
+	GenesisHash string `json:"genesisHash"`
+}
+
+// launch starts the server and waits for its ready line. The server inherits the
+// folder's lock: the folder is free when both processes have ended. The server ends
+// when this process ends: its standard input closes then, and on Linux it also gets a
+// signal.
+func launch(ctx context.Context, node string, args []string, lock *datadir.FileLock, cfg Config) (*Chain, error) {
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute) // only a machine that is overloaded needs them
+	defer cancel()
+	cmd := exec.Command(node, args...)
+	lock.Inherit(cmd)
+	// NODE_OPTIONS may hold options that are meant for other programs.
+	cmd.Env = append(os.Environ(), "NODE_OPTIONS=", "NODE_ENV=production")
+	ready := make(chan readyLine, 1)
+	cmd.Stdout = child.NewLines(0, func(text string) {
+		var line readyLine
+		if json.Unmarshal([]byte(text), &line) == nil && line.Ready {
+			ready <- line
+		}
+	})
+	complaint := child.NewLines(20, nil)
+	cmd.Stderr = io.MultiWriter(cfg.Log, complaint)
+	if _, err := cmd.StdinPipe(); err != nil { // open until the server ends
+		return nil, err
+	}
+	process, err := child.Start(cmd, syscall.SIGTERM)
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case line := <-ready:
+		return &Chain{process: process, url: line.URL, genesisHash: line.GenesisHash}, nil
+	case <-process.Done():
+		return nil, fmt.Errorf("the server ended before it was ready (%v): %s", process.Err(), complaint.Last())
+	case <-ctx.Done():
+		return nil, errors.Join(fmt.Errorf("the server was not ready in time: %w", ctx.Err()), process.Kill())
+	}
+}
+
+// RPCError is an error that the chain answered with.
+type RPCError struct {
+	Code    int             `json:"code"`
+	Message string          `json:"message"`
+	Data    json.RawMessage `json:"data,omitempty"`
+}
+
+func (e *RPCError) Error() string { return fmt.Sprintf("%s (%d)", e.Message, e.Code) }
+
+// calls uses a new connection for each call. The chain's server closes a connection
+// that was idle for five seconds. A call at that moment would fail with EOF, and the
+// caller would not know whether the server got the call.
+var calls = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+
+// Call makes one JSON-RPC call and decodes its result into result, unless result is nil.
+func (c *Chain) Call(ctx context.Context, result any, method string, params ...any) error {
+	if params == nil {
+		params = []any{}
+	}
+	body, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
+	if err != nil {
+		return err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	res, err := calls.Do(req)
+	if err != nil {
+		return fmt.Errorf("%s: %w", method, err)
+	}
+	defer res.Body.Close()
+	var reply struct {
+		Result json.RawMessage
+		Error  *RPCError
+	}
+	if err := json.NewDecoder(res.Body).Decode(&reply); err != nil {
+		return fmt.Errorf("%s: %w", method, err)
+	}
+	if reply.Error != nil {
+		return fmt.Errorf("%s: %w", method, reply.Error)
+	}
+	if result == nil {
+		return nil
+	}
+	return json.Unmarshal(reply.Result, result)
+}
+
+// Fund airdrops as much as an account lacks to hold that many lamports.
+func (c *Chain) Fund(ctx context.Context, address string, lamports uint64) error {
+	var balance struct{ Value uint64 }
+	processed := map[string]string{"commitment": "processed"}
+	if err := c.Call(ctx, &balance, "getBalance", address, processed); err != nil {
+		return err
+	}
+	if balance.Value >= lamports {
+		return nil
+	}
+	return c.Call(ctx, nil, "requestAirdrop", address, lamports-balance.Value)
+}
+
+// Fault causes a failure, or another change: see package localchaintest. A chain accepts
+// faults only if Config.Faults allowed them.
+func (c *Chain) Fault(ctx context.Context, fault map[string]any) error {
+	return c.Call(ctx, nil, "_fault", fault)
+}

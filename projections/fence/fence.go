@@ -1,3 +1,18 @@
+// Package fence makes reads never stale. It delays a read until the read models reflect
+// every event that was acknowledged before the read's request arrived, on every replica.
+//
+// A fence reads from the log the newest sequence that matters, and waits until the
+// projection has reached it, in the owner's partition or in all partitions. The log
+// answers linearizably, so that sequence covers every event that was acknowledged before.
+// (On a cluster, this holds while its leader is known to be the only one; see package
+// eventlog. The fence refuses a sequence that is older than the read models' position.)
+// The projector announces each commit. A fence listens on its own connection and wakes
+// the callers that waited for that commit. A wait ends at the caller's deadline or the
+// fence's timeout with [ErrBehind]. HTTP layers answer it with 503 and Retry-After.
+//
+// The fence trusts a position only while the listener is connected: a database that was
+// restored or replaced may hold less than this process has seen. A cache stores the
+// [Head] of each read. The Head differs after the read models were exchanged.
 package fence
 
 import (
@@ -272,4 +287,37 @@ func (f *Fence) expired(ctx context.Context, seq uint64) error {
 		return fmt.Errorf("%w: waited for sequence %d, and no listener knows their position", ErrBehind, seq)
 	}
 	return fmt.Errorf("%w: waited for sequence %d, at %d", ErrBehind, seq, position)
+}
+
+type metrics struct {
+	passed   prometheus.Counter
+	waits    prometheus.Histogram
+	waiting  prometheus.Gauge
+	expired  prometheus.Counter
+	backward prometheus.Counter
+}
+
+func newMetrics(registerer prometheus.Registerer) (*metrics, error) {
+	counter := func(name, help string) prometheus.Counter {
+		return prometheus.NewCounter(prometheus.CounterOpts{Name: "ledger_fence_" + name, Help: help})
+	}
+	m := &metrics{
+		passed:   counter("passed_total", "Reads that found the read models caught up."),
+		expired:  counter("expired_total", "Reads that gave up waiting."),
+		backward: counter("backward_total", "Times the checkpoint was found behind what was known."),
+		waiting:  prometheus.NewGauge(prometheus.GaugeOpts{Name: "ledger_fence_waiting", Help: "Reads that wait now."}),
+		waits: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "ledger_fence_wait_seconds", Help: "How long reads waited that had to.",
+			Buckets: prometheus.ExponentialBuckets(0.0002, 2, 16),
+		}),
+	}
+	if registerer == nil {
+		return m, nil
+	}
+	for _, c := range []prometheus.Collector{m.passed, m.waits, m.waiting, m.expired, m.backward} {
+		if err := registerer.Register(c); err != nil {
+			return nil, err
+		}
+	}
+	return m, nil
 }

@@ -1,7 +1,9 @@
 package command
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -139,3 +141,69 @@ func (NoReadModel) WithHash(context.Context, events.Owner, []events.Hash) ([]Sup
 
 // Leaves implements Loader.
 func (NoReadModel) Leaves(context.Context, events.Owner) (uint64, error) { return 0, nil }
+
+// RetractMemory retracts a memory of the owner. If it was retracted before, nothing is
+// appended.
+type RetractMemory struct {
+	MemoryID   string // of the leaf
+	LeafIndex  uint64
+	Credential Credential
+}
+
+func (c *RetractMemory) decide(s *State, now time.Time) (Decision, error) {
+	if err := c.Credential.check(s, now); err != nil {
+		return Decision{}, err
+	}
+	if s.Retracted.Has(c.LeafIndex) || c.LeafIndex < s.Erased.Leaves {
+		return Decision{}, nil
+	}
+	retracted := &events.MemoryRetracted{MemoryID: c.MemoryID, LeafIndex: c.LeafIndex, Leaves: s.Leaves}
+	return Decision{events.KindMemory, append([]events.Data{retracted}, c.Credential.use(s, now)...)}, nil
+}
+
+// ForgetMemory records that the text of a memory is made unreadable. The memory's key is
+// destroyed after it. If the memory was forgotten or erased before, nothing is appended.
+type ForgetMemory struct {
+	MemoryID   string // of the leaf
+	LeafIndex  uint64
+	Credential Credential
+}
+
+func (c *ForgetMemory) decide(s *State, now time.Time) (Decision, error) {
+	if err := c.Credential.check(s, now); err != nil {
+		return Decision{}, err
+	}
+	if s.Forgotten.Has(c.LeafIndex) || c.LeafIndex < s.Erased.Leaves {
+		return Decision{}, nil
+	}
+	return Decision{events.KindMemory, []events.Data{&events.MemoryForgotten{MemoryID: c.MemoryID, LeafIndex: c.LeafIndex, Leaves: s.Leaves}}}, nil
+}
+
+// ErrAccessAlive: a session, key, or grant is alive, so the owner can't be erased yet.
+var ErrAccessAlive = errors.New("the owner's access has not ended")
+
+// ErrErased: the owner erased everything during a sign-in.
+var ErrErased = errors.New("the owner had all erased meanwhile")
+
+// ErrKeyErased: the memory is sealed with a data key that an erasure has destroyed. Seal it
+// again with the present key.
+var ErrKeyErased = errors.New("the data key was erased meanwhile")
+
+// EraseOwner records that the texts of all leaves so far are unreadable. Before it, the
+// data key was destroyed and all access was ended. No memory sealed with that key can
+// follow the event: every credential that could write one has ended, and decisions refuse a
+// memory that is sealed with an earlier key.
+type EraseOwner struct {
+	// Erased is the answer: how many leaves the log has.
+	Erased uint64
+}
+
+func (c *EraseOwner) decide(s *State, now time.Time) (Decision, error) {
+	for _, kind := range accessKinds {
+		if d, err := (&EndAccess{Kind: kind}).decide(s, now); err != nil || len(d.Events) > 0 {
+			return Decision{}, cmp.Or(err, ErrAccessAlive)
+		}
+	}
+	c.Erased = s.Leaves
+	return Decision{events.KindMemory, append(s.endImport(), &events.OwnerErased{Leaves: s.Leaves})}, nil
+}

@@ -1,3 +1,24 @@
+// Package command is the write side. A pure function takes a command, one owner's state,
+// and the time, and returns events or a refusal. The events are appended with the owner's
+// expected version.
+//
+//	        load (read model + tail of the log)
+//	            |
+//	command -> state -> decide --refusal on a fresh state--> error
+//	            ^         |  \
+//	            |         |   refusal on a state that may be old: read the tail, decide again
+//	   tail of  |      events
+//	   the log  |         |
+//	            |       append(expected version)
+//	            |      /      |         \
+//	            conflict    stored    uncertain: the tail is read before the state
+//	                          |       is used again, and the client is told
+//	                   apply to state
+//
+// Only the expected version is trusted. The state in memory may be old, and several
+// processes may decide for one owner at once, but only one of them gets its events into the
+// log. Therefore no leaf index is assigned twice, no grant is spent twice, and no revoked
+// key writes, on any number of replicas.
 package command
 
 import (
@@ -244,4 +265,27 @@ func (e *entry) rest(began time.Time) time.Duration {
 func (x *Executor) apply(e *entry, seq uint64, batch []events.Event) {
 	e.state.Apply(seq, batch)
 	x.used.add(e.state.Owner, keysIn(batch)...)
+}
+
+// Standing is an owner's status in the log.
+type Standing struct {
+	UserID     string
+	Registered bool // the owner has signed in at least once
+	Erasures   int  // how often the owner has erased everything
+	// KeyMissing says that the data key may be missing: no leaf was sealed with it.
+	KeyMissing bool
+}
+
+// Standing returns an owner's status in the log.
+func (x *Executor) Standing(ctx context.Context, owner events.Owner) (is Standing, err error) {
+	err = x.inTurn(ctx, owner, func(ctx context.Context, e *entry) (time.Duration, error) {
+		e.fresh = false // another process may have written since this one read the tail
+		if err := x.catchUp(ctx, owner, e); err != nil {
+			return 0, err
+		}
+		s := e.state
+		is = Standing{s.UserID, s.Registered, s.Erased.Times, !s.Registered || s.Erased.Times > 0 && s.Erased.Leaves == s.Leaves}
+		return 0, nil
+	})
+	return is, err
 }

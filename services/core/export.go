@@ -1,11 +1,14 @@
 package core
 
 import (
+	"context"
+
 	"github.com/go-json-experiment/json"
 	"github.com/gofiber/fiber/v2"
 
 	"github.com/memory-ledger/ledger/services/httpapi"
 	"github.com/memory-ledger/ledger/services/memory"
+	"github.com/memory-ledger/ledger/services/signin"
 )
 
 // exportLog answers with the owner's whole log, as lines that can be verified without
@@ -31,4 +34,22 @@ func (a *API) exportLog(c *fiber.Ctx) error {
 		return err
 	}
 	return httpapi.StreamLines(c, all, all.AppendLine, string(first), string(last))
+}
+
+// eraseOwner erases all texts of the owner whose wallet has signed the challenge for an
+// erasure. The route needs no session, and a session alone is not enough.
+func (a *API) eraseOwner(c *fiber.Ctx) error {
+	answer, err := httpapi.SignedChallenge(c, signin.ParseSignatureText)
+	if err != nil {
+		return err
+	}
+	var erased uint64
+	err = a.Desk.Confirm(httpapi.Context(c), signin.PurposeErase, answer, func(ctx context.Context) (err error) {
+		erased, err = a.Memories.Erase(ctx, answer.PublicKey)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return c.JSON(fiber.Map{"ok": true, "erased": erased})
 }

@@ -1,6 +1,11 @@
 package core
 
 import (
+	"errors"
+	"net/http"
+	"net/url"
+	"slices"
+
 	"github.com/gofiber/fiber/v2"
 
 	"github.com/memory-ledger/ledger/events"
@@ -46,4 +51,52 @@ func (a *API) endGrant(c *fiber.Ctx, caller access.Caller) error {
 		return err
 	}
 	return c.JSON(fiber.Map{"ok": true})
+}
+
+// metadataPath is the path at which a refused client finds how to authenticate (RFC
+// 9728).
+const metadataPath = "/.well-known/oauth-protected-resource"
+
+// serveAgent answers one request of the Model Context Protocol. It authenticates the
+// caller before it reads the body.
+func (a *API) serveAgent(c *fiber.Ctx) error {
+	if !a.mayCallTools(c.Get(fiber.HeaderOrigin)) {
+		return httpapi.Refuse(http.StatusForbidden, "origin is not allowed")
+	}
+	caller, err := a.Access.Read(httpapi.Context(c), httpapi.Authorization(c))
+	if err != nil {
+		c.Set(fiber.HeaderWWWAuthenticate, `Bearer resource_metadata="`+a.BaseURL+metadataPath+`/mcp"`)
+		if errors.Is(err, access.ErrUnauthenticated) {
+			return httpapi.Refuse(http.StatusUnauthorized, "missing or invalid credential: connect by OAuth, or make an API key at "+a.BaseURL+`/app/#access and send it as "Authorization: Bearer svc_…"`)
+		}
+		return err
+	}
+	a.uses.note(caller)
+	return httpapi.Adapt(c, a.Agents.For(caller, httpapi.Gone(c)))
+}
+
+// mayCallTools refuses pages of other sites, as the protocol requires of servers. This
+// check of the origin also stops a site that rebinds its DNS name to this address.
+// Programs send no origin.
+func (a *API) mayCallTools(origin string) bool {
+	if origin == "" || slices.Contains(a.AllowedOrigins, origin) {
+		return true
+	}
+	own, err := url.Parse(a.BaseURL)
+	return err == nil && origin == own.Scheme+"://"+own.Host
+}
+
+// protectedResource tells a client how to authenticate for a resource (RFC 9728).
+type protectedResource struct {
+	Resource      string         `json:"resource"`
+	Name          string         `json:"resource_name"`
+	Servers       []string       `json:"authorization_servers"`
+	Scopes        []events.Scope `json:"scopes_supported"`
+	BearerMethods []string       `json:"bearer_methods_supported"`
+}
+
+func (a *API) resourceMetadata(of string) fiber.Handler {
+	return func(c *fiber.Ctx) error {
+		return c.JSON(protectedResource{a.BaseURL + of, "Memory Ledger", []string{a.BaseURL}, []events.Scope{events.ScopeRead, events.ScopeWrite}, []string{"header"}})
+	}
 }

@@ -3,6 +3,7 @@
 package extension
 
 import (
+	_ "embed"
 	"net/http"
 	"slices"
 	"strings"
@@ -272,3 +273,11 @@ func (a *API) deposit(c *fiber.Ctx, drop grant.Opened, body dropBody) (command.W
 func answerOf(memory command.Written) filled {
 	return filled{OK: true, MemoryID: memory.MemoryID, LeafHash: memory.LeafHash, CreatedAt: memory.CreatedAt}
 }
+
+//go:generate go run ../httpapi/openapi/bundle openapi.json openapi.yaml ../httpapi/openapi.yaml
+
+// OpenAPI is this API's OpenAPI 3.1 document. It is made from openapi.yaml and
+// httpapi/openapi.yaml, the common source of both APIs.
+//
+//go:embed openapi.json
+var OpenAPI []byte

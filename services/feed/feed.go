@@ -1,3 +1,19 @@
+// Package feed gives owners their own history: pages of past events, and new events as
+// they arrive.
+//
+// The log is the only source. A cursor is the sequence of a message, so it is valid for
+// as long as the log exists, on every replica, whatever happens to the read models. All
+// events of a message have one cursor.
+//
+//	            subscribe                       message of the owner
+//	Follower -> behind ----- page is empty ---> live ---------------> live
+//	              ^  \                           |
+//	              |   page of the log            | tail begins again, or the follower's
+//	              +------------------------------+ channel is full
+//
+// While there are followers, one tail in each process follows the log for all of them, by
+// direct gets. It drops a follower that does not keep up. A dropped follower subscribes
+// again and reads the messages that it missed from the log.
 package feed
 
 import (
@@ -8,6 +24,9 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/eventlog"
@@ -135,4 +154,41 @@ func (f *Feed) Gave(ctx context.Context, cursor uint64) error {
 // End returns the cursor of the owner's newest message.
 func (f *Feed) End(ctx context.Context, owner events.Owner) (uint64, error) {
 	return f.cfg.Log.OwnerHead(ctx, events.FamilyAny, owner)
+}
+
+// hidden are the members of an event's data that only a session of the owner may see.
+var hidden = []string{"label", "prefix", "sessionId"}
+
+// HideAccess removes from the page what identifies other credentials: the labels and the
+// beginnings of API keys, and the ids of sessions.
+func (p *Page) HideAccess() error {
+	var all []map[string]jsontext.Value
+	if err := json.Unmarshal(append(append([]byte("["), p.Events...), ']'), &all); err != nil {
+		return fmt.Errorf("page of events: %w", err)
+	}
+	for _, event := range all {
+		var data map[string]jsontext.Value
+		if err := json.Unmarshal(event["data"], &data); err != nil {
+			return fmt.Errorf("data of an event: %w", err)
+		}
+		for _, name := range hidden {
+			delete(data, name)
+		}
+		for name, value := range data {
+			var by events.Via // of whatever name: what a session did
+			if json.Unmarshal(value, &by) == nil && by.Kind == events.ViaSession {
+				data[name] = jsontext.Value(`{"kind":"session"}`)
+			}
+		}
+		var err error
+		if event["data"], err = json.Marshal(data, json.Deterministic(true)); err != nil {
+			return err
+		}
+	}
+	text, err := json.Marshal(all, json.Deterministic(true))
+	if err != nil {
+		return err
+	}
+	p.Events = text[1 : len(text)-1]
+	return nil
 }

@@ -20,7 +20,10 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
+
+	"github.com/mr-tron/base58"
 
 	"github.com/memory-ledger/ledger/events/verify/canonical"
 )
@@ -133,3 +136,97 @@ const (
 	salting = `","salt":"`
 	ending  = `","v":1}`
 )
+
+// HashSize is the length of every hash and root in bytes.
+const HashSize = sha256.Size
+
+// Hash is a SHA-256 digest. Its text form is 64 lowercase hex characters.
+type Hash [HashSize]byte
+
+// String returns the lowercase hex form.
+func (h Hash) String() string { return hex.EncodeToString(h[:]) }
+
+// AppendText implements encoding.TextAppender.
+func (h Hash) AppendText(b []byte) ([]byte, error) { return hex.AppendEncode(b, h[:]), nil }
+
+// MarshalText implements encoding.TextMarshaler.
+func (h Hash) MarshalText() ([]byte, error) { return h.AppendText(make([]byte, 0, 2*HashSize)) }
+
+// UnmarshalText accepts 64 hex digits, lowercase only: a hash has one
+// spelling, so that comparing texts compares hashes.
+func (h *Hash) UnmarshalText(text []byte) error {
+	if len(text) != 2*HashSize {
+		return fmt.Errorf("hash: %d characters, want %d", len(text), 2*HashSize)
+	}
+	for _, c := range text {
+		if c >= 'A' && c <= 'F' {
+			return fmt.Errorf("hash: uppercase hex digit %q", c)
+		}
+	}
+	if _, err := hex.Decode(h[:], text); err != nil {
+		return fmt.Errorf("hash: %w", err)
+	}
+	return nil
+}
+
+// ParseHash is UnmarshalText as a function.
+func ParseHash(s string) (Hash, error) {
+	var h Hash
+	err := h.UnmarshalText([]byte(s))
+	return h, err
+}
+
+// Owner is a wallet's public key: the base58 form of 32 bytes. It names the
+// person a log belongs to.
+type Owner string
+
+// ErrOwner says that a text is not the base58 form of 32 bytes.
+var ErrOwner = errors.New("public key is not base58 of 32 bytes")
+
+// MaxOwnerLength is the longest base58 form of 32 bytes. Longer texts are
+// refused before they are decoded: base58 decoding takes time that grows with
+// the square of the length.
+const MaxOwnerLength = 44
+
+// ParseOwner checks the form of a public key. It does not check whether the key is a
+// point that may sign in; sign-in checks that.
+func ParseOwner(s string) (Owner, error) {
+	if len(s) < 32 || len(s) > MaxOwnerLength {
+		return "", fmt.Errorf("%w: %d characters", ErrOwner, len(s))
+	}
+	raw, err := base58.Decode(s)
+	if err != nil || len(raw) != 32 || base58.Encode(raw) != s {
+		return "", ErrOwner
+	}
+	return Owner(s), nil
+}
+
+// OwnerFromBytes encodes a 32-byte public key.
+func OwnerFromBytes(key [32]byte) Owner { return Owner(base58.Encode(key[:])) }
+
+// Bytes returns the public key. It panics on an Owner that did not come from
+// ParseOwner or OwnerFromBytes.
+func (o Owner) Bytes() [32]byte {
+	raw, err := base58.Decode(string(o))
+	if err != nil || len(raw) != 32 {
+		panic(fmt.Sprintf("leaf: %q is not an owner", string(o)))
+	}
+	return [32]byte(raw)
+}
+
+// Set is a set of leaves of one log, by index. It takes a bit for each leaf up to the last
+// one in it.
+type Set []uint64
+
+// Add adds a leaf.
+func (s *Set) Add(leaf uint64) {
+	if word := leaf / 64; word >= uint64(len(*s)) {
+		*s = append(*s, make(Set, word+1-uint64(len(*s)))...)
+	}
+	(*s)[leaf/64] |= 1 << (leaf % 64)
+}
+
+// Has reports whether a leaf is in the set.
+func (s Set) Has(leaf uint64) bool {
+	return leaf/64 < uint64(len(s)) && s[leaf/64]>>(leaf%64)&1 == 1
+}

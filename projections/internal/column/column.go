@@ -2,13 +2,17 @@
 package column
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/projections/schema"
 )
 
 // UUID is an id as a uuid column stores it.
@@ -91,4 +95,35 @@ func Bytes(b []byte) []byte {
 		return []byte{}
 	}
 	return b
+}
+
+// One returns the row of a query for a single row. Error texts begin with the argument what.
+func One[T any](row pgx.Row, what string, scan func(pgx.Row) (T, error)) (found T, ok bool, err error) {
+	found, err = scan(row)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return found, false, nil
+	case err != nil:
+		return found, false, fmt.Errorf("%s: %w", what, err)
+	}
+	return found, true, nil
+}
+
+// All returns the rows of a query. Error texts begin with the argument what.
+func All[T any](ctx context.Context, q schema.Querier, what string, scan func(pgx.Row) (T, error), sql string, args ...any) ([]T, error) {
+	rows, err := q.Query(ctx, sql, args...)
+	if err == nil {
+		var all []T
+		all, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (T, error) { return scan(row) })
+		if err == nil {
+			return all, nil
+		}
+	}
+	return nil, fmt.Errorf("%s: %w", what, err)
+}
+
+// Value reads a row of one column.
+func Value[T any](row pgx.Row) (v T, err error) {
+	err = row.Scan(&v)
+	return v, err
 }

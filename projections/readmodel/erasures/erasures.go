@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/projections/projector"
 	"github.com/memory-ledger/ledger/projections/schema"
 )
 
@@ -32,3 +33,12 @@ func Find(ctx context.Context, q schema.Querier, owner events.Owner) (e Erased, 
 func QueueFind(batch *pgx.Batch, owner events.Owner, e *Erased) {
 	batch.Queue(findSQL, string(owner)).QueryRow(func(row pgx.Row) error { return row.Scan(&e.Times, &e.Leaves) })
 }
+
+// Projection adds a row for each erasure.
+var Projection = projector.Fold("erasures", []string{"erasures"}, func(w *projector.Writer, r *projector.Record, e *events.Event) error {
+	if data, ok := e.Data.(*events.OwnerErased); ok {
+		w.Exec(`INSERT INTO erasures (owner, leaves, erased_at, seq) VALUES ($1, $2, $3, $4)`,
+			e.Owner, data.Leaves, e.Time.Time(), r.Seq)
+	}
+	return nil
+})

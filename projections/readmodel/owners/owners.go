@@ -92,3 +92,9 @@ func Position(ctx context.Context, q schema.Querier) (uint64, error) {
 	c, err := projector.ReadCheckpoint(ctx, q)
 	return c.Seq, err
 }
+
+// After returns the owners that follow owner in the order of their keys, at most limit.
+// If owner is empty, it starts with the first owner.
+func After(ctx context.Context, q schema.Querier, owner events.Owner, limit int) ([]events.Owner, error) {
+	return column.All(ctx, q, "list owners", column.Value[events.Owner], `SELECT owner FROM owners WHERE owner > $1 ORDER BY owner LIMIT $2`, string(owner), limit)
+}

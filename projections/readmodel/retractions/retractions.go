@@ -10,6 +10,7 @@ import (
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/projections/internal/column"
+	"github.com/memory-ledger/ledger/projections/projector"
 	"github.com/memory-ledger/ledger/projections/schema"
 )
 
@@ -52,3 +53,20 @@ func ForgottenAfter(ctx context.Context, q schema.Querier, seq uint64) ([]Forgot
 	}, `SELECT owner, array_agg(leaf_index ORDER BY leaf_index), max(seq) FROM retractions r WHERE forgotten AND seq > $1
 		AND NOT EXISTS (SELECT FROM erasures e WHERE e.owner = r.owner AND e.leaves > r.leaf_index) GROUP BY owner`, seq)
 }
+
+// Projection adds a row for the first retraction of each memory, and for the first time that
+// it was forgotten.
+var Projection = projector.Fold("retractions", []string{"retractions"}, func(w *projector.Writer, r *projector.Record, e *events.Event) error {
+	insert := func(memoryID string, leaf uint64, forgotten bool) error {
+		return w.ExecByID(r, e, memoryID, `INSERT INTO retractions (memory_id, owner, leaf_index, forgotten, retracted_at, seq)
+			VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (owner, leaf_index, forgotten) DO NOTHING`,
+			e.Owner, leaf, forgotten, e.Time.Time(), r.Seq)
+	}
+	switch data := e.Data.(type) {
+	case *events.MemoryRetracted:
+		return insert(data.MemoryID, data.LeafIndex, false)
+	case *events.MemoryForgotten:
+		return insert(data.MemoryID, data.LeafIndex, true)
+	}
+	return nil
+})

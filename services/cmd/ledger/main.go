@@ -15,10 +15,11 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
-	// Mozilla's certificate authorities, for images that have none: a chain's node is reached over https.
+	"github.com/spf13/pflag"
 	_ "golang.org/x/crypto/x509roots/fallback"
 
 	"github.com/memory-ledger/ledger/events/verify"
+	"github.com/memory-ledger/ledger/services/run/config"
 )
 
 // Exit codes.
@@ -96,4 +97,100 @@ func newRoot() *cobra.Command {
 	)
 	showVariables(root)
 	return root
+}
+
+// stringFlag defines an optional flag with a value that must not be empty or repeated. An
+// unset variable in a script must not pass for a missing flag: a missing flag means
+// everything, or no check.
+func stringFlag(flags *pflag.FlagSet, to *string, name, usage string) {
+	flags.Var(&onceString{to: to}, name, usage)
+}
+
+type onceString struct {
+	to    *string
+	given bool
+}
+
+// Set implements pflag.Value.
+func (s *onceString) Set(value string) error {
+	switch {
+	case value == "":
+		return errors.New("it must not be empty")
+	case s.given:
+		return errors.New("it must not be given more than once")
+	}
+	*s.to, s.given = value, true
+	return nil
+}
+
+// String implements pflag.Value.
+func (s *onceString) String() string {
+	if s.to == nil { // pflag makes a zero value to learn how it prints
+		return ""
+	}
+	return *s.to
+}
+
+// Type implements pflag.Value.
+func (s *onceString) Type() string { return "string" }
+
+// listFlag defines a flag that takes several values, separated by commas or by repeating
+// the flag. None of them may be empty; see stringFlag.
+func listFlag(flags *pflag.FlagSet, to *[]string, name, usage string) {
+	flags.Var((*stringList)(to), name, usage)
+}
+
+type stringList []string
+
+// Set implements pflag.Value.
+func (l *stringList) Set(value string) error {
+	for one := range strings.SplitSeq(value, ",") {
+		if one = strings.TrimSpace(one); one == "" {
+			return errors.New("it must not be empty")
+		}
+		*l = append(*l, one)
+	}
+	return nil
+}
+
+// String implements pflag.Value.
+func (l *stringList) String() string { return strings.Join(*l, ",") }
+
+// Type implements pflag.Value.
+func (l *stringList) Type() string { return "names" }
+
+// showVariables ends the help of each command with the environment variables that it
+// reads.
+func showVariables(root *cobra.Command) {
+	cobra.AddTemplateFunc("variables", func(command string) string {
+		var b strings.Builder
+		for _, v := range config.VariablesOf(command) {
+			meaning, _, _ := strings.Cut(v.Meaning, ";")
+			if v.Default != "" {
+				meaning += " (default " + v.Default + ")"
+			}
+			fmt.Fprintf(&b, "  %-27s %s\n", v.Name, meaning)
+		}
+		if b.Len() == 0 {
+			return ""
+		}
+		return "\nEnvironment, more of it in docs/configuration.md:\n" + b.String()
+	})
+	root.SetUsageTemplate(root.UsageTemplate() + "{{variables .Name}}")
+}
+
+// watched remembers a failed write. A command that failed to print any of its lines has
+// failed.
+type watched struct {
+	io.Writer
+	err error
+}
+
+// Write implements io.Writer.
+func (w *watched) Write(p []byte) (int, error) {
+	n, err := w.Writer.Write(p)
+	if w.err == nil {
+		w.err = err
+	}
+	return n, err
 }

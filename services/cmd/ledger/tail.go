@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -19,6 +21,8 @@ import (
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/eventlog"
+	"github.com/memory-ledger/ledger/events/verify"
+	"github.com/memory-ledger/ledger/services/run/adminlog"
 	"github.com/memory-ledger/ledger/services/run/assembly"
 	"github.com/memory-ledger/ledger/services/run/config"
 )
@@ -262,3 +266,117 @@ func harmless(text []byte) []byte {
 // isHarmful reports control characters that JSON allows unescaped, and the separators of
 // lines and paragraphs.
 func isHarmful(r rune) bool { return r >= 0x7f && r <= 0x9f || r == 0x2028 || r == 0x2029 }
+
+// adminLog prints what operators did: a line when an act began, and one when it ended.
+func (t *tailing) adminLog(ctx context.Context, out io.Writer) error {
+	cfg, err := loadFor(config.NeedLog)
+	if err != nil {
+		return err
+	}
+	var lines []string
+	err = assembly.AdminLog(ctx, cfg, t.from, func(e adminlog.Entry) error {
+		line := adminLine(e)
+		if t.json {
+			text, err := json.Marshal(e, json.Deterministic(true))
+			if err != nil {
+				return err
+			}
+			line = string(harmless(text))
+		}
+		lines = append(lines, line)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if t.newest > 0 {
+		lines = lines[len(lines)-min(len(lines), int(t.newest)):]
+	}
+	for _, line := range lines {
+		if _, err := fmt.Fprintln(out, line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func adminLine(e adminlog.Entry) string {
+	words := []string{fmt.Sprintf("%8d  %s  %-8s %-7s %s@%s", e.Sequence, e.Time.UTC().Format(time.RFC3339), e.Act, e.State, e.By.User, e.By.Host)}
+	if e.By.NATS != "" {
+		words = append(words, "nats="+e.By.NATS)
+	}
+	for _, name := range slices.Sorted(maps.Keys(e.About)) {
+		words = append(words, name+"="+e.About[name])
+	}
+	if e.Error != "" {
+		words = append(words, "error: "+e.Error)
+	}
+	return verify.Printable(strings.Join(words, " "))
+}
+
+// How long a follower of the log waits for a lost server. A stopped local run is not
+// expected to return; a deployment restarts its servers.
+const (
+	deployedPatience = time.Minute
+)
+
+var errAway = errors.New("the log's server has been away")
+
+// patience cancels a context when a connection is lost for too long. Without it, a
+// follower of a lost log would look just like a follower of a log that receives no
+// writes.
+type patience struct {
+	lasts  time.Duration
+	tell   io.Writer // messages for people
+	cancel context.CancelCauseFunc
+
+	mu    sync.Mutex
+	ended bool
+	timer *time.Timer // runs while the connection is lost
+}
+
+// options returns options for a connection that retries for as long as the patience
+// lasts.
+func (p *patience) options() []nats.Option {
+	return []nats.Option{
+		nats.MaxReconnects(-1), nats.ReconnectWait(200 * time.Millisecond), nats.ReconnectBufSize(-1),
+		// A cluster announces its servers without the URL's credentials. If one of them
+		// refused the client, the connection would end for good.
+		nats.IgnoreDiscoveredServers(),
+		nats.DisconnectErrHandler(func(*nats.Conn, error) { p.lost() }),
+		nats.ReconnectHandler(func(*nats.Conn) { p.found() }),
+	}
+}
+
+func (p *patience) lost() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ended || p.timer != nil {
+		return
+	}
+	fmt.Fprintf(p.tell, "ledger: lost the connection to the log's server, trying again for %v\n", p.lasts)
+	p.timer = time.AfterFunc(p.lasts, func() {
+		p.cancel(fmt.Errorf("%w for %v", errAway, p.lasts))
+	})
+}
+
+func (p *patience) found() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ended || p.timer == nil || !p.timer.Stop() {
+		return
+	}
+	p.timer = nil
+	fmt.Fprintln(p.tell, "ledger: connected to the log's server again")
+}
+
+// end stops the patience. Call it before closing the connection on purpose, which is no
+// loss.
+func (p *patience) end() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ended = true
+	if p.timer != nil {
+		p.timer.Stop()
+	}
+}

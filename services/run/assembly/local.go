@@ -17,6 +17,7 @@ import (
 	"github.com/memory-ledger/ledger/infra/datadir"
 	"github.com/memory-ledger/ledger/infra/localnats"
 	"github.com/memory-ledger/ledger/infra/localpostgres"
+	"github.com/memory-ledger/ledger/infra/npm"
 	"github.com/memory-ledger/ledger/projections/schema"
 	"github.com/memory-ledger/ledger/services/keystore"
 	"github.com/memory-ledger/ledger/services/run/adminlog"
@@ -283,4 +284,59 @@ func (l *local) stop() error {
 		cmp.Or(l.logger, slog.Default()).Warn("a local server did not stop cleanly", "err", fmt.Sprint(err))
 	}
 	return l.dir.Close()
+}
+
+// Console shows a person what a local run does. Its methods may be called concurrently.
+type Console interface {
+	// Opened is called first, once the data folder belongs to this run. It returns the
+	// run's logger.
+	Opened(folder string) (*slog.Logger, error)
+	// Doing reports a step that begins now and may take long.
+	Doing(what string)
+	// Fetching reports the progress of a download.
+	Fetching(npm.Progress)
+	// Up reports that both APIs answer.
+	Up(Up)
+	// Say reports a later change.
+	Say(line string)
+}
+
+// Up describes a local run that is up.
+type Up struct {
+	Core, Extension string // base URLs
+	Folder          string // the data folder
+	Chain           string // in words
+}
+
+// settledAfter: a server of a local run is not restarted if it ends more than three times
+// in a row, each time less than this after its start.
+const settledAfter = time.Minute
+
+// keepUp restarts a server that ends unexpectedly, until ctx ends. ended returns a
+// channel that closes when the running server has ended. restart returns once a new
+// server runs. keepUp returns an error if restart fails, or if the server repeatedly ends
+// soon after its start. No server runs then.
+func keepUp(ctx context.Context, logger *slog.Logger, name string, ended func() <-chan struct{}, restart func(context.Context) error) error {
+	for ends := 1; ; ends++ {
+		begun := time.Now()
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ended():
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+		if time.Since(begun) >= settledAfter {
+			ends = 1
+		}
+		if ends > 3 {
+			return fmt.Errorf("%s ended %d times, each soon after its start", name, ends)
+		}
+		logger.Error(name + " ended unexpectedly, and is restarted")
+		if err := restart(ctx); err != nil {
+			return UnlessAsked(ctx, fmt.Errorf("start %s again: %w", name, err))
+		}
+		logger.Info(name + " is up again")
+	}
 }

@@ -1,12 +1,17 @@
 package assembly
 
 import (
+	"cmp"
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
+	"log/slog"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -16,11 +21,14 @@ import (
 	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/infra/datadir"
 	"github.com/memory-ledger/ledger/infra/localnats"
+	natsconf "github.com/memory-ledger/ledger/infra/nats"
 	"github.com/memory-ledger/ledger/projections/audit"
 	"github.com/memory-ledger/ledger/projections/rebuild"
 	"github.com/memory-ledger/ledger/projections/schema"
 	"github.com/memory-ledger/ledger/services/command"
 	"github.com/memory-ledger/ledger/services/keystore"
+	"github.com/memory-ledger/ledger/services/keystore/device"
+	"github.com/memory-ledger/ledger/services/run/adminlog"
 	"github.com/memory-ledger/ledger/services/run/backup"
 	"github.com/memory-ledger/ledger/services/run/config"
 )
@@ -140,4 +148,198 @@ func endAccess(ctx context.Context, nc *nats.Conn, owner events.Owner) (register
 		return false, err
 	}
 	return standing.Registered, commands.EndAllAccess(ctx, owner)
+}
+
+// asRecordedAdmin is asAdmin for an act that the admin log records. Connection and records
+// outlast the act, also when ctx ends.
+func asRecordedAdmin(ctx context.Context, cfg config.Config, connect Connector, act string, about map[string]string, work func(context.Context, *nats.Conn) error) error {
+	return asAdmin(ctx, connect, act, func(ctx context.Context, nc *nats.Conn) error {
+		return recorded(ctx, cfg, nc, act, about, func() error { return work(ctx, nc) })
+	})
+}
+
+// recorded does an act between two records of it. An act that can't be recorded is not
+// begun.
+func recorded(ctx context.Context, cfg config.Config, nc *nats.Conn, act string, about map[string]string, do func() error) error {
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return err
+	}
+	var end func(context.Context, error) error
+	if _, err = adminlog.Open(ctx, js, cmp.Or(cfg.NATSReplicas, natsconf.Replicas(nc))); err == nil {
+		end, err = adminlog.Begin(ctx, js, adminlog.Record{Act: act, About: about, By: adminlog.Me(namedUser(cfg))})
+	}
+	if err == nil {
+		err = syncLocal(cfg, adminlog.Stream)
+	}
+	if err != nil {
+		return fmt.Errorf("%s is not begun, because it can't be recorded: %w", act, err)
+	}
+	err = do()
+	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer cancel()
+	if unrecorded := end(ending, err); unrecorded != nil {
+		return errors.Join(err, fmt.Errorf("%s has ended, but the admin log does not say how: %w", act, unrecorded))
+	}
+	return errors.Join(err, syncLocal(cfg, adminlog.Stream))
+}
+
+// namedUser returns the user in NATS_URL, or "". A URL with a user and no password holds a
+// token, which is a secret.
+func namedUser(cfg config.Config) string {
+	first, _, _ := strings.Cut(cfg.NATSURL, ",")
+	u, err := url.Parse(strings.TrimSpace(first))
+	if err != nil {
+		return ""
+	}
+	if _, is := u.User.Password(); !is {
+		return ""
+	}
+	return u.User.Username()
+}
+
+// AdminLog calls each with the records of operators' acts from a sequence on.
+func AdminLog(ctx context.Context, cfg config.Config, from uint64, each func(adminlog.Entry) error) error {
+	var refused refusals
+	nc, err := Dial(cfg)(nats.Name("memory-ledger tail"), refused.option(func(*nats.Conn, *nats.Subscription, error) {}))
+	if err != nil {
+		return fmt.Errorf("connect to the log's server: %w", err)
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return err
+	}
+	err = refused.during(ctx, func(ctx context.Context) error { return adminlog.Read(ctx, js, from, each) })
+	if errors.Is(err, jetstream.ErrStreamNotFound) { // no act yet
+		return nil
+	}
+	return err
+}
+
+// The master keys in the secrets of a data folder. There is a next one from the beginning
+// of a rotation to its end.
+const (
+	masterKeyName     = "master-key"
+	nextMasterKeyName = "master-key-next"
+)
+
+// fillMasterKeys fills in the generated master keys of the data folder if the environment
+// sets none. After a rotation that was interrupted, data keys need either of two.
+func fillMasterKeys(cfg *config.Config) error {
+	if cfg.MasterKey != "" {
+		return nil
+	}
+	key, err := datadir.LoadSecret(cfg.DataDir, masterKeyName, keystore.KeySize)
+	if err != nil {
+		return err
+	}
+	cfg.MasterKey = base64.StdEncoding.EncodeToString(key)
+	next, err := datadir.LoadSecret(cfg.DataDir, nextMasterKeyName, keystore.KeySize)
+	if errors.Is(err, datadir.ErrNoSecret) || cfg.MasterKeyPrevious != "" {
+		return nil
+	}
+	cfg.MasterKeyPrevious = base64.StdEncoding.EncodeToString(next)
+	return err
+}
+
+// Rewrap gives every data key a new wrapping under the first master key.
+func Rewrap(ctx context.Context, cfg config.Config, progress func(done keystore.Rewrapped, total uint64)) (keystore.Rewrapped, error) {
+	return rewrap(ctx, cfg, Dial(cfg), progress)
+}
+
+func rewrap(ctx context.Context, cfg config.Config, connect Connector, progress func(done keystore.Rewrapped, total uint64)) (done keystore.Rewrapped, err error) {
+	masters, err := mastersOf(ctx, cfg)
+	if err != nil {
+		return done, err
+	}
+	about := map[string]string{"to": masters[0].ID()}
+	err = asRecordedAdmin(ctx, cfg, connect, "rewrap", about, func(ctx context.Context, nc *nats.Conn) error {
+		keys, err := openKeysWith(ctx, cfg, nc, masters)
+		if err != nil {
+			return err
+		}
+		total, err := keys.Count(ctx)
+		if err != nil {
+			return err
+		}
+		js, err := jetstream.New(nc)
+		if err != nil {
+			return err
+		}
+		stream, err := js.Stream(ctx, keystore.Stream)
+		if err != nil {
+			return err
+		}
+		done, err = keys.Rotate(ctx, stream, func(done keystore.Rewrapped) { progress(done, max(total, done.Entries)) })
+		return err
+	})
+	if err == nil { // the previous key may be destroyed now
+		err = syncLocal(cfg, keystore.Stream)
+	}
+	return done, err
+}
+
+// RotateLocal gives the data folder of a stopped local run a new master key, and returns
+// the name under which its secrets keep the old one. A crash leaves a folder that a local
+// run works with; RotateLocal goes on with the same new key.
+func RotateLocal(ctx context.Context, cfg config.Config, progress func(done keystore.Rewrapped, total uint64)) (done keystore.Rewrapped, kept string, err error) {
+	// Before Open, which would make the folder.
+	old, err := datadir.LoadSecret(cfg.DataDir, masterKeyName, keystore.KeySize)
+	if err != nil {
+		return done, "", err
+	}
+	folder, err := datadir.Open(cfg.DataDir)
+	if err != nil {
+		return done, "", err
+	}
+	defer func() { err = errors.Join(err, folder.Close()) }()
+	next, err := folder.Secret(nextMasterKeyName, keystore.KeySize)
+	if err != nil {
+		return done, "", err
+	}
+	store, err := folder.Sub(natsFolder)
+	if err != nil {
+		return done, "", err
+	}
+	server, err := localnats.Start(ctx, localnats.Config{Dir: store, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		return done, "", err
+	}
+	defer func() { err = errors.Join(err, server.Stop(context.WithoutCancel(ctx))) }()
+	cfg.MasterKey, cfg.MasterKeyPrevious = base64.StdEncoding.EncodeToString(next), base64.StdEncoding.EncodeToString(old)
+	connect := func(o ...nats.Option) (*nats.Conn, error) { return server.Connect(o...) }
+	if done, err = rewrap(ctx, cfg, connect, progress); err != nil {
+		return done, "", err
+	}
+	kept = fmt.Sprintf("%s-%s", masterKeyName, keystore.MasterKey(old).ID())
+	return done, kept, folder.Replace(masterKeyName, nextMasterKeyName, kept)
+}
+
+// openMasters opens the configured master keys: one in a device has to answer once.
+func openMasters(ctx context.Context, cfg config.Config) (masters []keystore.Master, err error) {
+	settings, err := cfg.MasterKeys()
+	if err != nil {
+		return nil, err
+	}
+	for _, setting := range settings {
+		master, err := openMaster(ctx, setting)
+		if err != nil {
+			return nil, err
+		}
+		masters = append(masters, master)
+	}
+	return masters, nil
+}
+
+func openMaster(ctx context.Context, setting config.MasterKeySetting) (keystore.Master, error) {
+	if setting.Socket == "" {
+		return setting.Key, nil
+	}
+	return device.Open(ctx, setting.Socket)
+}
+
+// waitingForDevice waits for the device of the master key.
+func waitingForDevice(logger *slog.Logger) waiting {
+	return waiting{what: "the device of the master key", logger: logger, because: func(err error) reason { return reason{why: err} }}
 }

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -13,7 +15,9 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	natsconf "github.com/memory-ledger/ledger/infra/nats"
 	"github.com/memory-ledger/ledger/projections/schema"
+	"github.com/memory-ledger/ledger/services/run/config"
 )
 
 // waiting waits for a server that may still be starting.
@@ -127,4 +131,138 @@ func waitingForDatabase(logger *slog.Logger) waiting {
 		}
 		return reason{why: err}
 	}}
+}
+
+// errNotPermitted means that these credentials do not permit the request to the log's
+// server.
+var errNotPermitted = errors.New("the log's server does not permit it")
+
+// refusals ends requests that the log's server does not permit. The server reports a
+// refusal apart from its answers and never answers the refused request.
+type refusals struct {
+	mu      sync.Mutex
+	waiting map[*context.CancelCauseFunc]struct{}
+}
+
+// option makes a connection report refusals to r. Other errors, and refusals while no
+// request waits, go to say.
+func (r *refusals) option(say nats.ErrHandler) nats.Option {
+	return nats.ErrorHandler(func(nc *nats.Conn, sub *nats.Subscription, err error) {
+		if !errors.Is(err, nats.ErrPermissionViolation) || !r.heard(err) {
+			say(nc, sub, err)
+		}
+	})
+}
+
+// heard ends all requests that wait, and reports whether there were any.
+func (r *refusals) heard(err error) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for end := range r.waiting {
+		(*end)(err)
+	}
+	return len(r.waiting) > 0
+}
+
+// during calls ask, which uses a connection that was made with option. If the server
+// refuses a request, during ends at once with errNotPermitted.
+func (r *refusals) during(ctx context.Context, ask func(context.Context) error) error {
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	r.mu.Lock()
+	if r.waiting == nil {
+		r.waiting = make(map[*context.CancelCauseFunc]struct{})
+	}
+	r.waiting[&end] = struct{}{}
+	r.mu.Unlock()
+	defer func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		delete(r.waiting, &end)
+	}()
+	err := ask(ctx)
+	if why := context.Cause(ctx); err != nil && errors.Is(why, nats.ErrPermissionViolation) {
+		return fmt.Errorf("%w: %w", errNotPermitted, why)
+	}
+	return err
+}
+
+// telling returns a handler that logs the errors of a connection. Without a handler, the
+// client would print them. An error that repeats is logged once a minute.
+func telling(logger *slog.Logger) nats.ErrHandler {
+	var mu sync.Mutex
+	var said string
+	var at time.Time
+	return func(_ *nats.Conn, _ *nats.Subscription, err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if err == nil || err.Error() == said && time.Since(at) < time.Minute {
+			return
+		}
+		said, at = err.Error(), time.Now()
+		logger.Warn("log connection", "err", err)
+	}
+}
+
+// asAdmin connects for a tool that needs an administrator's permissions on a cluster.
+func asAdmin(ctx context.Context, connect Connector, tool string, work func(context.Context, *nats.Conn) error) error {
+	var refused refusals
+	nc, err := connect(nats.Name("memory-ledger "+tool), refused.option(func(*nats.Conn, *nats.Subscription, error) {}))
+	if err != nil {
+		return fmt.Errorf("connect to the log's server: %w", err)
+	}
+	defer nc.Close()
+	err = refused.during(ctx, func(ctx context.Context) error { return work(ctx, nc) })
+	if errors.Is(err, errNotPermitted) {
+		return fmt.Errorf("%s needs the administrator's credentials in NATS_URL: %w", tool, err)
+	}
+	return err
+}
+
+// Provision creates the log, the buckets and the consumers, or changes them to this
+// build's configuration. It needs the administrator's credentials, and waits for a
+// cluster that is still electing its leader. A crash leaves some of them created or
+// changed; run Provision again. It returns the streams, buckets and consumers that exist
+// at the end.
+func Provision(ctx context.Context, cfg config.Config, logger *slog.Logger, dial Connector) (made []natsconf.Made, err error) {
+	// This is how long a cluster may take to elect a leader. On a loaded machine, a cluster
+	// lost its leader and took a minute to elect another.
+	starting, cancel := context.WithTimeout(ctx, 3*time.Minute)
+	defer cancel()
+	conn, waits, err := dialLog(logger, dial)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	// This bounds one request. Nodes that elect their leader drop requests without an answer,
+	// so waiting longer would not help.
+	js, err := jetstream.New(conn, jetstream.WithDefaultTimeout(3*time.Second))
+	if err != nil {
+		return nil, fmt.Errorf("open jetstream: %w", err)
+	}
+	waits.because = unlessInVain(waits.because)
+	err = waits.eventually(starting, func() error {
+		// Not with starting's deadline: each request has its own.
+		return waits.refused.during(ctx, func(ctx context.Context) (err error) {
+			made, err = natsconf.Provision(ctx, js, cfg.NATSReplicas)
+			return err
+		})
+	})
+	return made, err
+}
+
+// unlessInVain adds the errors that waiting can't fix: missing permissions, and settings
+// that the cluster can't have.
+func unlessInVain(because func(error) reason) func(error) reason {
+	return func(err error) reason {
+		var answer *jetstream.APIError
+		switch {
+		case errors.Is(err, errNotPermitted):
+			return reason{why: fmt.Errorf("provision needs the administrator's credentials in NATS_URL: %w", err), hopeless: true}
+		// This is the server's error while too few nodes have joined for the replicas.
+		case errors.Is(err, natsconf.ErrFewer), errors.As(err, &answer) && answer.Code == http.StatusBadRequest && answer.ErrorCode != jetstream.ErrorCode(10005):
+			return reason{why: err, hopeless: true}
+		}
+		return because(err)
+	}
 }
