@@ -216,7 +216,6 @@ type Tree interface {
 	Consistency(ctx context.Context, owner events.Owner, from, to uint64) ([]events.Hash, error)
 }
 
-// Config of an anchorer.
 type Config struct {
 	Pool  *pgxpool.Pool
 	Log   eventlog.Log

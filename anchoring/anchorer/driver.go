@@ -103,7 +103,6 @@ func (d *driver) release() {
 	}
 }
 
-// errLagging says that the tree cache has long lacked leaves that the log has.
 var errLagging = errors.New("the tree cache lacks leaves that the log has; is a projector down?")
 
 // lagging returns errLagging if the tree cache has lacked an owner's leaves for some
@@ -169,7 +168,6 @@ func (d *driver) find(ctx context.Context) ([]*owner, error) {
 	return append(recorded, share(anchored, fresh, room)...), nil
 }
 
-// lists reports whether an owner is in any of the lists.
 func lists(key events.Owner, all ...[]*owner) bool {
 	for _, list := range all {
 		if slices.ContainsFunc(list, func(o *owner) bool { return o.key == key }) {
@@ -352,7 +350,6 @@ func (d *driver) forgetOldest() {
 	delete(d.held, oldest)
 }
 
-// clear removes the owner's hold.
 func (d *driver) clear(key events.Owner) {
 	if d.held[key] != nil {
 		delete(d.held, key)

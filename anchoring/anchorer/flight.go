@@ -70,7 +70,6 @@ func (f *flight) past(height chain.Height) bool {
 	return height.Block > f.lastValid || f.lastValid > height.Block+10_000
 }
 
-// reason returns why a flight failed.
 func (f *flight) reason() error {
 	if f.status != nil && f.status.Err != nil {
 		return f.status.Err
@@ -108,7 +107,6 @@ func isTransient(e *program.InstructionError) bool {
 	return e.Index < 0
 }
 
-// drop removes an owner from the flight.
 func (f *flight) drop(key events.Owner) {
 	kept := f.owners[:0]
 	for _, o := range f.owners {

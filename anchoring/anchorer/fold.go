@@ -25,13 +25,10 @@ func relevant(s events.Subject) bool {
 // fold is the projection of the log into the anchorer's owners.
 type fold struct{ anchorer *Anchorer }
 
-// Name implements projector.Projection.
 func (*fold) Name() string { return "anchorer" }
 
-// Tables implements projector.Projection.
 func (*fold) Tables() []string { return []string{"owners", "clusters", "spending"} }
 
-// Apply implements projector.Projection.
 func (f *fold) Apply(ctx context.Context, w *projector.Writer, s projector.Slice) error {
 	if f.anchorer.cfg.around != nil {
 		if err := f.anchorer.cfg.around(false); err != nil {
@@ -54,7 +51,6 @@ func (f *fold) Apply(ctx context.Context, w *projector.Writer, s projector.Slice
 	return nil
 }
 
-// touched returns the owners of the messages.
 func (f *fold) touched(ctx context.Context, records []projector.Record) (map[events.Owner]*owner, error) {
 	owners := make(map[events.Owner]*owner)
 	for i := range records {
@@ -156,7 +152,6 @@ func (o *owner) oldest() time.Time {
 	return o.waiting
 }
 
-// leaf folds a leaf.
 func (o *owner) leaf(e *events.MemoryWritten, at time.Time) error {
 	if e.LeafIndex != o.size() {
 		return fmt.Errorf("%w: leaf %d of %s follows %d leaves", errLog, e.LeafIndex, o.key, o.size())

@@ -335,7 +335,6 @@ func (d *driver) cut(ctx context.Context, owners []*owner) ([]*owner, error) {
 	return ready, err
 }
 
-// address returns the commitment account of an owner.
 func (d *driver) address(o *owner) (solana.PublicKey, error) {
 	address, _, err := commitment.Address(d.signer.program, d.signer.key.PublicKey(), solana.PublicKey(o.key.Bytes()))
 	return address, err

@@ -13,7 +13,6 @@ import (
 	"github.com/memory-ledger/ledger/projections/projector"
 )
 
-// ErrNotReady is wrapped by every error that Ready returns.
 var ErrNotReady = errors.New("anchorer not ready")
 
 // status is the anchorer's own state, for Ready, the metrics, and the logs.

@@ -30,7 +30,6 @@ const tablesTimeout = time.Minute
 // again from the log.
 const tablesVersion = 9
 
-// schemaName is the schema of the anchorer's tables.
 const schemaName = "ledger_anchor"
 
 // store keeps the folded owners. Its tables can be dropped at any time: the log fills
@@ -70,7 +69,6 @@ CREATE TABLE ledger_anchor.spending (day date PRIMARY KEY, lamports bigint NOT N
 SET LOCAL search_path = ledger_anchor;
 `
 
-// tables creates the anchorer's tables.
 type tables struct{}
 
 // errTables says that the tables are missing or belong to another build.
@@ -96,7 +94,6 @@ func (t tables) Have(ctx context.Context, conn *pgx.Conn) (bool, error) {
 	return err == nil, err
 }
 
-// Check implements projector.Tables.
 func (tables) Check(ctx context.Context, q schema.Querier) error {
 	var exists bool
 	version := 0
@@ -390,7 +387,6 @@ func newRowKey(authority solana.PrivateKey) (rowKey, error) {
 	return rowKey(raw), nil
 }
 
-// code returns the code of an owner's row.
 func (k rowKey) code(key events.Owner, state []byte) []byte {
 	mac := hmac.New(sha256.New, k[:])
 	mac.Write([]byte(key))

@@ -28,7 +28,6 @@ import (
 	"github.com/memory-ledger/ledger/anchoring/program"
 )
 
-// Errors of the endpoint.
 var (
 	// ErrUnreachable: there was no answer, or an unusable one. The request may or may not
 	// have been carried out.
@@ -37,7 +36,6 @@ var (
 	ErrURL = errors.New("not an http or https URL")
 )
 
-// Limits per call.
 const (
 	MaxStatuses = 256
 	MaxAccounts = 100
@@ -46,7 +44,6 @@ const (
 // Commitment is the level of finality at which a call reads the state.
 type Commitment string
 
-// The levels that anchoring uses.
 const (
 	Confirmed Commitment = "confirmed"
 	Finalized Commitment = "finalized"
@@ -58,10 +55,8 @@ func (c Commitment) AtLeast(other Commitment) bool {
 	return rank[c] >= rank[other]
 }
 
-// Valid reports whether c is one of the levels.
 func (c Commitment) Valid() bool { return c == Confirmed || c == Finalized }
 
-// RPCError is an error in the endpoint's reply.
 type RPCError struct {
 	Code    int             `json:"code"`
 	Message string          `json:"message"`
@@ -80,7 +75,6 @@ type Blockhash struct {
 // Height is the position of the chain's newest finalized block.
 type Height struct{ Block, Slot uint64 }
 
-// Status is the outcome of a transaction.
 type Status struct {
 	Slot       uint64
 	Err        error // a *program.InstructionError; nil: it succeeded
@@ -93,7 +87,6 @@ type Account struct {
 	Data  []byte
 }
 
-// GenesisHash returns the hash that identifies this chain.
 func (c *Client) GenesisHash(ctx context.Context) (string, error) {
 	var hash string
 	if err := c.call(ctx, &hash, "getGenesisHash"); err != nil {
@@ -105,7 +98,6 @@ func (c *Client) GenesisHash(ctx context.Context) (string, error) {
 	return hash, nil
 }
 
-// LatestBlockhash returns a blockhash to sign over.
 func (c *Client) LatestBlockhash(ctx context.Context) (Blockhash, error) {
 	var reply contextual[*struct {
 		Blockhash            string
@@ -297,10 +289,8 @@ func New(endpoint string) (*Client, error) {
 	return &Client{url: endpoint, http: &http.Client{Transport: transport}, timeout: 10 * time.Second}, nil
 }
 
-// Close closes idle connections.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// call makes one call and decodes its result.
 func (c *Client) call(ctx context.Context, result any, method string, params ...any) error {
 	if params == nil {
 		params = []any{}

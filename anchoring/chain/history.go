@@ -71,7 +71,6 @@ type TokenChange struct {
 	Before, After uint64
 }
 
-// Landed is a transaction on the chain.
 type Landed struct {
 	Slot     uint64
 	UnixTime int64

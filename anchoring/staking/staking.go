@@ -31,10 +31,8 @@ const (
 	tagUnstake = 3
 )
 
-// Kind is one of the two instructions.
 type Kind uint64
 
-// The kinds.
 const (
 	Stake   Kind = tagStake
 	Unstake Kind = tagUnstake
@@ -159,10 +157,8 @@ func NewChain(client *chain.Client, program, mint solana.PublicKey) *Chain {
 	return &Chain{client: client, program: program, mint: mint, quiet: make(map[quiet]bool)}
 }
 
-// Mint returns the address of the mint.
 func (c *Chain) Mint() string { return c.mint.String() }
 
-// VaultOf returns the address of an owner's vault.
 func (c *Chain) VaultOf(owner events.Owner) (solana.PublicKey, error) {
 	vault, _, err := Vault(c.program, c.mint, owner.Bytes())
 	return vault, err
@@ -224,7 +220,6 @@ func (c *Chain) Holdings(ctx context.Context, owner events.Owner) (Holdings, err
 	return h, nil
 }
 
-// mintDecimals reads a mint account.
 func mintDecimals(a *chain.Account) (int, error) {
 	var m mintData
 	switch {

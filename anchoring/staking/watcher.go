@@ -40,7 +40,6 @@ type Log interface {
 	OwnerTail(ctx context.Context, f events.Family, o events.Owner, after uint64, yield func(eventlog.Record) error) error
 }
 
-// WatcherConfig configures a Watcher.
 type WatcherConfig struct {
 	Chain  *Chain
 	Store  Store
@@ -61,7 +60,6 @@ type Watcher struct {
 	swept events.Owner // the owner up to whom the present sweep came; only Run uses it
 }
 
-// NewWatcher returns a Watcher.
 func NewWatcher(cfg WatcherConfig) *Watcher { return &Watcher{cfg: cfg} }
 
 // Run watches until ctx ends. Errors are logged, and the work is tried again.

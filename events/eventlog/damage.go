@@ -36,7 +36,6 @@ func (e *GapError) Error() string {
 		ErrGap, e.Expected, e.Got, e.Expected, cure)
 }
 
-// Is implements errors.Is.
 func (*GapError) Is(target error) bool { return target == ErrGap || target == ErrDamaged }
 
 // damage remembers the message that the server could not return to a reader of this

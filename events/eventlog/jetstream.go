@@ -48,7 +48,6 @@ type JetStream struct {
 
 var _ Log = (*JetStream)(nil)
 
-// Config of the stream.
 type Config struct {
 	Replicas int // 1 or 3; 0 means 1
 }

@@ -17,7 +17,6 @@ import (
 	"github.com/memory-ledger/ledger/events"
 )
 
-// StreamName is the name of the one stream.
 const StreamName = "LEDGER"
 
 // Errors of the log. Callers tell them apart with errors.Is.
@@ -62,7 +61,6 @@ type Record struct {
 	previous previous // zero if only the log knows
 }
 
-// Appender adds messages.
 type Appender interface {
 	// Append stores the message if Expected is still the owner's newest sequence, and
 	// returns its sequence once the message is on stable storage.
@@ -148,7 +146,6 @@ type PartReader interface {
 	Read(ctx context.Context, cfg ReadConfig, yield func(Slice) error) error
 }
 
-// Log is all of this.
 type Log interface {
 	Appender
 	Reader

@@ -41,7 +41,6 @@ func (l *JetStream) Read(ctx context.Context, cfg ReadConfig, yield func(Slice) 
 	return <-failed
 }
 
-// fetch sends the slices of a Read.
 func (l *JetStream) fetch(ctx context.Context, cfg ReadConfig, out chan<- Slice) error {
 	var reason error // of the last attempt to read from next that ctx did not cut short
 	patience := l.batchPatience(cfg.Subject)

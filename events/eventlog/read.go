@@ -51,7 +51,6 @@ func HeadHolding(ctx context.Context, head func(context.Context) (uint64, error)
 	}
 }
 
-// OwnerHead implements Reader.
 func (l *JetStream) OwnerHead(ctx context.Context, f events.Family, o events.Owner) (uint64, error) {
 	record, _, err := l.newest(ctx, events.OwnerFilter(f, o))
 	if err != nil {
@@ -60,7 +59,6 @@ func (l *JetStream) OwnerHead(ctx context.Context, f events.Family, o events.Own
 	return record.Seq, nil
 }
 
-// OwnerNewest implements Reader.
 func (l *JetStream) OwnerNewest(ctx context.Context, f events.Family, o events.Owner, kind events.SubjectKind) (Record, bool, error) {
 	filter := events.OwnerFilter(f, o)
 	if kind != "" {
@@ -73,7 +71,6 @@ func (l *JetStream) OwnerNewest(ctx context.Context, f events.Family, o events.O
 	return record, found, nil
 }
 
-// At implements Reader.
 func (l *JetStream) At(ctx context.Context, seq uint64) (Record, bool, error) {
 	record, found, err := l.find(ctx, getRequest{Seq: seq}, l.reaches(seq))
 	if err != nil {

@@ -23,7 +23,6 @@ type groupSynced struct {
 // and answers rest, are synced before they are returned.
 func WithGroupSync(log Log, sync func(context.Context) error) Log { return groupSynced{log, sync} }
 
-// Append implements Appender.
 func (g groupSynced) Append(ctx context.Context, a Append) (uint64, error) {
 	seq, err := g.Log.Append(ctx, a)
 	if err == nil {
@@ -34,7 +33,6 @@ func (g groupSynced) Append(ctx context.Context, a Append) (uint64, error) {
 	return seq, err
 }
 
-// OwnerNewest implements Reader.
 func (g groupSynced) OwnerNewest(ctx context.Context, f events.Family, o events.Owner, kind events.SubjectKind) (Record, bool, error) {
 	r, found, err := g.Log.OwnerNewest(ctx, f, o, kind)
 	if found && err == nil {

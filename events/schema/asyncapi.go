@@ -8,7 +8,6 @@ import (
 	"github.com/memory-ledger/ledger/events"
 )
 
-// channel is a kind of subject.
 type channel struct {
 	family events.Family
 	kind   events.SubjectKind

@@ -117,7 +117,6 @@ func dataSchema(s *source, d *events.Definition) (object, error) {
 	return schema, nil
 }
 
-// members describes a struct.
 func (s *source) members(t reflect.Type) (object, error) {
 	properties, required := object{}, []string{}
 	for i := range t.NumField() {
@@ -213,7 +212,6 @@ func envelope() object {
 	}
 }
 
-// alternative ties an event's type and version to the schema of its data.
 func alternative(t events.Type, version int, data string) object {
 	return object{
 		"properties": object{

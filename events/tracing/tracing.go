@@ -41,7 +41,6 @@ const scope = "github.com/memory-ledger/ledger"
 // tracestate, may hold anything, so it is not passed on.
 const header = "traceparent"
 
-// none is a span that does nothing.
 var none = trace.SpanFromContext(context.Background())
 
 // Start begins a child of the span in ctx. If ctx has no span that records, Start
@@ -143,7 +142,6 @@ func (l *Links) AddTo(span trace.Span) {
 // carrier holds the one header that is passed on.
 type carrier string
 
-// Get implements propagation.TextMapCarrier.
 func (c carrier) Get(key string) string {
 	if key == header {
 		return string(c)
@@ -151,14 +149,12 @@ func (c carrier) Get(key string) string {
 	return ""
 }
 
-// Set implements propagation.TextMapCarrier.
 func (c *carrier) Set(key, value string) {
 	if key == header {
 		*c = carrier(value)
 	}
 }
 
-// Keys implements propagation.TextMapCarrier.
 func (c carrier) Keys() []string { return []string{header} }
 
 // request is a context that knows the id of the request it belongs to. No logger
@@ -170,10 +166,8 @@ type request struct {
 
 type requestKey struct{}
 
-// WithRequest returns a context that knows the id of its request.
 func WithRequest(ctx context.Context, id string) context.Context { return &request{ctx, id} }
 
-// Value implements context.Context.
 func (r *request) Value(key any) any {
 	if _, ok := key.(requestKey); ok {
 		return r.id

@@ -180,7 +180,6 @@ func (l *Lines) flush() {
 	}
 }
 
-// Last returns the remembered lines as one line, separated by " | ".
 func (l *Lines) Last() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -32,7 +32,6 @@ func (e *LockedError) Error() string {
 	return fmt.Sprintf("%s is in use by %s: stop it first, or choose another folder", e.Dir, who)
 }
 
-// Is makes errors.Is(err, ErrLocked) true.
 func (e *LockedError) Is(target error) bool { return target == ErrLocked }
 
 // FileLock is an exclusive lock on a file, held until Release or the end of

@@ -78,7 +78,6 @@ func (c *Config) setDefaults() {
 	}
 }
 
-// Chain is a running chain.
 type Chain struct {
 	process     *child.Process
 	url         string
@@ -212,7 +211,6 @@ func launch(ctx context.Context, node string, args []string, lock *datadir.FileL
 	}
 }
 
-// RPCError is an error that the chain answered with.
 type RPCError struct {
 	Code    int             `json:"code"`
 	Message string          `json:"message"`

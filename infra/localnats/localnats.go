@@ -182,7 +182,6 @@ func options(cfg Config, guard server.Authentication) *server.Options {
 // guard admits clients that know a password.
 type guard struct{ *Server }
 
-// Check implements server.Authentication.
 func (g guard) Check(c server.ClientAuthentication) bool {
 	given := c.GetOpts()
 	knows := func(password string) bool {
@@ -231,7 +230,6 @@ func (s *Server) urlOf(user *url.Userinfo) string {
 	return u.String()
 }
 
-// Port of the listener.
 func (s *Server) Port() int { return s.port }
 
 // Connect makes a connection within the process, without a socket. Stop drains the

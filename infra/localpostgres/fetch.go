@@ -16,7 +16,6 @@ import (
 //go:embed programs/package-lock.json
 var lockFile []byte
 
-// fetchedName is the beginning of the names of fetched folders.
 const fetchedName = "postgres"
 
 // Fetch downloads the server programs into the user's cache, if they are not there, and

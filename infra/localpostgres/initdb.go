@@ -63,7 +63,6 @@ func runInitdb(ctx context.Context, who *account, inst installation, dir, ctype 
 	return run(ctx, who, dir, inst.program("initdb"), args...)
 }
 
-// run runs one of the server's programs in a folder.
 func run(ctx context.Context, who *account, dir, program string, args ...string) error {
 	cmd := exec.Command(program, args...)
 	cmd.Dir, cmd.Env, cmd.SysProcAttr = dir, environment(), who.attr()
@@ -103,7 +102,6 @@ type account struct {
 	name     string
 }
 
-// unprivileged picks the account.
 func unprivileged() (*account, error) {
 	if os.Geteuid() != 0 {
 		return nil, nil

@@ -215,7 +215,6 @@ func (s *Server) provision(ctx context.Context, conn *pgx.Conn) error {
 // same across restarts on one folder, except for the TCP port.
 func (s *Server) URL() string { return s.DatabaseURL(DatabaseName) }
 
-// DatabaseURL is URL for another database of this server.
 func (s *Server) DatabaseURL(name string) string {
 	if !s.tcp {
 		return s.socketURL(DatabaseName, name)
@@ -240,7 +239,6 @@ func (s *Server) socketURL(user, database string) string {
 	return u.String()
 }
 
-// PID of the postmaster.
 func (s *Server) PID() int { return s.proc.PID() }
 
 // Done is closed when the server has ended, for whatever reason.

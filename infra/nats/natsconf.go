@@ -26,7 +26,6 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Stream is the name of the log.
 const Stream = "LEDGER"
 
 // replicatedWindow is how long the servers of a cluster remember the ids of the log's

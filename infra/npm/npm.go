@@ -200,7 +200,6 @@ func (m *meter) expect(size int64) { m.change(func(p *Progress) { p.OfBytes += m
 func (m *meter) packageDone()      { m.change(func(p *Progress) { p.Packages++ }) }
 func (m *meter) end()              { m.change(func(p *Progress) { p.Done = true }) }
 
-// Write counts the bytes that pass by.
 func (m *meter) Write(b []byte) (int, error) {
 	m.change(func(p *Progress) { p.Bytes += int64(len(b)) })
 	return len(b), nil

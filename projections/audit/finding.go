@@ -12,7 +12,6 @@ import (
 // Check names a kind of finding.
 type Check string
 
-// The checks.
 const (
 	CheckDecode   Check = "decode"       // a message does not decode, or does not match its subject
 	CheckVersion  Check = "version"      // owner versions are not contiguous
@@ -28,7 +27,6 @@ const (
 	CheckSequence Check = "log sequence" // the log ends before the position of the read models
 )
 
-// Finding is one thing that is wrong.
 type Finding struct {
 	Check     Check        `json:"check"`
 	Owner     events.Owner `json:"owner,omitzero"`
@@ -81,7 +79,6 @@ type Summary struct {
 // Good reports whether every configured part was checked, and no finding was made.
 func (s *Summary) Good() bool { return s.Findings == 0 && len(s.Incomplete) == 0 }
 
-// report passes findings on and counts them.
 type report struct {
 	to      func(Finding)
 	summary Summary

@@ -56,7 +56,6 @@ func newFold(a *auditor) *fold {
 	}
 }
 
-// owner is the state of an owner.
 type owner struct {
 	name                    events.Owner
 	userID                  *string // nil before the first sign-in
@@ -94,7 +93,6 @@ func (o *owner) skip(family events.Family, seq uint64) {
 	o.versions, o.messages, o.named = o.versions+1, o.messages+1, &seq
 }
 
-// leaves is the size of the owner's log.
 func (o *owner) leaves() uint64 { return o.base.Size() + uint64(len(o.recent)) }
 
 func (o *owner) append(h events.Hash) {
@@ -348,7 +346,6 @@ var idNames = map[idKind]string{
 	idCommand: "command id", idEvent: "event id", idMemory: "memory id", idIdempotency: "idempotency key",
 }
 
-// use is one use of an id.
 type use struct {
 	digest [16]byte // the first half of the SHA-256 of the kind and the id
 	kind   idKind

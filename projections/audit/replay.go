@@ -144,7 +144,6 @@ func (m *message) check() error {
 	return nil
 }
 
-// message folds one message.
 func (f *fold) message(ctx context.Context, m *message) error {
 	f.last, f.stored = m.record.Seq, m.record.Time
 	s := &f.report.summary

@@ -62,12 +62,10 @@ func (a *auditor) checkReplicas(ctx context.Context, to uint64) error {
 	return nil
 }
 
-// header returns the length of a log.
 type header interface {
 	Head(ctx context.Context) (uint64, error)
 }
 
-// logOf is a log that is read from one node.
 type logOf struct {
 	header
 	eventlog.PartReader

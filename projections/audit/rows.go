@@ -92,7 +92,6 @@ func (a *auditor) compareTable(ctx context.Context, conn *pgx.Conn, t *table) er
 	return nil
 }
 
-// finding returns a finding about a row of the table.
 func (t *table) finding(owner events.Owner, key []string) Finding {
 	f := Finding{Check: cmp.Or(t.check, CheckReadRow), Owner: owner, Table: t.name, Row: t.label(key)}
 	if t.leaf != nil {
@@ -145,7 +144,6 @@ func (t *table) label(key []string) string {
 	return strings.Join(parts, " ")
 }
 
-// compareCheckpoint compares the checkpoint's stored_at with the log.
 func (a *auditor) compareCheckpoint(db *snapshot) {
 	at, f := db.at, a.fold
 	if a.cfg.Owner != "" || at.Seq != f.last {
@@ -375,7 +373,6 @@ func openMemories(ctx context.Context, conn *pgx.Conn, r *report, where string, 
 	return m, m.next()
 }
 
-// next moves to the next row.
 func (r *memoryRows) next() error {
 	r.ahead = nil
 	if r.rows.Next() {
@@ -388,7 +385,6 @@ func (r *memoryRows) next() error {
 	return nil
 }
 
-// compare compares the next memory of the log with its row.
 func (r *memoryRows) compare(want *memoryRow) error {
 	if err := r.skip(want); err != nil {
 		return err

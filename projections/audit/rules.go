@@ -357,7 +357,6 @@ func (f *fold) revoked(c *current, data *events.GrantRevoked) {
 	}
 }
 
-// movement is a transfer of stake.
 type movement struct {
 	owner                       *owner
 	signature, vault, direction string

@@ -43,7 +43,6 @@ import (
 	"github.com/memory-ledger/ledger/projections/schema"
 )
 
-// Errors of the projector.
 var (
 	// ErrAheadOfLog: the read models hold messages that the log does not have. Going on
 	// would mix two histories, so the projector applies nothing until an operator
@@ -154,7 +153,6 @@ func (c *Config) Validate() error {
 	return errors.Join(problems...)
 }
 
-// Runner is the projector of one schema.
 type Runner struct {
 	cfg     Config
 	metrics *metrics

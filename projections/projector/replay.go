@@ -33,7 +33,6 @@ func NewReplayer(ctx context.Context, conn *pgx.Conn, log eventlog.PartReader, p
 	return &Replayer{Conn: conn, log: log, projections: projections, at: at}, nil
 }
 
-// At returns the schema's position.
 func (r *Replayer) At() uint64 { return r.at.Seq }
 
 // To applies the log up to and including a sequence. The next messages are read while the

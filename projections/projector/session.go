@@ -257,7 +257,6 @@ func (s *session) handle(msg *message.Message) error {
 // doubles.
 func nextReplan(position uint64) uint64 { return 2*position + 1000 }
 
-// apply writes a slice and its checkpoint.
 func (s *session) apply(ctx context.Context, slice Slice) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -11,7 +11,6 @@ import (
 // State of a projector; see the package's diagram.
 type State string
 
-// The states.
 const (
 	Starting  State = "starting"
 	Standby   State = "standby"
@@ -21,7 +20,6 @@ const (
 	Stopped   State = "stopped"
 )
 
-// ErrNotReady is wrapped by every error of Ready.
 var ErrNotReady = errors.New("projector not ready")
 
 // Status is the state and the position of a projector.
@@ -51,7 +49,6 @@ type progress struct {
 	markAt time.Time
 }
 
-// Status returns the projector's current status.
 func (r *Runner) Status() Status {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -127,7 +124,6 @@ func (r *Runner) begin(position, head uint64, now time.Time) {
 	}
 }
 
-// applied notes a commit.
 func (r *Runner) applied(position uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -62,7 +62,6 @@ import (
 	"github.com/memory-ledger/ledger/projections/schema"
 )
 
-// Errors of a rebuild.
 var (
 	// ErrDifferent: the rebuilt tables differ from the live ones. Nothing was swapped.
 	ErrDifferent = errors.New("the rebuilt read models differ from the live ones")
@@ -97,7 +96,6 @@ type Config struct {
 	Report   func(audit.Finding)      // may be nil
 }
 
-// Result of a rebuild.
 type Result struct {
 	Position    uint64 // sequence up to which the new tables held the log at the swap
 	Compared    uint64 // the same at the comparison

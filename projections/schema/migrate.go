@@ -172,7 +172,6 @@ func GenerationKey(schemaName, generation string) int64 {
 	return LockKey("generation/"+generation, schemaName)
 }
 
-// LockKey returns the key of an advisory lock for a purpose in a schema.
 func LockKey(purpose, schemaName string) int64 {
 	sum := sha256.Sum256([]byte("memory-ledger/" + purpose + "/" + schemaName))
 	return int64(binary.BigEndian.Uint64(sum[:8]))

@@ -69,17 +69,14 @@ func NewFrontier(size uint64, hashes []events.Hash) (*Frontier, error) {
 	return &Frontier{r}, nil
 }
 
-// Append adds a leaf.
 func (f *Frontier) Append(leaf events.Hash) {
 	if err := f.r.Append(leaf[:], nil); err != nil {
 		panic(err) // only a range that was tampered with fails
 	}
 }
 
-// Size returns the number of leaves.
 func (f *Frontier) Size() uint64 { return f.r.End() }
 
-// Root returns the current root of the tree.
 func (f *Frontier) Root() events.Hash {
 	root, err := f.r.GetRootHash(nil)
 	if err != nil {
@@ -91,7 +88,6 @@ func (f *Frontier) Root() events.Hash {
 	return events.Hash(root)
 }
 
-// Hashes returns the hashes that NewFrontier needs.
 func (f *Frontier) Hashes() []events.Hash {
 	hashes := make([]events.Hash, len(f.r.Hashes()))
 	for i, h := range f.r.Hashes() {

@@ -17,13 +17,10 @@ type Projection struct{}
 
 var _ projector.Projection = Projection{}
 
-// Name implements projector.Projection.
 func (Projection) Name() string { return "tree" }
 
-// Tables implements projector.Projection.
 func (Projection) Tables() []string { return []string{"tiles"} }
 
-// ownerTile is a tile of one owner.
 type ownerTile struct {
 	owner events.Owner
 	place
@@ -56,7 +53,6 @@ type tail struct {
 	hashes []events.Hash
 }
 
-// grown holds the tails that fill a tile.
 type grown struct{ filled []*tail }
 
 func collect(s projector.Slice) (grown, error) {
@@ -137,7 +133,6 @@ func readBefore(ctx context.Context, q schema.Querier, g grown) (map[ownerTile][
 	return before, q.SendBatch(ctx, &batch).Close()
 }
 
-// tile is a full tile.
 type tile struct {
 	ownerTile
 	hashes []events.Hash

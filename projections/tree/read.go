@@ -14,7 +14,6 @@ import (
 	"github.com/memory-ledger/ledger/projections/schema"
 )
 
-// Root returns the root of the owner's first size leaves.
 func Root(ctx context.Context, q schema.Querier, owner events.Owner, size uint64) (events.Hash, error) {
 	c, err := load(ctx, q, owner, size, rootNodes(size))
 	if err != nil {
@@ -200,7 +199,6 @@ func unpack(packed []byte) ([]events.Hash, error) {
 	return Split(packed), nil
 }
 
-// Pack concatenates hashes.
 func Pack(hashes []events.Hash) []byte {
 	packed := make([]byte, 0, len(hashes)*events.HashSize)
 	for i := range hashes {
@@ -209,7 +207,6 @@ func Pack(hashes []events.Hash) []byte {
 	return packed
 }
 
-// Split splits concatenated hashes.
 func Split(packed []byte) []events.Hash {
 	hashes := make([]events.Hash, len(packed)/events.HashSize)
 	for i := range hashes {

@@ -31,7 +31,6 @@ const (
 	TileWidth  = 1 << tileHeight
 )
 
-// Errors of the tree.
 var (
 	// ErrRange: the requested index or size is outside the tree.
 	ErrRange = errors.New("outside the tree")
@@ -54,7 +53,6 @@ type Proof struct {
 	Root       events.Hash
 }
 
-// hashOf returns the hash of a perfect subtree.
 type hashOf func(id compact.NodeID) (events.Hash, error)
 
 // rootNodes returns the perfect subtrees that make up the tree of a size.
@@ -106,7 +104,6 @@ func inclusionFrom(index, size uint64, hash hashOf) (Proof, error) {
 	return p, nil
 }
 
-// fold computes the root from the proof.
 func (p *Proof) fold() events.Hash {
 	root := p.Leaf
 	for i, sibling := range p.Siblings {

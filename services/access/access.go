@@ -32,16 +32,13 @@ import (
 // ErrUnauthenticated: the request has no credential, or one that is dead or not ours.
 var ErrUnauthenticated = errors.New("missing or invalid credential")
 
-// ErrScope: the API key lacks the scope for the request.
 var ErrScope = errors.New("the API key does not have the scope")
 
 // ErrLimited: the API key is limited to namespaces, and the request is about the whole log.
 var ErrLimited = errors.New("the API key is limited to namespaces; this is about the whole log")
 
-// APIKeyPrefix begins every API key.
 const APIKeyPrefix = "svc_"
 
-// Caller is an authenticated caller and its credential.
 type Caller struct {
 	Owner      events.Owner
 	Credential command.Credential
@@ -176,7 +173,6 @@ func NewCore(q schema.Querier, f *fence.Fence, jwt *signin.SignedTokens, now fun
 	})
 }
 
-// NewExtension accepts extension sessions.
 func NewExtension(q schema.Querier, f *fence.Fence, now func() time.Time) *Authenticator {
 	only := &lookups{
 		kind: command.CredentialExtensionSession,

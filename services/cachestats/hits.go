@@ -18,5 +18,4 @@ func (c *Counter) Count(hit bool) bool {
 	return hit
 }
 
-// Counts returns the numbers of hits and misses.
 func (c *Counter) Counts() (hits, misses uint64) { return c.hits.Load(), c.misses.Load() }

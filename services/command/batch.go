@@ -87,7 +87,6 @@ func (x *Executor) recallBatch(ctx context.Context, first Written, c Command) er
 	return nil
 }
 
-// writtenIn returns the memories that a message wrote.
 func writtenIn(message []events.Event) (all []Written) {
 	for _, e := range message {
 		if data, ok := e.Data.(*events.MemoryWritten); ok {

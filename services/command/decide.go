@@ -71,7 +71,6 @@ const (
 	CredentialKey
 )
 
-// Credential authorises a command.
 type Credential struct {
 	Kind  CredentialKind
 	ID    string // session or key id
@@ -188,7 +187,6 @@ func surplus(sessions map[string]time.Time, now time.Time) []string {
 	return live[:max(0, min(len(live)-(MaxSessions-1), maxEnded))]
 }
 
-// SignOut revokes an extension session.
 type SignOut struct{ SessionID string }
 
 func (c *SignOut) decide(s *State, now time.Time) (Decision, error) {
@@ -198,7 +196,6 @@ func (c *SignOut) decide(s *State, now time.Time) (Decision, error) {
 	return Decision{events.KindSession, []events.Data{&events.SessionRevoked{SessionID: c.SessionID}}}, nil
 }
 
-// WriteMemory adds a leaf.
 type WriteMemory struct {
 	MemoryID string
 	LeafHash events.Hash
@@ -422,7 +419,6 @@ func consume(s *State, id string, kind events.GrantKind, now time.Time) (*events
 	}, nil
 }
 
-// CreateKey makes an API key.
 type CreateKey struct {
 	KeyID      string
 	KeyHash    events.Hash

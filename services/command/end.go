@@ -119,27 +119,22 @@ func (x *Executor) EndAllAccess(ctx context.Context, owner events.Owner) error {
 // Idempotency-Key need another Loader.
 type NoReadModel struct{}
 
-// Load implements Loader.
 func (NoReadModel) Load(_ context.Context, owner events.Owner) (*State, error) {
 	return NewState(owner), nil
 }
 
-// FindWritten implements Loader.
 func (NoReadModel) FindWritten(context.Context, events.Owner, events.Hash) (Written, bool, uint64, error) {
 	return Written{}, false, 0, nil
 }
 
-// UsedKeys implements Loader.
 func (NoReadModel) UsedKeys(context.Context, events.Owner, int) ([]events.Hash, error) {
 	return nil, nil
 }
 
-// WithHash implements Loader.
 func (NoReadModel) WithHash(context.Context, events.Owner, []events.Hash) ([]Superseded, uint64, error) {
 	return nil, 0, nil
 }
 
-// Leaves implements Loader.
 func (NoReadModel) Leaves(context.Context, events.Owner) (uint64, error) { return 0, nil }
 
 // RetractMemory retracts a memory of the owner. If it was retracted before, nothing is

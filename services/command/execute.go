@@ -40,7 +40,6 @@ import (
 // Answer 503.
 var ErrOverloaded = errors.New("too many commands are waiting")
 
-// Config of an Executor.
 type Config struct {
 	Log interface {
 		eventlog.Appender
@@ -88,7 +87,6 @@ type entry struct {
 	projected atomic.Uint64 // how many it had
 }
 
-// NewExecutor returns an Executor.
 func NewExecutor(cfg Config) (*Executor, error) {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
@@ -276,7 +274,6 @@ type Standing struct {
 	KeyMissing bool
 }
 
-// Standing returns an owner's status in the log.
 func (x *Executor) Standing(ctx context.Context, owner events.Owner) (is Standing, err error) {
 	err = x.inTurn(ctx, owner, func(ctx context.Context, e *entry) (time.Duration, error) {
 		e.fresh = false // another process may have written since this one read the tail

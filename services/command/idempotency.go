@@ -165,7 +165,6 @@ func newUsedKeys(most int) *usedKeys {
 	return &usedKeys{bits: make([]uint64, most/4), epoch: 1, seed: maphash.MakeSeed()}
 }
 
-// add adds keys of an owner, and returns the epoch that holds them.
 func (u *usedKeys) add(owner events.Owner, keys ...events.Hash) (epoch int) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -188,7 +187,6 @@ func (u *usedKeys) isNew(epoch int, owner events.Owner, key events.Hash) (isNew,
 	return isNew, epoch == u.epoch
 }
 
-// each calls do with the four bits of a key.
 func (u *usedKeys) each(owner events.Owner, key events.Hash, do func(word *uint64, bit uint64)) {
 	var h maphash.Hash
 	h.SetSeed(u.seed)

@@ -12,7 +12,6 @@ import (
 	"github.com/memory-ledger/ledger/projections/readmodel/imports"
 )
 
-// Refusals of imports.
 var (
 	// ErrImporting: an import is running, or broke off.
 	ErrImporting = errors.New("an import of a whole log is running or broke off; other memories can be written once it ends or is given up")
@@ -52,7 +51,6 @@ func (c *StartImport) decide(s *State, now time.Time) (Decision, error) {
 	return Decision{events.KindMemory, []events.Data{&events.ImportStarted{Root: c.Export.Root, Size: c.Export.Size, Leaves: s.Leaves}}}, nil
 }
 
-// ImportedLeaf is a leaf of an export.
 type ImportedLeaf struct {
 	MemoryID   string
 	LeafHash   events.Hash

@@ -38,7 +38,6 @@ type Loader interface {
 	WithHash(ctx context.Context, owner events.Owner, hashes []events.Hash) (leaves []Superseded, seq uint64, err error)
 }
 
-// ReadModel is the Loader on the projections.
 type ReadModel struct {
 	Pool *pgxpool.Pool
 	Now  func() time.Time
@@ -124,7 +123,6 @@ func (r ReadModel) loadCredentials(ctx context.Context, tx pgx.Tx, state *State)
 	return nil
 }
 
-// FindWritten implements Loader.
 func (r ReadModel) FindWritten(ctx context.Context, owner events.Owner, key events.Hash) (w Written, found bool, leaves uint64, err error) {
 	err = schema.Snapshot(ctx, r.Pool, func(tx pgx.Tx) error {
 		o, _, err := owners.Find(ctx, tx, owner)
@@ -140,7 +138,6 @@ func (r ReadModel) FindWritten(ctx context.Context, owner events.Owner, key even
 	return w, found, leaves, err
 }
 
-// WithHash implements Loader.
 func (r ReadModel) WithHash(ctx context.Context, owner events.Owner, hashes []events.Hash) (leaves []Superseded, seq uint64, err error) {
 	err = schema.Snapshot(ctx, r.Pool, func(tx pgx.Tx) error {
 		o, _, err := owners.Find(ctx, tx, owner)
@@ -153,12 +150,10 @@ func (r ReadModel) WithHash(ctx context.Context, owner events.Owner, hashes []ev
 	return leaves, seq, err
 }
 
-// UsedKeys implements Loader.
 func (r ReadModel) UsedKeys(ctx context.Context, owner events.Owner, limit int) ([]events.Hash, error) {
 	return memories.IdempotencyKeys(ctx, r.Pool, owner, limit+1)
 }
 
-// Leaves implements Loader.
 func (r ReadModel) Leaves(ctx context.Context, owner events.Owner) (uint64, error) {
 	o, _, err := owners.Find(ctx, r.Pool, owner)
 	return o.LeafCount, err

@@ -38,7 +38,6 @@ func over(end, now time.Time) bool { return !now.Add(-clockSpread).Before(end) }
 // over reports whether a grant can't be used on any replica.
 func (g Grant) over(now time.Time) bool { return g.Used >= g.MaxUses || over(g.ExpiresAt.Time(), now) }
 
-// over reports whether a key has expired on all replicas.
 func (k Key) over(now time.Time) bool { return !k.Expires.IsZero() && over(k.Expires, now) }
 
 // Key is the part of an API key that decisions need. It is not revoked.
@@ -87,7 +86,6 @@ type State struct {
 	leftTo     uint64 // answers up to this leaf are left to the read model
 }
 
-// NewState returns the state of an owner without events.
 func NewState(owner events.Owner) *State {
 	return &State{
 		Owner: owner, Grants: map[string]Grant{}, Keys: map[string]Key{},
@@ -196,7 +194,6 @@ func (s *State) spend(c *events.GrantConsumed) {
 
 const day = 24 * time.Hour
 
-// dayOf returns the UTC day of a time, counted from 1970.
 func dayOf(t time.Time) int64 { return t.Unix() / int64(day/time.Second) }
 
 // bytesOf returns what a memory counts for: its sealed content and its metadata, of which

@@ -50,7 +50,6 @@ func (c *WriteMemory) supersedes(first uint64, before []*WriteMemory) (leaves []
 	return leaves
 }
 
-// writesOf returns the memories that a command writes.
 func writesOf(c Command) []*WriteMemory {
 	switch c := c.(type) {
 	case *WriteMemory:

@@ -55,7 +55,6 @@ type API struct {
 // Run does the API's background work until ctx ends. Call it after Mount.
 func (a *API) Run(ctx context.Context) { a.uses.run(ctx) }
 
-// Mount adds the routes to an app.
 func (a *API) Mount(app *httpapi.App) {
 	a.uses = newKeyUses(a.recordUse)
 	app.AllowAllOrigins(serverMetadataPath, metadataPath, "/oauth/register", "/oauth/token", "/oauth/revoke")
@@ -145,7 +144,6 @@ func (a *API) session(c *fiber.Ctx) (access.Caller, error) {
 	return caller, nil
 }
 
-// reading wraps a route that reads memories.
 func (a *API) reading(route func(*fiber.Ctx, memory.Reader) error) fiber.Handler {
 	return func(c *fiber.Ctx) error {
 		reader, err := a.reader(c)
@@ -199,7 +197,6 @@ func (a *API) write(c *fiber.Ctx, caller access.Caller) (*command.WriteMemory, e
 	return a.Memories.Write(httpapi.Context(c), draft)
 }
 
-// newMemory is a memory in the body of a request.
 type newMemory struct {
 	Content *string `json:"content"`
 	memory.Members
@@ -281,7 +278,6 @@ func (a *API) getMemory(c *fiber.Ctx, reader memory.Reader) error {
 	return httpapi.SendJSON(c, text)
 }
 
-// retractMemory retracts a memory.
 func (a *API) retractMemory(c *fiber.Ctx) error {
 	caller, err := a.Access.Read(httpapi.Context(c), httpapi.Authorization(c))
 	if err != nil {
@@ -307,7 +303,6 @@ func (a *API) forgetMemory(c *fiber.Ctx, caller access.Caller) error {
 	return c.JSON(fiber.Map{"ok": true})
 }
 
-// searchMemories answers with the memories that a search finds.
 func (a *API) searchMemories(c *fiber.Ctx, reader memory.Reader) error {
 	return httpapi.SearchMemories(c, a.Memories, a.Quotas, reader, "", "")
 }

@@ -113,7 +113,6 @@ func show(page *feed.Page, caller access.Caller) error {
 	return nil
 }
 
-// eventSource is the source of a stream.
 type eventSource struct {
 	*feed.Follower
 	api           *API
@@ -121,10 +120,8 @@ type eventSource struct {
 	caller        access.Caller
 }
 
-// Expires implements httpapi.Source.
 func (e *eventSource) Expires() time.Time { return e.caller.Expires }
 
-// Next implements httpapi.Source.
 func (e *eventSource) Next(ctx context.Context) (id string, data []byte, err error) {
 	page, err := e.Follower.Next(ctx)
 	if err == nil {
@@ -143,7 +140,6 @@ func (e *eventSource) Check(ctx context.Context) error {
 	return err
 }
 
-// Close implements httpapi.Source.
 func (e *eventSource) Close() error {
 	e.Follower.Close()
 	return nil

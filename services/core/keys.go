@@ -155,7 +155,6 @@ type keyList struct {
 	done  bool
 }
 
-// More implements httpapi.Elements.
 func (l *keyList) More() bool { return !l.done }
 
 // Next implements httpapi.Elements. A chunk is short, so Next always yields all of it.
@@ -218,7 +217,6 @@ func (a *API) recordUse(ctx context.Context, owner events.Owner, keyID string) e
 	return a.Commands.Execute(ctx, owner, &command.UseKey{KeyID: keyID})
 }
 
-// note notes that a caller used its key.
 func (u *keyUses) note(caller access.Caller) {
 	if caller.Credential.Kind != command.CredentialKey {
 		return

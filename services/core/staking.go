@@ -61,7 +61,6 @@ type Dormant struct{}
 
 var errDormant = httpapi.Refuse(http.StatusServiceUnavailable, "staking is not live")
 
-// Status implements Staking.
 func (Dormant) Status(context.Context, events.Owner) (StakingStatus, error) {
 	return StakingStatus{
 		Staked: "0", Mature: "0", Cooling: "0", Lots: []Lot{}, WalletBalance: "0",
@@ -69,12 +68,10 @@ func (Dormant) Status(context.Context, events.Owner) (StakingStatus, error) {
 	}, nil
 }
 
-// Stake implements Staking.
 func (Dormant) Stake(context.Context, events.Owner, string) (UnsignedTransaction, error) {
 	return UnsignedTransaction{}, errDormant
 }
 
-// Unstake implements Staking.
 func (Dormant) Unstake(context.Context, events.Owner, string) (UnsignedTransaction, error) {
 	return UnsignedTransaction{}, errDormant
 }

@@ -38,7 +38,6 @@ type API struct {
 	ExtensionNames map[string]string // by id, for the sign-in page
 }
 
-// Mount adds the routes to an app.
 func (a *API) Mount(app *httpapi.App) {
 	app.AllowOrigins(httpapi.CORS{
 		Allows: func(origin string) bool {
@@ -131,7 +130,6 @@ type dropBody struct {
 	Metadata   jsontext.Value `json:"metadata"`
 }
 
-// written is the answer to a write.
 type written struct {
 	ID        string           `json:"id"`
 	LeafHash  events.Hash      `json:"leafHash"`
@@ -174,7 +172,6 @@ func (a *API) writeMemory(c *fiber.Ctx, caller access.Caller) error {
 	})
 }
 
-// checkText checks the length of a text, and its metadata.
 func checkText(content string, raw jsontext.Value) (canonical.Object, error) {
 	if n := memory.Length(content); n < 1 || n > 10000 {
 		return canonical.Object{}, errContent

@@ -194,7 +194,6 @@ type base64Reader struct {
 	buffer bytes.Buffer
 }
 
-// Read implements io.Reader.
 func (r *base64Reader) Read(p []byte) (int, error) {
 	if r.buffer.Len() == 0 {
 		n, err := io.ReadFull(r.text, r.piece[:])
@@ -209,7 +208,6 @@ func (r *base64Reader) Read(p []byte) (int, error) {
 // casePage lays out an opened case as a page.
 type casePage struct{}
 
-// Head implements grant.Layout.
 func (casePage) Head(b *bytes.Buffer, owner events.Owner, at events.Timestamp, memories uint64) {
 	write(b, "opened-head", struct {
 		frame
@@ -219,7 +217,6 @@ func (casePage) Head(b *bytes.Buffer, owner events.Owner, at events.Timestamp, m
 	}{Owner: owner, At: at.Time().Format("15:04 UTC on 2 January 2006"), Memories: memories})
 }
 
-// shownMemory is a memory as the page shows it.
 type shownMemory struct {
 	*memory.View
 	Moment   time.Time
@@ -231,7 +228,6 @@ type shownMemory struct {
 	CameInBy string
 }
 
-// Memory implements grant.Layout.
 func (casePage) Memory(b *bytes.Buffer, v *memory.View) {
 	m := shownMemory{View: v, Moment: memories.Moment(v.CreatedAt.Time(), v.Metadata), Metadata: string(v.Metadata), CameInBy: "not recorded"}
 	m.Day = m.Moment.UTC().Format("2 January 2006")
@@ -254,7 +250,6 @@ func (casePage) Memory(b *bytes.Buffer, v *memory.View) {
 	write(b, "opened-memory", m)
 }
 
-// Damaged implements grant.Layout.
 func (casePage) Damaged(b *bytes.Buffer, memories int) { write(b, "opened-damaged", memories) }
 
 // write adds a part of the page. Only a template with a fault could fail, for all pages.

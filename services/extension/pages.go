@@ -47,7 +47,6 @@ func hashOf(text string) string {
 // frame is what all pages share; see connect.Parts.
 type frame struct{ Nonce string }
 
-// Style is the same for all pages.
 func (frame) Style() template.CSS { return template.CSS(style) }
 
 // linkPage is the page of a live link.
@@ -118,7 +117,6 @@ func refusalPage(c *fiber.Ctx, status int) (answered bool) {
 	return sendPage(c, status, "refused.html", refusedPage{Later: later, Form: form && kind == "memory-drops"}) == nil
 }
 
-// deadCase answers for a dead case.
 func deadCase(c *fiber.Ctx) error {
 	c.Vary(fiber.HeaderAccept)
 	if httpapi.WantsPage(c) {

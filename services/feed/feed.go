@@ -46,7 +46,6 @@ const (
 // too many, the error is a quota.ExceededError.
 var ErrTooMany = errors.New("too many open event streams")
 
-// Config of a Feed.
 type Config struct {
 	Log  eventlog.Reader   // for past events
 	Tail eventlog.Follower // for new events of all owners
@@ -76,10 +75,8 @@ func New(cfg Config) *Feed {
 	}
 }
 
-// Streams returns the number of followers.
 func (f *Feed) Streams() int { return len(f.slots) }
 
-// Page is events of an owner.
 type Page struct {
 	Events []byte // the elements of a JSON array
 	Cursor uint64 // cursor of the last event, or the cursor that the page was to begin after
@@ -90,7 +87,6 @@ type Page struct {
 // Empty reports whether the page has no events.
 func (p *Page) Empty() bool { return len(p.Events) == 0 }
 
-// AppendJSON appends the page as an object.
 func (p *Page) AppendJSON(b []byte) []byte {
 	b = append(append(b, `{"events":[`...), p.Events...)
 	return append(strconv.AppendUint(append(b, `],"cursor":"`...), p.Cursor, 10), `"}`...)
@@ -115,7 +111,6 @@ func (p *Page) add(r eventlog.Record) error {
 	return nil
 }
 
-// errFull ends the reading of a page.
 var errFull = errors.New("the page is full")
 
 // Page returns the owner's events after a cursor, oldest first: limit events, and the

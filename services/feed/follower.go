@@ -38,7 +38,6 @@ func (f *Feed) Follow(owner events.Owner, after uint64, limit int) (*Follower, e
 	}
 }
 
-// Close ends the follower.
 func (w *Follower) Close() {
 	f := w.feed
 	f.mu.Lock()
@@ -109,7 +108,6 @@ func (f *Feed) subscribe(w *Follower) {
 	}
 }
 
-// dropLocked removes a follower from the tail.
 func (f *Feed) dropLocked(w *Follower) {
 	of := f.live[w.owner]
 	if _, live := of[w]; !live {

@@ -30,7 +30,6 @@ import (
 // Format names what a file or a folder holds.
 type Format string
 
-// The formats.
 const (
 	// Text: each line that is not empty is a memory.
 	Text Format = "text"
@@ -44,10 +43,8 @@ const (
 	Mem0 Format = "mem0"
 )
 
-// Formats are all formats.
 var Formats = []Format{Text, JSONLines, Markdown, Mem0}
 
-// Entry is a memory to store.
 type Entry struct {
 	Where    string // for people: the file, and the line or heading
 	ID       string // the same each time the entry is read; becomes metadata.externalId
@@ -56,7 +53,6 @@ type Entry struct {
 	Why      string // why it can't be stored; empty if it can
 }
 
-// Options of Read.
 type Options struct {
 	Format    Format
 	ByHeading bool // Markdown: each heading is a memory, not each file
@@ -325,7 +321,6 @@ func readMem0(r io.Reader, name string, yield func(Entry) error) error {
 	return nil
 }
 
-// readMarkdown reads a note.
 func readMarkdown(name, text string, byHeading bool, yield func(Entry) error) error {
 	front, body, err := frontMatter(strings.TrimPrefix(text, "\ufeff"))
 	if err != nil {

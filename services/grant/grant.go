@@ -47,13 +47,11 @@ type Terms struct {
 	Path                                   string // where the token is presented
 }
 
-// Kinds of grants and their terms.
 var (
 	CaseTerms = Terms{"svc_case_", 15, 1, 1440, 1, 1, 10, "maxReads", "/agent-cases/"}
 	DropTerms = Terms{"svc_drop_", 15, 1, 1440, 1, 1, 5, "maxWrites", "/memory-drops/"}
 )
 
-// TermsOf returns the terms of a kind.
 func TermsOf(kind events.GrantKind) Terms {
 	if kind == events.GrantCase {
 		return CaseTerms
@@ -67,7 +65,6 @@ var ErrNotFound = errors.New("grant not found")
 // ErrDead is the error for every token that is unknown, spent, revoked or expired.
 var ErrDead = command.ErrGrantDead
 
-// Config of a Service.
 type Config struct {
 	Commands *command.Executor
 	Memories *memory.Service
@@ -97,7 +94,6 @@ type Opened struct {
 	key   *events.Hash // the write's key, scoped to the drop; nil without one
 }
 
-// New returns a Service.
 func New(cfg Config) *Service { return &Service{Config: cfg} }
 
 // Minted is a new grant. Its token is returned only here.
@@ -109,7 +105,6 @@ type Minted struct {
 	RevokedPrevious int
 }
 
-// Asked is a grant to mint.
 type Asked struct {
 	Kind      events.GrantKind
 	Lifetime  time.Duration

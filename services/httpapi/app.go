@@ -28,7 +28,6 @@ import (
 	"github.com/memory-ledger/ledger/services/quota"
 )
 
-// Timeouts of the servers.
 const (
 	// requestTimeout bounds the work on one request, except for streaming.
 	requestTimeout = 10 * time.Second
@@ -52,7 +51,6 @@ type Probe struct {
 	Advisory bool
 }
 
-// Config of an App.
 type Config struct {
 	Service    string // "core" or "extension"
 	Log        *slog.Logger
@@ -70,7 +68,6 @@ type Config struct {
 // DefaultConnections bounds the open connections of an API: each holds about 50 kB.
 const DefaultConnections = 2048
 
-// App is one HTTP API.
 type App struct {
 	*fiber.App
 	// Early, if set, adds headers to answers that are sent before any middleware runs, to
@@ -298,7 +295,6 @@ func isHarmlessID(id string) bool {
 	}) < 0
 }
 
-// errorBody is the body of every refusal.
 type errorBody struct {
 	Error string `json:"error"`
 	// Description is the text on the routes of apps, where Error is a code (RFC 6749).
@@ -307,7 +303,6 @@ type errorBody struct {
 	Cause       string `json:"cause,omitempty"`
 }
 
-// fail writes the answer to an error.
 func (a *App) fail(c *fiber.Ctx, err error) error {
 	if RequestID(c) == "" { // the server refused the request before the first middleware
 		a.identify(c)

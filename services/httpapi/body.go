@@ -83,7 +83,6 @@ func DecodeOptional(c *fiber.Ctx, v any) error {
 	return Decode(c, v)
 }
 
-// IsForm reports whether the body is an HTML form's.
 func IsForm(c *fiber.Ctx) bool {
 	kind, _, _ := mime.ParseMediaType(string(c.Request().Header.ContentType()))
 	return kind == fiber.MIMEApplicationForm

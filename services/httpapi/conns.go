@@ -187,7 +187,6 @@ type conn struct {
 	aborted bool
 }
 
-// Read implements io.Reader.
 func (c *conn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if n > 0 {

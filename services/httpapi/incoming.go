@@ -132,7 +132,6 @@ type arriving struct {
 	conn   net.Conn
 }
 
-// Read implements io.Reader.
 func (a *arriving) Read(p []byte) (int, error) {
 	if err := a.conn.SetReadDeadline(time.Now().Add(readTimeout)); err != nil {
 		return 0, err

@@ -43,7 +43,6 @@ func (a *App) operations() {
 // metricsLog logs the metrics that can't be gathered.
 type metricsLog struct{ log *slog.Logger }
 
-// Println implements promhttp.Logger.
 func (l metricsLog) Println(v ...any) { l.log.Error("metrics", "err", fmt.Sprint(v...)) }
 
 // ready checks all dependencies at the same time: one that does not answer takes no time

@@ -37,13 +37,10 @@ type Refusal struct {
 	Message string
 }
 
-// Error implements error.
 func (r *Refusal) Error() string { return r.Message }
 
-// Refuse returns a Refusal.
 func Refuse(status int, message string) error { return &Refusal{status, message} }
 
-// BadRequest returns a 400.
 func BadRequest(message string) error { return &Refusal{http.StatusBadRequest, message} }
 
 // row maps a domain error to an answer. An empty message means the error's own text,
@@ -149,7 +146,6 @@ var table = []row{
 	{keystore.ErrNoKey, http.StatusServiceUnavailable, messageBusy}, // never 410, which is final
 }
 
-// Answer returns the status and message that the client gets for an error.
 func Answer(err error) (status int, message string) {
 	var refusal *Refusal
 	if errors.As(err, &refusal) {

@@ -105,24 +105,20 @@ func Adapt(c *fiber.Ctx, handler http.Handler) error {
 // errUnanswered matches no row of the table and so becomes a 500.
 var errUnanswered = errors.New("the handler gave no answer")
 
-// kept is an answer in memory.
 type kept struct {
 	header http.Header
 	status int
 	body   bytes.Buffer
 }
 
-// Header implements http.ResponseWriter.
 func (k *kept) Header() http.Header { return k.header }
 
-// WriteHeader implements http.ResponseWriter.
 func (k *kept) WriteHeader(status int) {
 	if k.status == 0 {
 		k.status = status
 	}
 }
 
-// Write implements http.ResponseWriter.
 func (k *kept) Write(p []byte) (int, error) {
 	k.WriteHeader(http.StatusOK)
 	return k.body.Write(p)

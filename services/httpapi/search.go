@@ -18,7 +18,6 @@ import (
 	"github.com/memory-ledger/ledger/services/recall"
 )
 
-// searchBody is the body of POST /memories/search.
 type searchBody struct {
 	Query  string     `json:"query"`
 	Mode   string     `json:"mode"`
@@ -51,7 +50,6 @@ type viaBody struct {
 	ID    string `json:"id"`
 }
 
-// UnmarshalJSONFrom implements json.UnmarshalerFrom.
 func (b *viaBody) UnmarshalJSONFrom(decoder *jsontext.Decoder) error {
 	b.given = true
 	if decoder.PeekKind() == '"' {
@@ -64,7 +62,6 @@ func (b *viaBody) UnmarshalJSONFrom(decoder *jsontext.Decoder) error {
 	return json.UnmarshalDecode(decoder, (*members)(b))
 }
 
-// filter returns the value for memories.Filter.Via.
 func (b *viaBody) filter() (string, error) {
 	switch events.ViaKind(b.Kind) {
 	case events.ViaSession, events.ViaKey, events.ViaDrop:

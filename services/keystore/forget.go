@@ -13,7 +13,6 @@ import (
 	"github.com/memory-ledger/ledger/events/eventlog"
 )
 
-// Forgotten is the result of Forget.
 type Forgotten struct {
 	Existed bool // there was a data key
 	// Erased says that the server overwrote the key's bytes in the bucket's files. Older

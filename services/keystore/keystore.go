@@ -48,7 +48,6 @@ const (
 // KeySize is the length of master and data keys in bytes.
 const KeySize = 32
 
-// Errors of the keystore.
 var (
 	// ErrNoKey: the owner has no data key: it was never made, or it was destroyed.
 	ErrNoKey = errors.New("owner has no data key")
@@ -73,7 +72,6 @@ var (
 	ErrUnavailable = errors.New("keystore unavailable")
 )
 
-// Config of a Store.
 type Config struct {
 	Masters []Master // the first one wraps; all of them unwrap
 	Cached  int      // unwrapped keys kept in memory; 0 means 100,000
@@ -96,7 +94,6 @@ type Config struct {
 	Pause func(ctx context.Context, d time.Duration) bool
 }
 
-// Store is the keystore.
 type Store struct {
 	bucket  jetstream.KeyValue
 	masters map[string]Master // by their ids
@@ -138,7 +135,6 @@ func StreamConfig(replicas int) jetstream.StreamConfig {
 	}
 }
 
-// Create makes the bucket.
 func Create(ctx context.Context, js jetstream.JetStream, replicas int) (jetstream.KeyValue, error) {
 	_, err := js.CreateStream(ctx, StreamConfig(replicas))
 	if err != nil {
@@ -147,7 +143,6 @@ func Create(ctx context.Context, js jetstream.JetStream, replicas int) (jetstrea
 	return js.KeyValue(ctx, Bucket)
 }
 
-// Open returns the keystore on a bucket.
 func Open(bucket jetstream.KeyValue, cfg Config) (*Store, error) {
 	if len(cfg.Masters) == 0 {
 		return nil, errors.New("keystore: no master key")
@@ -279,7 +274,6 @@ func (s *Store) absent(ctx context.Context, owner events.Owner, noKey error) err
 	return fmt.Errorf("%w, nor the mark of one that was destroyed; is this the keystore that belongs to the log?", noKey)
 }
 
-// stored asks the bucket for an owner's entry.
 func (s *Store) stored(ctx context.Context, owner events.Owner) (entry jetstream.KeyValueEntry, err error) {
 	// This is how long a lookup asks the bucket for a key.
 	asking, cancel := context.WithTimeout(ctx, 5*time.Second)

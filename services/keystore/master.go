@@ -37,7 +37,6 @@ func (k MasterKey) ID() string {
 // String keeps the key out of logs and error messages.
 func (MasterKey) String() string { return "[master key]" }
 
-// Secret returns the key.
 func (k MasterKey) Secret() MasterKey { return k }
 
 // Wrap returns a nonce, and the ciphertext and tag of AES-256-GCM, whose associated data

@@ -61,7 +61,6 @@ func newOwnerKey(owner events.Owner, x secrets, random io.Reader) (*OwnerKey, er
 // Erasures returns how often the owner had erased everything when the key was made.
 func (k *OwnerKey) Erasures() int { return k.erasures }
 
-// Destroyed reports whether the key of a leaf was destroyed.
 func (k *OwnerKey) Destroyed(leaf uint64) bool {
 	return k.version == 2 && k.nodes.above(leaf) == nil
 }
@@ -126,7 +125,6 @@ type Opener struct {
 	walk     walk
 }
 
-// Opener returns an Opener.
 func (k *OwnerKey) Opener() *Opener {
 	o := &Opener{key: k}
 	o.contexts[events.SealedByOwner], o.contexts[events.SealedByLeaf] = k.bodyContext(events.SealedByOwner), k.bodyContext(events.SealedByLeaf)

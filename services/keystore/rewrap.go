@@ -94,7 +94,6 @@ func (s *Store) Rewrap(ctx context.Context, progress func(Rewrapped)) (done Rewr
 	return done, err
 }
 
-// each calls do with the owner of each entry.
 func (s *Store) each(ctx context.Context, do func(events.Owner) error) error {
 	// Not ListKeys: its list ends the same way when it is complete and when the connection
 	// is lost.

@@ -14,7 +14,6 @@ import (
 // key, the node above it is replaced by the siblings on the path: they give all other keys,
 // and nothing gives this one.
 
-// depth is the depth of the leaves.
 const depth = 32
 
 // node is an inner node of the tree, or a leaf.
@@ -27,7 +26,6 @@ type node struct {
 // end is the first leaf after those below the node.
 func (n *node) end() uint64 { return uint64(n.first) + 1<<(depth-n.depth) }
 
-// towards returns the child that is above a leaf.
 func (n *node) towards(leaf uint64) node {
 	side := byte(leaf >> (depth - 1 - n.depth) & 1)
 	return node{n.first + uint32(side)<<(depth-1-n.depth), n.depth + 1, child(&n.key, side)}
@@ -119,7 +117,6 @@ type walk struct {
 	ok   bool
 }
 
-// to returns the key of a leaf below the node.
 func (w *walk) to(n *node, leaf uint64) [KeySize]byte {
 	from := int(n.depth)
 	if w.ok && w.node == *n {

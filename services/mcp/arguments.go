@@ -49,7 +49,6 @@ func (c *checker) complain(path, format string, args ...any) {
 	c.wrong = append(c.wrong, path+" "+fmt.Sprintf(format, args...))
 }
 
-// value returns the repaired value.
 func (c *checker) value(path string, schema *jsonschema.Schema, v any) any {
 	if text, ok := v.(string); ok && schema.Type != "string" {
 		v = decoded(text)
@@ -123,7 +122,6 @@ func (c *checker) object(path string, schema *jsonschema.Schema, object map[stri
 	return good
 }
 
-// memberOf returns the path of a member.
 func memberOf(path, name string) string {
 	if utf8.RuneCountInString(name) > 60 || strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || !strconv.IsPrint(r) }) {
 		short := []rune(name)
@@ -192,7 +190,6 @@ func published(schema *jsonschema.Schema) *jsonschema.Schema {
 	return out
 }
 
-// visit calls f for a schema and all schemas in it.
 func visit(schema *jsonschema.Schema, f func(*jsonschema.Schema)) {
 	f(schema)
 	for _, member := range schema.Properties {

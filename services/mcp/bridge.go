@@ -31,7 +31,6 @@ type Bridge struct {
 	version   atomic.Pointer[string] // negotiated by initialize; nil before that
 }
 
-// ErrUnauthorized means that the service refuses the credential.
 var ErrUnauthorized = errors.New("the service refuses the API key (401): it is wrong or was revoked; make a new one")
 
 // NewBridge returns a Bridge to the core API at a base URL. The function key returns the
@@ -69,7 +68,6 @@ type bearer struct {
 	token string // the last credential
 }
 
-// RoundTrip implements http.RoundTripper.
 func (t *bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 	token, err := t.other("")
 	for err == nil {

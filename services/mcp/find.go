@@ -96,7 +96,6 @@ func (s *Server) idOf(ctx context.Context, c call, id string) (string, error) {
 	return found[0].ID, nil
 }
 
-// dayOf returns the day when a memory occurred.
 func dayOf(v *memory.View) string {
 	return memories.Moment(v.CreatedAt.Time(), v.Metadata).UTC().Format(time.DateOnly)
 }

@@ -263,7 +263,6 @@ func recalled(m *memory.View, passages *recall.Passages, most int) recalledMemor
 	return out
 }
 
-// sourceShown returns the source, shortened.
 func sourceShown(m *memory.View) string {
 	source, cut := clip(sourceOf(m), 80) // characters are no measure: 80 of them can cost more than frameCost
 	if cut {
@@ -272,7 +271,6 @@ func sourceShown(m *memory.View) string {
 	return source
 }
 
-// timeForm is the form of all timestamps.
 const timeForm = "2006-01-02T15:04:05.000Z07:00"
 
 func timeOf(v *memory.View) string {

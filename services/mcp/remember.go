@@ -117,7 +117,6 @@ func (s *Server) write(ctx context.Context, c call, drafts []memory.Draft) (*com
 	return s.Memories.WriteOnce(ctx, c.reader(), drafts, s.Now())
 }
 
-// draftOf makes the draft of a memory to store.
 func draftOf(c call, m newMemory) (memory.Draft, error) {
 	text := []byte("{}")
 	if m.Metadata != nil {

@@ -91,7 +91,6 @@ func (s *Server) fetch(ctx context.Context, c call, in fetchInput) (fetchOutput,
 	return asText(out)
 }
 
-// asText returns a result, and its JSON as the text.
 func asText[T any](out T) (T, string, error) {
 	text, err := json.Marshal(out, json.Deterministic(true), jsontext.EscapeForHTML(false))
 	return out, string(text), err

@@ -31,7 +31,6 @@ func cost(r rune) int {
 	return 2 * utf8.RuneLen(r)
 }
 
-// costOf returns the cost of a text.
 func costOf(text string) (sum int) {
 	for _, r := range text {
 		sum += cost(r)

@@ -17,7 +17,6 @@ type Export struct {
 	Header ExportHeader
 }
 
-// ExportHeader is the first line.
 type ExportHeader struct {
 	Format   string         `json:"format"`
 	Owner    events.Owner   `json:"owner"`
@@ -26,7 +25,6 @@ type ExportHeader struct {
 	Anchor   *verify.Anchor `json:"anchor"` // the newest commitment, null before the first
 }
 
-// exportLine is the line of one leaf.
 type exportLine struct {
 	Index     uint64           `json:"index"`
 	ID        string           `json:"id"`

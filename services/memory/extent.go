@@ -30,7 +30,6 @@ func (e *extent) anchored() uint64 {
 	return e.newest.Size
 }
 
-// extent returns the extent of the reader's log.
 func (s *Service) extent(ctx context.Context, r Reader) (*extent, error) {
 	if e := s.Texts.extentOf(r); e != nil {
 		return e, nil

@@ -40,14 +40,12 @@ var (
 	ErrImportTooBig = fmt.Errorf("an import has lines of %d bytes, and %d bytes in all, at most", maxImportLine, MaxImport)
 )
 
-// ImportResult is the answer of POST /import.
 type ImportResult struct {
 	TreeSize uint64      `json:"treeSize"`
 	Root     events.Hash `json:"root"`
 	Added    uint64      `json:"added"` // leaves that this request added
 }
 
-// importing is an import of one request.
 type importing struct {
 	service *Service
 	reader  Reader

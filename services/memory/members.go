@@ -28,7 +28,6 @@ type Members struct {
 	Supersedes *[]string `json:"supersedes,omitempty" jsonschema:"ids of memories that are no longer true; recall leaves them out from now on"`
 }
 
-// Errors of members.
 var (
 	ErrSource     = errors.New("source must be a string of 1 to 80 characters")
 	ErrOccurredAt = errors.New("occurredAt must be a date, or a date and time as RFC 3339 has it, of a year from 0001 to 9999")

@@ -31,13 +31,11 @@ import (
 	"github.com/memory-ledger/ledger/services/quota"
 )
 
-// Limits of a memory.
 const (
 	MaxContentBytes  = 262144 // UTF-8
 	MaxMetadataBytes = 65536  // canonical
 )
 
-// Errors of this package.
 var (
 	ErrNotFound  = errors.New("memory not found")
 	ErrRetracted = errors.New("the memory was retracted, forgotten or erased")
@@ -54,7 +52,6 @@ type ChainView interface {
 	Last(account chainview.Account) *chainview.Seen
 }
 
-// Config of a Service.
 type Config struct {
 	Commands *command.Executor
 	Keys     *keystore.Store
@@ -90,7 +87,6 @@ type Service struct {
 	spooled *semaphore.Weighted // bytes of exports that are being imported
 }
 
-// New returns a Service.
 func New(cfg Config) *Service {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
@@ -139,7 +135,6 @@ func (s *Service) Write(ctx context.Context, d Draft) (*command.WriteMemory, err
 // MaxBatch is how many memories one request writes at most.
 const MaxBatch = 256
 
-// Errors of batches.
 var (
 	ErrBatchCount    = fmt.Errorf("memories must be an array of 1 to %d memories", MaxBatch)
 	ErrBatchTooLarge = errors.New("the memories are too long for one message of the log; write them in several batches")
@@ -260,7 +255,6 @@ type Passage struct {
 	Offset int    `json:"offset"` // where it begins, in characters
 }
 
-// AppendJSON appends the view as an object.
 func (v *View) AppendJSON(b []byte) ([]byte, error) {
 	text, err := json.Marshal(v)
 	return append(b, text...), err

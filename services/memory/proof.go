@@ -98,7 +98,6 @@ func (s *Service) onchainRoot(owner events.Owner, newest *batches.Batch) *events
 	return &newest.Root
 }
 
-// LogHead is the answer of GET /log.
 type LogHead struct {
 	Owner        events.Owner `json:"owner"`
 	TreeSize     uint64       `json:"treeSize"`

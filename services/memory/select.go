@@ -23,7 +23,6 @@ import (
 // ErrCursor: the text is not a cursor that was returned for such a selection.
 var ErrCursor = errors.New("cursor is not one that this API gave out for this order")
 
-// Order is the order of a selection.
 type Order string
 
 // Orders. Relevance applies to ranked selections only. Occurred is by the time at which
@@ -361,7 +360,6 @@ func best(hits []recall.Hit, n int, compare func(a, b recall.Hit) int) []recall.
 	return hits[:min(n, len(hits))]
 }
 
-// compare is the order of the selection.
 func (p *Picked) compare(a, b recall.Hit) int {
 	switch p.selection.Order {
 	case Newest:

@@ -60,7 +60,6 @@ func (s *spool) hold(bytes int64) error {
 	return nil
 }
 
-// Write implements io.Writer.
 func (s *spool) Write(p []byte) (int, error) {
 	if err := s.hold(int64(len(p))); err != nil {
 		return 0, err
@@ -91,7 +90,6 @@ type bounded struct {
 	line, all int
 }
 
-// Read implements io.Reader.
 func (b *bounded) Read(p []byte) (int, error) {
 	n, err := b.from.Read(p)
 	b.all += n

@@ -16,7 +16,6 @@ import (
 	"github.com/memory-ledger/ledger/services/recall"
 )
 
-// Errors of reads.
 var (
 	// ErrAbandoned: the client has closed the connection.
 	ErrAbandoned = errors.New("the client closed the connection")
@@ -107,7 +106,6 @@ func leavesOf(hits []recall.Hit) []uint64 {
 	return leaves
 }
 
-// read returns the rows of some hits, in the order of the hits.
 func (p *Picked) read(ctx context.Context, hits []recall.Hit) (rows []*memories.Memory, bytes int, err error) {
 	leaves := leavesOf(hits)
 	slices.Sort(leaves)
@@ -194,7 +192,6 @@ func openRow(key *keystore.OwnerKey, opener *keystore.Opener, m *memories.Memory
 	return v, fmt.Errorf("%w (leaf %d of %s)", ErrDamaged, m.LeafIndex, m.Owner)
 }
 
-// hash returns the leaf hash of an opened memory.
 func (v *View) hash(key *keystore.OwnerKey, m leaf.Memory) (leaf.Hash, error) {
 	if v.ownSalt != "" {
 		return leaf.Leaf{Memory: m, Salt: v.ownSalt}.Hash()

@@ -46,7 +46,6 @@ type kept struct {
 	rowBytes int64
 }
 
-// NewTextCache returns a cache of at most budget bytes.
 func NewTextCache(budget int64) *TextCache {
 	owners, err := simplelru.NewLRU[events.Owner, *kept](math.MaxInt32, nil)
 	if err != nil {

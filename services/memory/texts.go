@@ -39,7 +39,6 @@ func (c *chunk) leaves() int { return len(c.created) }
 // end is the first leaf that the chunk does not have.
 func (c *chunk) end() uint64 { return c.first() + uint64(len(c.created)) }
 
-// text returns the text of a leaf of the chunk.
 func (c *chunk) text(leaf uint64) []byte {
 	at := c.first()
 	for text := range c.texts.All() {
@@ -176,7 +175,6 @@ func momentOf(b memories.Body) uint32 {
 // errFull ends the read of texts.
 var errFull = errors.New("enough bytes for one time slot")
 
-// indexed returns a chunk with the index of its words.
 func (p *Picked) indexed(c *chunk, d *recall.Dictionary) *chunk {
 	if c.words != nil {
 		return c

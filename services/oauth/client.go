@@ -20,7 +20,6 @@ type metadata struct {
 	RedirectURIs []string `json:"redirect_uris"`
 }
 
-// checked returns the metadata with a clean name.
 func (m metadata) checked() (metadata, error) {
 	if len(m.RedirectURIs) == 0 || len(m.RedirectURIs) > 8 { // they travel in the client id
 		return metadata{}, &Error{Code: "invalid_redirect_uri", Description: "redirect_uris must have 1 to 8 entries"}
@@ -120,7 +119,6 @@ var (
 // maxRedirect bounds a redirect URI, in bytes.
 const maxRedirect = 512
 
-// redirect is a checked redirect URI.
 type redirect struct {
 	url  string
 	host string // host and port, or an app's scheme and host: for people
@@ -173,7 +171,6 @@ func (r redirect) withoutPort() string {
 	return r.loopback + strings.TrimLeft(strings.TrimPrefix(strings.TrimPrefix(r.url, r.loopback), ":"), "0123456789")
 }
 
-// with returns the redirect URI with the parameters of an answer.
 func (r redirect) with(answer url.Values) string {
 	separator := "?"
 	if strings.Contains(r.url, "?") {

@@ -99,7 +99,6 @@ func public(addr netip.Addr) bool {
 	return true
 }
 
-// get returns the document at a client id.
 func (d *documents) get(ctx context.Context, id string) (metadata, error) {
 	if kept, ok := d.kept.Get(id); ok && d.now().Before(kept.until) {
 		return kept.client, nil
@@ -151,7 +150,6 @@ func (d *documents) fetch(ctx context.Context, id string) (metadata, error) {
 	return document.metadata.checked()
 }
 
-// hostOf returns the host of a client id that is an address.
 func hostOf(id string) string {
 	u, err := url.Parse(id)
 	if err != nil {

@@ -32,7 +32,6 @@ func StreamConfig(replicas int) jetstream.StreamConfig {
 	}
 }
 
-// CreateBucket makes the bucket and opens it.
 func CreateBucket(ctx context.Context, js jetstream.JetStream, replicas int) (jetstream.KeyValue, error) {
 	if _, err := js.CreateStream(ctx, StreamConfig(replicas)); err != nil {
 		return nil, fmt.Errorf("make bucket %s: %w", Bucket, err)

@@ -57,7 +57,6 @@ type Server struct {
 	documents *documents
 }
 
-// Config of a Server.
 type Config struct {
 	Tokens   *signin.SignedTokens
 	Access   *access.Authenticator
@@ -71,12 +70,10 @@ type Config struct {
 	NewID    func() string
 }
 
-// New returns a Server.
 func New(cfg Config) *Server {
 	return &Server{cfg, entries{cfg.Apps, cfg.SyncApps}, newDocuments(cfg.Now)}
 }
 
-// Request is a checked authorization request.
 type Request struct {
 	Name     string // what the app calls itself; may be empty
 	Document string // the host of the app's metadata document; empty for a registered app

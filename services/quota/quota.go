@@ -13,10 +13,8 @@ import (
 	"github.com/memory-ledger/ledger/events"
 )
 
-// Kind is a kind of counted action.
 type Kind int
 
-// The counted kinds.
 const (
 	Writes   Kind = iota // memories
 	Mints                // agent cases and memory drops
@@ -40,13 +38,11 @@ type Quotas struct {
 	owners map[of]*rate.Limiter
 }
 
-// of is what a limiter counts.
 type of struct {
 	kind  Kind
 	owner events.Owner
 }
 
-// New returns Quotas.
 func New(limits Limits, now func() time.Time) *Quotas {
 	return &Quotas{limits: limits, now: now, owners: map[of]*rate.Limiter{}}
 }
@@ -62,7 +58,6 @@ type ExceededError struct {
 	Wait  time.Duration // until the request would be allowed
 }
 
-// Error implements error.
 func (e *ExceededError) Error() string {
 	return fmt.Sprintf("more than %d %s; try again in %d s", e.Limit, e.Of, e.Seconds())
 }

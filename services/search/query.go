@@ -116,7 +116,6 @@ var foldings = func() (table [unicode.MaxRune>>8 + 1]*[256]rune) {
 	return table
 }()
 
-// foldTabled is fold with the table.
 func foldTabled(r rune) rune {
 	if block := foldings[r>>8]; block != nil {
 		return block[r&0xff]
@@ -145,7 +144,6 @@ const separator = 0xff
 // faster than separate strings.
 type Texts []byte
 
-// Append adds a text.
 func (t Texts) Append(text []byte) Texts { return append(appendFolded(t, text), separator) }
 
 // All returns the texts in order. They are valid as long as the Texts are not changed.

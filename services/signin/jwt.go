@@ -37,7 +37,6 @@ func NewSignedTokens(secret []byte, now func() time.Time) *SignedTokens {
 		jwt.WithIssuer(jwtIssuer), jwt.WithAudience(jwtAudience), jwt.WithExpirationRequired())...)}
 }
 
-// Issue implements Issuer.
 func (s *SignedTokens) Issue(owner events.Owner, sessionID string, issued, expires events.Timestamp) (string, *events.Hash, error) {
 	token, err := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.RegisteredClaims{
 		Issuer: jwtIssuer, Audience: jwt.ClaimStrings{jwtAudience}, Subject: string(owner), ID: sessionID,
@@ -49,7 +48,6 @@ func (s *SignedTokens) Issue(owner events.Owner, sessionID string, issued, expir
 	return token, nil, nil
 }
 
-// Audience implements Issuer.
 func (*SignedTokens) Audience() events.Audience { return events.AudienceCore }
 
 // Expiry implements Issuer. It returns a whole second, the finest time that a token states:
@@ -58,7 +56,6 @@ func (*SignedTokens) Expiry(issued events.Timestamp) events.Timestamp {
 	return events.At(issued.Time().Add(CoreSessionLifetime).Truncate(time.Second))
 }
 
-// Verify returns the owner, the session and the expiry of a token.
 func (s *SignedTokens) Verify(token string) (owner events.Owner, sessionID string, expires time.Time, err error) {
 	var claims jwt.RegisteredClaims
 	if _, err := s.parser.ParseWithClaims(token, &claims, s.secretFor); err != nil {

@@ -44,7 +44,6 @@ const (
 // Solana requires.
 var nonceText = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 
-// NonceKey authenticates nonces.
 type NonceKey [sha256.Size]byte
 
 // String keeps the key out of logs and error messages.
@@ -69,7 +68,6 @@ func DeriveNonceKeys(masters []keystore.Master) ([]NonceKey, error) {
 // Purpose is what a challenge is for. A nonce is valid for one purpose only.
 type Purpose string
 
-// The purposes of challenges.
 const (
 	PurposeSignIn Purpose = "sign-in"
 	PurposeErase  Purpose = "erase"
@@ -82,7 +80,6 @@ type scope struct {
 	message  string // the challenge without its nonce
 }
 
-// text returns the nonce as it is written in messages.
 func (n nonce) text(key NonceKey, s scope) string {
 	raw := make([]byte, 0, nonceSize)
 	raw = append(raw, n.random[:]...)
@@ -112,7 +109,6 @@ func parseNonce(text string, keys []NonceKey, s scope) (n nonce, ok bool) {
 	return n, false
 }
 
-// mac authenticates the random bytes and the expiry for a scope.
 func (s scope) mac(key NonceKey, randomAndExpiry []byte) []byte {
 	h := hmac.New(sha256.New, key[:])
 	h.Write([]byte(string(s.audience) + "\x00" + string(s.purpose) + "\x00"))

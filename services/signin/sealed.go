@@ -16,7 +16,6 @@ import (
 // no token passes for one of another kind.
 type Kind string
 
-// The kinds of tokens of apps.
 const (
 	KindAccess  Kind = "at+jwt" // RFC 9068
 	KindRefresh Kind = "refresh+jwt"
@@ -32,7 +31,6 @@ type AccessToken struct {
 	ClientID string `json:"client_id"` // SHA-256 of the client id, in hexadecimal
 }
 
-// Seal signs claims.
 func (s *SignedTokens) Seal(kind Kind, claims jwt.Claims) (string, error) {
 	key, err := s.keyOf(kind)
 	if err != nil {
@@ -69,7 +67,6 @@ func (s *SignedTokens) keyOf(kind Kind) ([]byte, error) {
 	return hkdf.Key(sha256.New, s.secret, nil, "memory-ledger/token/v1/"+string(kind), sha256.Size)
 }
 
-// VerifyAccess returns the owner and the key of an access token.
 func (s *SignedTokens) VerifyAccess(token string) (owner events.Owner, claims AccessToken, err error) {
 	if err = s.Open(KindAccess, token, &claims); err != nil {
 		return "", claims, err

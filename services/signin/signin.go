@@ -17,10 +17,8 @@ import (
 	"github.com/memory-ledger/ledger/services/command"
 )
 
-// ExtensionTokenPrefix is the prefix of every extension session token.
 const ExtensionTokenPrefix = "svc_session_"
 
-// Errors of sign-in.
 var (
 	// ErrMalformed: the message does not have the form of a challenge.
 	ErrMalformed = errors.New("message is not a sign-in challenge")
@@ -36,7 +34,6 @@ var (
 	ErrUnavailable = errors.New("sign-in unavailable")
 )
 
-// Challenge is a text to sign.
 type Challenge struct {
 	Message   string           `json:"message"`
 	Nonce     string           `json:"nonce"`
@@ -51,7 +48,6 @@ type Session struct {
 	PublicKey events.Owner     `json:"publicKey"`
 }
 
-// Answer is a signed challenge.
 type Answer struct {
 	PublicKey events.Owner
 	Message   string
@@ -75,7 +71,6 @@ type DataKeys interface {
 	EnsureDataKey(ctx context.Context, owner events.Owner, erasures int) error
 }
 
-// Config of a SignIn.
 type Config struct {
 	Site Site
 	// NonceKeys authenticate nonces: the first one signs new nonces, and any of them
@@ -96,13 +91,11 @@ type Config struct {
 	Pause func(ctx context.Context, d time.Duration) bool
 }
 
-// SignIn is the sign-in of one API.
 type SignIn struct {
 	cfg   Config
 	spent spentNonces
 }
 
-// New returns a SignIn.
 func New(cfg Config) *SignIn {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
@@ -242,16 +235,13 @@ func (d *SignIn) tryIssue(ctx context.Context, owner events.Owner) (Session, err
 // stored.
 type RandomTokens struct{ TTL time.Duration }
 
-// Issue implements Issuer.
 func (r RandomTokens) Issue(events.Owner, string, events.Timestamp, events.Timestamp) (string, *events.Hash, error) {
 	token, hash := NewToken(ExtensionTokenPrefix)
 	return token, &hash, nil
 }
 
-// Audience implements Issuer.
 func (RandomTokens) Audience() events.Audience { return events.AudienceExtension }
 
-// Expiry implements Issuer.
 func (r RandomTokens) Expiry(issued events.Timestamp) events.Timestamp { return issued.Add(r.TTL) }
 
 // NewToken makes a random credential: the prefix, and 32 random bytes in base64url without

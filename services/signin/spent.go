@@ -42,7 +42,6 @@ func NonceStreamConfig(replicas int) jetstream.StreamConfig {
 	}
 }
 
-// CreateNonceBucket makes the bucket and opens it.
 func CreateNonceBucket(ctx context.Context, js jetstream.JetStream, replicas int) (jetstream.KeyValue, error) {
 	if _, err := js.CreateStream(ctx, NonceStreamConfig(replicas)); err != nil {
 		return nil, fmt.Errorf("make bucket %s: %w", NonceBucket, err)

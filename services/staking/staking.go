@@ -39,7 +39,6 @@ type Recorded interface {
 	Movements(ctx context.Context, owner events.Owner, vault string) ([]lots.Movement, error)
 }
 
-// Config of a Service.
 type Config struct {
 	Chain             *staking.Chain
 	Recorded          Recorded
@@ -49,12 +48,10 @@ type Config struct {
 	Logger            *slog.Logger
 }
 
-// Service implements core.Staking.
 type Service struct{ cfg Config }
 
 var _ core.Staking = (*Service)(nil)
 
-// New returns a Service.
 func New(cfg Config) *Service { return &Service{cfg} }
 
 // Status implements core.Staking. The amounts are the chain's current amounts. The log
@@ -145,7 +142,6 @@ func (s *Service) Stake(ctx context.Context, owner events.Owner, text string) (c
 	return hand(tx, err)
 }
 
-// Unstake implements core.Staking.
 func (s *Service) Unstake(ctx context.Context, owner events.Owner, text string) (core.UnsignedTransaction, error) {
 	amount, err := lots.Parse(text)
 	if err != nil {
@@ -164,7 +160,6 @@ func (s *Service) Unstake(ctx context.Context, owner events.Owner, text string) 
 	return hand(tx, err)
 }
 
-// hand returns a transaction for the client.
 func hand(tx staking.Unsigned, err error) (core.UnsignedTransaction, error) {
 	if err != nil {
 		return core.UnsignedTransaction{}, refusal(err, lots.ErrChainUnreadable)
@@ -194,7 +189,6 @@ var (
 	_ staking.Store = ReadModel{}
 )
 
-// Movements implements Recorded.
 func (r ReadModel) Movements(ctx context.Context, owner events.Owner, vault string) ([]lots.Movement, error) {
 	return movements(ctx, r.Pool, owner, vault)
 }

@@ -14,7 +14,6 @@ import (
 // text can contain it.
 type Mark string
 
-// NewMark returns a Mark.
 func NewMark() Mark {
 	var name [4]byte
 	_, _ = rand.Read(name[:]) // never fails

@@ -143,7 +143,6 @@ func depositsFirst(a, b Movement) int {
 	return 1
 }
 
-// Refusals.
 var (
 	ErrAmount          = errors.New("amount must be a decimal string of base units, from 1 to 18446744073709551615")
 	ErrMoreThanStaked  = errors.New("amount exceeds what is staked")

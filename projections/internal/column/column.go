@@ -32,7 +32,6 @@ func Hash(h *events.Hash) pgtype.BytesScanner { return (*hashScanner)(h) }
 
 type hashScanner events.Hash
 
-// ScanBytes implements pgtype.BytesScanner.
 func (h *hashScanner) ScanBytes(v []byte) error {
 	if len(v) != events.HashSize {
 		return fmt.Errorf("column holds %d bytes where a hash has %d", len(v), events.HashSize)
@@ -122,7 +121,6 @@ func All[T any](ctx context.Context, q schema.Querier, what string, scan func(pg
 	return nil, fmt.Errorf("%s: %w", what, err)
 }
 
-// Value reads a row of one column.
 func Value[T any](row pgx.Row) (v T, err error) {
 	err = row.Scan(&v)
 	return v, err

@@ -125,7 +125,6 @@ func jsonArg(v any) *string {
 	return new(string(text))
 }
 
-// Projection folds API keys, their uses and their revocations.
 var Projection = projector.Fold("apikeys", []string{"api_keys"}, func(w *projector.Writer, r *projector.Record, e *events.Event) error {
 	switch data := e.Data.(type) {
 	case *events.ApiKeyCreated:

@@ -40,7 +40,6 @@ type Batch struct {
 const columns = `id, size, root, coalesce(signature, ''), coalesce(slot, 0), coalesce(cluster, ''), coalesce(program_id, ''),
 	coalesce(account, ''), confirmed_at`
 
-// ByID returns one batch.
 func ByID(ctx context.Context, q schema.Querier, id string) (Batch, bool, error) {
 	key, ok := column.ParseUUID(id)
 	if !ok {

@@ -21,7 +21,6 @@ type Erased struct {
 
 const findSQL = `SELECT count(*), coalesce(max(leaves), 0) FROM erasures WHERE owner = $1`
 
-// Find returns the erased part of an owner's log.
 func Find(ctx context.Context, q schema.Querier, owner events.Owner) (e Erased, err error) {
 	if err := q.QueryRow(ctx, findSQL, string(owner)).Scan(&e.Times, &e.Leaves); err != nil {
 		return Erased{}, fmt.Errorf("erasures: %w", err)
@@ -29,7 +28,6 @@ func Find(ctx context.Context, q schema.Querier, owner events.Owner) (e Erased, 
 	return e, nil
 }
 
-// QueueFind adds Find's query to a batch.
 func QueueFind(batch *pgx.Batch, owner events.Owner, e *Erased) {
 	batch.Queue(findSQL, string(owner)).QueryRow(func(row pgx.Row) error { return row.Scan(&e.Times, &e.Leaves) })
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/memory-ledger/ledger/projections/schema"
 )
 
-// Grant is one capability.
 type Grant struct {
 	ID        string
 	Owner     events.Owner
@@ -87,7 +86,6 @@ func NamespaceArg(namespace string) []byte {
 	return []byte(namespace)
 }
 
-// Projection folds grants, their uses and their revocations.
 var Projection = projector.Fold("grants", []string{"grants"}, func(w *projector.Writer, r *projector.Record, e *events.Event) error {
 	switch data := e.Data.(type) {
 	case *events.GrantMinted:

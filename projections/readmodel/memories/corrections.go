@@ -55,7 +55,6 @@ func Corrections(ctx context.Context, q schema.Querier, owner events.Owner, size
 	}, `SELECT c.leaf_index, c.by_leaf FROM corrections c WHERE c.owner = $1 AND c.by_leaf < $2 AND `+standing, string(owner), min(size, math.MaxInt64))
 }
 
-// Hashed is a leaf and its hash.
 type Hashed struct {
 	Leaf uint64
 	Hash events.Hash

@@ -79,7 +79,6 @@ func (f *Filter) HasMembers(raw []byte) error {
 	return err
 }
 
-// All reports whether the filter selects all memories.
 func (f Filter) All() bool {
 	return f.From.IsZero() && f.To.IsZero() && f.OccurredFrom.IsZero() && f.OccurredTo.IsZero() && f.Anchored == nil && f.Via == "" &&
 		len(f.Metadata) == 0 && f.Namespaces == nil
@@ -189,7 +188,6 @@ func (f Filter) has(metadata []byte) bool {
 	return true
 }
 
-// matches reports whether a value is one that the member asks for.
 func (m Member) matches(value []byte) bool {
 	if m.Whole && bytes.Equal(m.Value, value) {
 		return true

@@ -92,7 +92,6 @@ func one(ctx context.Context, q schema.Querier, owner events.Owner, condition st
 	return m, found, err
 }
 
-// WrittenAt returns when a leaf of the owner was written.
 func WrittenAt(ctx context.Context, q schema.Querier, owner events.Owner, leaf uint64) (events.Timestamp, bool, error) {
 	return column.One(q.QueryRow(ctx, `SELECT created_at FROM memories WHERE owner = $1 AND leaf_index = $2`, string(owner), leaf),
 		"time of a leaf", func(row pgx.Row) (events.Timestamp, error) {

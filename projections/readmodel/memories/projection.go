@@ -20,13 +20,10 @@ type Projection struct{}
 
 var _ projector.Projection = Projection{}
 
-// Name implements projector.Projection.
 func (Projection) Name() string { return "memories" }
 
-// Tables implements projector.Projection.
 func (Projection) Tables() []string { return []string{"memories", "corrections"} }
 
-// written is a row to insert.
 type written struct {
 	*events.MemoryWritten
 	id      column.UUID
@@ -38,7 +35,6 @@ type written struct {
 // stored lists the columns of a row, in the order of [written.values].
 const stored = `owner, leaf_index, id, leaf_hash, metadata, sealed, created_at, idempotency_key_hash, seq, via, salt, sealing, imported_id, imported_at, imported_via`
 
-// Apply implements projector.Projection.
 func (Projection) Apply(_ context.Context, w *projector.Writer, s projector.Slice) error {
 	rows := make([]written, 0, len(s.Records))
 	for r, e := range s.Events() {

@@ -44,7 +44,6 @@ const findSQL = `SELECT user_id, registered_at, others + coalesce(leaf_index + 1
 		SELECT leaf_index, seq AS leaf_seq FROM memories WHERE owner = $1 ORDER BY leaf_index DESC LIMIT 1) AS newest ON true
 	WHERE owner = $1`
 
-// Find returns an owner.
 func Find(ctx context.Context, q schema.Querier, owner events.Owner) (o Owner, found bool, err error) {
 	if found, err = o.scan(q.QueryRow(ctx, findSQL, string(owner)), owner); err != nil {
 		return Owner{}, false, fmt.Errorf("find owner: %w", err)

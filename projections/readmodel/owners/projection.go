@@ -23,13 +23,10 @@ type Projection struct{ seen seen }
 
 var _ projector.Beginner = Projection{}
 
-// Name implements projector.Projection.
 func (Projection) Name() string { return "owners" }
 
-// Tables implements projector.Projection.
 func (Projection) Tables() []string { return []string{"owners"} }
 
-// Begin implements projector.Beginner.
 func (Projection) Begin() projector.Projection { return Projection{seen{}} }
 
 // change is the effect of a slice on one owner.
@@ -263,7 +260,6 @@ func (st *standing) continues(c *change) bool {
 	return c.leaves == 0 || st.known && st.leaves == c.leafFrom
 }
 
-// says reports whether the change leaves the row as it is.
 func (st *standing) says(c *change) bool {
 	return st.row && c.userID == nil && c.others == 0 && !c.chain && c.lastSeq == nil && !(c.ledger && st.named)
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/memory-ledger/ledger/projections/schema"
 )
 
-// Session is one sign-in.
 type Session struct {
 	ID        string
 	Owner     events.Owner

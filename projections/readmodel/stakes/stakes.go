@@ -18,7 +18,6 @@ import (
 // Direction of a movement, seen from the vault.
 type Direction string
 
-// The directions.
 const (
 	Deposit    Direction = "deposit"
 	Withdrawal Direction = "withdrawal"
@@ -68,10 +67,8 @@ type Projection struct{}
 
 var _ projector.Projection = Projection{}
 
-// Name implements projector.Projection.
 func (Projection) Name() string { return "stakes" }
 
-// Tables implements projector.Projection.
 func (Projection) Tables() []string { return []string{"stake_movements"} }
 
 // key and an ordinal identify a movement that is recorded again. The key is the
@@ -83,7 +80,6 @@ type key struct {
 	direction        Direction
 }
 
-// Apply implements projector.Projection.
 func (Projection) Apply(_ context.Context, w *projector.Writer, s projector.Slice) error {
 	for i := range s.Records {
 		r := &s.Records[i]

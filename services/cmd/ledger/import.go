@@ -89,7 +89,6 @@ func checkImport(from string, format foreign.Format, by string) error {
 	return errors.New("--format must be text, jsonl, markdown, mem0 or export, and --by file or, with markdown, heading")
 }
 
-// importing is a run of an import.
 type importing struct {
 	client *memoryledger.Client
 	out    io.Writer

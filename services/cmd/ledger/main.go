@@ -22,7 +22,6 @@ import (
 	"github.com/memory-ledger/ledger/services/run/config"
 )
 
-// Exit codes.
 const (
 	exitFinding     = 1
 	exitUsage       = 2
@@ -111,7 +110,6 @@ type onceString struct {
 	given bool
 }
 
-// Set implements pflag.Value.
 func (s *onceString) Set(value string) error {
 	switch {
 	case value == "":
@@ -123,7 +121,6 @@ func (s *onceString) Set(value string) error {
 	return nil
 }
 
-// String implements pflag.Value.
 func (s *onceString) String() string {
 	if s.to == nil { // pflag makes a zero value to learn how it prints
 		return ""
@@ -131,7 +128,6 @@ func (s *onceString) String() string {
 	return *s.to
 }
 
-// Type implements pflag.Value.
 func (s *onceString) Type() string { return "string" }
 
 // listFlag defines a flag that takes several values, separated by commas or by repeating
@@ -142,7 +138,6 @@ func listFlag(flags *pflag.FlagSet, to *[]string, name, usage string) {
 
 type stringList []string
 
-// Set implements pflag.Value.
 func (l *stringList) Set(value string) error {
 	for one := range strings.SplitSeq(value, ",") {
 		if one = strings.TrimSpace(one); one == "" {
@@ -153,10 +148,8 @@ func (l *stringList) Set(value string) error {
 	return nil
 }
 
-// String implements pflag.Value.
 func (l *stringList) String() string { return strings.Join(*l, ",") }
 
-// Type implements pflag.Value.
 func (l *stringList) Type() string { return "names" }
 
 // showVariables ends the help of each command with the environment variables that it
@@ -186,7 +179,6 @@ type watched struct {
 	err error
 }
 
-// Write implements io.Writer.
 func (w *watched) Write(p []byte) (int, error) {
 	n, err := w.Writer.Write(p)
 	if w.err == nil {

@@ -69,7 +69,6 @@ func agentKey() (string, error) {
 // keptOpen keeps standard output open when the transport closes its writer.
 type keptOpen struct{ io.Writer }
 
-// Close implements io.Closer.
 func (keptOpen) Close() error { return nil }
 
 // checkAgent does what an agent would do, except writing, and prints a line for each

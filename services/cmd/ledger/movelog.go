@@ -63,7 +63,6 @@ type sent struct {
 	at, size uint64
 }
 
-// Read implements io.Reader.
 func (s *sent) Read(p []byte) (int, error) {
 	n, err := s.from.Read(p)
 	s.at += uint64(n)

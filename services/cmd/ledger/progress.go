@@ -92,7 +92,6 @@ func (p *progress) say(line string) {
 	fmt.Fprintln(p.out, line)
 }
 
-// done removes the bar.
 func (p *progress) done() {
 	if p.bar != nil {
 		_ = p.bar.Finish()
@@ -107,7 +106,6 @@ type steps struct {
 	now  *progress // nil between steps
 }
 
-// at implements backup.Progress.
 func (s *steps) at(step string, bytes bool, done, total uint64) {
 	if s.now == nil || s.step != step {
 		unit := "messages"

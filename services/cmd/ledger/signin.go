@@ -102,7 +102,6 @@ func (f *ownerFlags) add(flags *pflag.FlagSet) {
 	stringFlag(flags, &f.public, "public-url", "the API's own public base URL, if --url is another address of it")
 }
 
-// signIn returns a client with a session of the owner's.
 func (f ownerFlags) signIn(ctx context.Context) (client *memoryledger.Client, owner string, err error) {
 	if f.keypair == "" {
 		return nil, "", errors.New("--keypair is missing: the owner's wallet")

@@ -27,7 +27,6 @@ import (
 	"github.com/memory-ledger/ledger/services/run/config"
 )
 
-// tailing holds the options of tail.
 type tailing struct {
 	from   uint64
 	newest uint

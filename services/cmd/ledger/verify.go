@@ -18,7 +18,6 @@ import (
 	"github.com/memory-ledger/ledger/services/run/config"
 )
 
-// verifying holds the options of verify.
 type verifying struct {
 	owner, authority string
 	json, logOnly    bool

@@ -65,7 +65,6 @@ func kindOf(origin string) (kind string, ok bool) {
 	return "", false
 }
 
-// Callback is a checked callback.
 type Callback struct {
 	URL    string
 	Origin string // scheme and id

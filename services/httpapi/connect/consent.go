@@ -9,7 +9,6 @@ import (
 	"github.com/gofiber/fiber/v2"
 )
 
-// App is an app that asks for consent.
 type App struct {
 	APIURL   string   // public base URL of the core API, without a slash at its end
 	Name     string   // what the app calls itself; may be empty
@@ -19,7 +18,6 @@ type App struct {
 	Denied   string   // where the browser goes if the user refuses
 }
 
-// right is a scope in words.
 type right struct{ Scope, Words string }
 
 var rights = []right{
@@ -29,7 +27,6 @@ var rights = []right{
 	{"share", "hand out links that let others read or add memories"},
 }
 
-// consent is the consent page.
 type consent struct {
 	frame
 	App

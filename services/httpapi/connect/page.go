@@ -35,14 +35,12 @@ var (
 //go:embed wallets.js
 var WalletsJS string
 
-// Style is the style sheet of all pages of the service.
 var Style = pageCSS
 
 // Parts returns the templates that all pages share: "head", which takes the members Nonce
 // and Style, and "brand".
 func Parts() *template.Template { return template.Must(template.New("").ParseFS(files, "parts.html")) }
 
-// Config of the sign-in page.
 type Config struct {
 	APIURL     string            // public base URL of the extension API, without a slash at its end
 	SessionTTL time.Duration     // how long a session lasts; 0: the page does not say
@@ -69,7 +67,6 @@ type frame struct {
 	Style template.CSS
 }
 
-// page is the sign-in page.
 type page struct {
 	frame
 	Script   template.JS

@@ -17,7 +17,6 @@ import (
 // sessions is how many requests the device works on at the same time.
 const sessions = 4
 
-// Errors of a token.
 var (
 	// ErrNotOurs: the data was not wrapped by this key, or was altered, or bound to
 	// something else.

@@ -19,10 +19,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Stream is the name of the stream.
 const Stream = "ledger_admin"
 
-// StreamConfig returns the configuration of the stream.
 func StreamConfig(replicas int) jetstream.StreamConfig {
 	return jetstream.StreamConfig{
 		Name: Stream, Description: "Memory Ledger: what operators did", Subjects: []string{Stream + ".>"},
@@ -43,7 +41,6 @@ func Open(ctx context.Context, js jetstream.JetStream, replicas int) (jetstream.
 	return stream, nil
 }
 
-// Record is one record of an act.
 type Record struct {
 	ID    string `json:"id"`  // of the act: both of its records have it
 	Act   string `json:"act"` // a command of ledger
@@ -57,7 +54,6 @@ type Record struct {
 // State is how far an act is.
 type State string
 
-// The states.
 const (
 	Begun  State = "begun"
 	Done   State = "done"

@@ -188,7 +188,6 @@ func runAPI(ctx context.Context, b *Base, variable, addr string, serve func(*API
 	return errors.Join(err, group.Wait())
 }
 
-// NewProjector returns the projector of all read models.
 func NewProjector(b *Base) (*projector.Runner, error) {
 	return projector.New(projector.Config{
 		Projections: readmodel.All(),

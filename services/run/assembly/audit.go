@@ -26,7 +26,6 @@ import (
 	"github.com/memory-ledger/ledger/services/run/config"
 )
 
-// AuditOptions say what to audit.
 type AuditOptions struct {
 	Owner    events.Owner // empty: all owners
 	LogOnly  bool         // skip the database, the keys and the chain
@@ -142,7 +141,6 @@ func auditKeys(ctx context.Context, cfg config.Config, nc *nats.Conn, refused *r
 
 var errNoMasterKey = errors.New("MASTER_KEY is not set")
 
-// openKeys opens the keystore for a tool.
 func openKeys(ctx context.Context, cfg config.Config, nc *nats.Conn) (*keystore.Store, error) {
 	masters, err := mastersOf(ctx, cfg)
 	if err != nil {
@@ -198,7 +196,6 @@ func inboxPrefix(cfg config.Config) string {
 	return ""
 }
 
-// userOf returns the user in the first of the servers' URLs.
 func userOf(servers string) string {
 	first, _, _ := strings.Cut(servers, ",")
 	u, err := url.Parse(strings.TrimSpace(first))
@@ -262,7 +259,6 @@ func NewOnchain(cfg config.Config, authority string) (*Onchain, error) {
 	return &Onchain{client, program, key.Bytes()}, nil
 }
 
-// GenesisHash implements audit.Chain.
 func (o *Onchain) GenesisHash(ctx context.Context) (string, error) {
 	genesis, err := o.client.GenesisHash(ctx)
 	if err != nil {

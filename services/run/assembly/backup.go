@@ -168,7 +168,6 @@ func Restore(ctx context.Context, cfg config.Config, dir string, wanted []backup
 	})
 }
 
-// restoring is one restore.
 type restoring struct {
 	cfg      config.Config
 	dir      string

@@ -284,7 +284,6 @@ func (w waiting) ask(ctx context.Context, question func(context.Context) error) 
 	})
 }
 
-// Close ends the connections.
 func (b *Base) Close() {
 	if b.Pool != nil {
 		b.Pool.Close()

@@ -18,7 +18,6 @@ import (
 	"github.com/memory-ledger/ledger/infra/localchain"
 )
 
-// localChain is the chain of a local run.
 type localChain struct {
 	cfg    localchain.Config
 	server *localchain.Chain

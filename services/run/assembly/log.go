@@ -35,7 +35,6 @@ type fitting struct {
 	appends *prometheus.HistogramVec // nil: appends are not timed
 }
 
-// newAppends returns the histogram of appends.
 func newAppends(registerer prometheus.Registerer) *prometheus.HistogramVec {
 	appends := prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "ledger_append_seconds", Help: "Time until an append was on stable storage, or failed, by outcome.",
@@ -48,7 +47,6 @@ func newAppends(registerer prometheus.Registerer) *prometheus.HistogramVec {
 	return appends
 }
 
-// Append implements eventlog.Appender.
 func (l fitting) Append(ctx context.Context, a eventlog.Append) (seq uint64, err error) {
 	start := time.Now()
 	ctx, span := tracing.Start(ctx, "append")
@@ -80,7 +78,6 @@ func outcomeOf(err error) string {
 	return "failed"
 }
 
-// OwnerNewest implements eventlog.Reader.
 func (l fitting) OwnerNewest(ctx context.Context, f events.Family, o events.Owner, kind events.SubjectKind) (eventlog.Record, bool, error) {
 	if err := l.check(ctx); err != nil {
 		return eventlog.Record{}, false, err
@@ -88,7 +85,6 @@ func (l fitting) OwnerNewest(ctx context.Context, f events.Family, o events.Owne
 	return l.Log.OwnerNewest(ctx, f, o, kind)
 }
 
-// OwnerTail implements eventlog.Reader.
 func (l fitting) OwnerTail(ctx context.Context, f events.Family, o events.Owner, after uint64, yield func(eventlog.Record) error) error {
 	if err := l.check(ctx); err != nil {
 		return err

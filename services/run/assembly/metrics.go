@@ -42,7 +42,6 @@ func registerPool(registerer prometheus.Registerer, pool *pgxpool.Pool) {
 	)
 }
 
-// registerBytes exports the size of a cache in bytes.
 func registerBytes(registerer prometheus.Registerer, name string, size func() int64) {
 	registerer.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "ledger_cached_bytes", Help: "Bytes kept in memory, by what is kept.", ConstLabels: prometheus.Labels{"cache": name},
@@ -69,7 +68,6 @@ func registerStreams(registerer prometheus.Registerer, open func() int) {
 	}, func() float64 { return float64(open()) }))
 }
 
-// registerDamaged counts damaged memories.
 func registerDamaged(registerer prometheus.Registerer, damaged *atomic.Uint64) {
 	registerer.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
 		Name: "ledger_damaged_memories_total",

@@ -43,12 +43,10 @@ func (d *APIServer) staking(ctx context.Context) (core.Staking, error) {
 // noChain is staking without a chain: balances are unknown.
 type noChain struct{}
 
-// Status implements core.Staking.
 func (noChain) Status(context.Context, events.Owner) (core.StakingStatus, error) {
 	return core.StakingStatus{}, lots.ErrBalanceUnknown
 }
 
-// Stake implements core.Staking.
 func (noChain) Stake(_ context.Context, _ events.Owner, amount string) (core.UnsignedTransaction, error) {
 	if _, err := lots.Parse(amount); err != nil {
 		return core.UnsignedTransaction{}, err
@@ -56,7 +54,6 @@ func (noChain) Stake(_ context.Context, _ events.Owner, amount string) (core.Uns
 	return core.UnsignedTransaction{}, lots.ErrChainUnreadable
 }
 
-// Unstake implements core.Staking.
 func (c noChain) Unstake(ctx context.Context, owner events.Owner, amount string) (core.UnsignedTransaction, error) {
 	return c.Stake(ctx, owner, amount)
 }

@@ -28,7 +28,6 @@ type waiting struct {
 	refused *refusals // of the log's server; nil if ask is never called
 }
 
-// reason is the cause of an error.
 type reason struct {
 	why      error
 	guess    bool // the cause is not known yet
@@ -118,7 +117,6 @@ func isCode(err error, code jetstream.ErrorCode) bool {
 	return errors.As(err, &api) && api.ErrorCode == code
 }
 
-// waitingForDatabase waits for PostgreSQL.
 func waitingForDatabase(logger *slog.Logger) waiting {
 	return waiting{what: "the database", logger: logger, because: func(err error) reason {
 		var refused *pgconn.PgError

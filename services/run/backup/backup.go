@@ -47,7 +47,6 @@ import (
 	"github.com/memory-ledger/ledger/services/run/adminlog"
 )
 
-// Errors of backups.
 var (
 	// ErrNotEmpty: the target of the copy already holds data.
 	ErrNotEmpty = errors.New("not empty")
@@ -75,7 +74,6 @@ const (
 // Parts lists all parts, in the order in which they are copied.
 var Parts = []Part{Log, Keystore, Secrets, Chain, Admin}
 
-// streams names the stream of a part.
 var streams = map[Part]string{Log: eventlog.StreamName, Keystore: keystore.Stream, Admin: adminlog.Stream}
 
 const (

@@ -33,7 +33,6 @@ const (
 	complainEvery = time.Minute
 )
 
-// Config of an Exporter.
 type Config struct {
 	// Endpoint is the base URL of an OTLP/HTTP collector, to which /v1/traces
 	// is added. Headers, certificates and sampling are configured by the
@@ -113,7 +112,6 @@ type counting struct {
 	ended prometheus.Counter
 }
 
-// OnEnd implements trace.SpanProcessor.
 func (c counting) OnEnd(span trace.ReadOnlySpan) {
 	c.ended.Inc()
 	c.SpanProcessor.OnEnd(span)
