@@ -12,6 +12,7 @@ import (
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
+	"github.com/memory-ledger/ledger/infra/testkit"
 	"github.com/memory-ledger/ledger/projections/audit"
 	"github.com/memory-ledger/ledger/projections/fence"
 	"github.com/memory-ledger/ledger/projections/internal/fixture"
@@ -19,6 +20,8 @@ import (
 	"github.com/memory-ledger/ledger/projections/readmodel"
 	"github.com/memory-ledger/ledger/projections/tree"
 )
+
+var must = testkit.Must
 
 func TestMain(m *testing.M) { pgtest.Main(m) }
 
@@ -160,13 +163,5 @@ func TestWhatIsGoodIsFoundGood(t *testing.T) {
 	found, summary := verify(t, audit.Config{Log: log.Replayed()})
 	if len(found) != 0 || len(summary.NotChecked) != 3 || !strings.Contains(fmt.Sprint(summary.NotChecked), "read models") {
 		t.Errorf("%v, %+v", found, summary)
-	}
-}
-
-// must ends the test on an error.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }

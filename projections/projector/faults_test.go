@@ -11,13 +11,10 @@ import (
 
 	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/infra/localnats/natstest"
-	"github.com/memory-ledger/ledger/infra/localpostgres"
-	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
 	"github.com/memory-ledger/ledger/projections/internal/fixture"
 	"github.com/memory-ledger/ledger/projections/projector"
 	"github.com/memory-ledger/ledger/projections/readmodel"
 	"github.com/memory-ledger/ledger/projections/readmodel/owners"
-	"github.com/memory-ledger/ledger/projections/schema"
 )
 
 // TestAKilledProjectorGoesOn kills projector processes at random positions.
@@ -49,35 +46,6 @@ func TestAKilledProjectorGoesOn(t *testing.T) {
 	}
 	t.Logf("%d kills", kills)
 	sameFromTheStart(t, url, pool, log)
-}
-
-// TestTheDatabaseIsKilledUnderLoad: with synchronous_commit off, the database loses the
-// last commits, both checkpoint and rows. The projector restores them from the log.
-func TestTheDatabaseIsKilledUnderLoad(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow: make verify runs it")
-	}
-	t.Parallel()
-	cfg := localpostgres.Config{Dir: pgtest.Folder(t), NoSync: true}
-	server, log := pgtest.Start(t, cfg), fixture.NewLog(t)
-	pool := fixture.Pool(t, server.URL(), schema.Live)
-	history := fixture.NewHistory(14, 8)
-	log.Publish(t, history.Messages(2500)...)
-	applied := make(chan uint64, 10_000)
-	r, _ := project(t, pool, log, func(c *projector.Config) {
-		c.SliceRecords = 10
-		c.Applied = func(position uint64) { applied <- position }
-	})
-	for range 3 {
-		for range 60 {
-			<-applied
-		}
-		must(t, server.Kill())
-		server = pgtest.Start(t, cfg)
-	}
-	caughtUp(t, pool, log)
-	ready(t, r)
-	sameFromTheStart(t, server.URL(), pool, log)
 }
 
 // TestTheLogGoesAwayAndComesBack: the log server is killed, then frozen.

@@ -16,12 +16,15 @@ import (
 	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/infra/child"
 	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
+	"github.com/memory-ledger/ledger/infra/testkit"
 	"github.com/memory-ledger/ledger/projections/fence"
 	"github.com/memory-ledger/ledger/projections/internal/fixture"
 	"github.com/memory-ledger/ledger/projections/projector"
 	"github.com/memory-ledger/ledger/projections/readmodel"
 	"github.com/memory-ledger/ledger/projections/schema"
 )
+
+var must = testkit.Must
 
 // A projector process is this test binary with these variables in its environment.
 const (
@@ -139,14 +142,6 @@ func sameRows(t testing.TB, a, b *pgxpool.Pool) {
 	first, second := fixture.Dump(t, a, readmodel.All()...), fixture.Dump(t, b, readmodel.All()...)
 	if difference := fixture.Difference(first, second); difference != "" || len(first) == 0 {
 		t.Errorf("%d rows and %d rows: %s", len(first), len(second), difference)
-	}
-}
-
-// must ends the test on an error.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }
 

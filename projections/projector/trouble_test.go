@@ -11,8 +11,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
-	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/projections/internal/fixture"
@@ -187,69 +185,6 @@ func TestASliceThatHangsDoesNotHoldUpTheEnd(t *testing.T) {
 	}
 }
 
-// TestASliceThatHangsIsTriedAgain: the projector gives up a statement that the database
-// never answers, and continues.
-func TestASliceThatHangsIsTriedAgain(t *testing.T) {
-	t.Parallel()
-	_, pool, log := empty(t)
-	var hangs atomic.Bool
-	hangs.Store(true)
-	r, _ := project(t, pool, log, with(troubled{func(_ context.Context, w *projector.Writer, _ projector.Slice) error {
-		if hangs.Swap(false) {
-			w.Exec(`SELECT pg_sleep(3600)`)
-		}
-		return nil
-	}}), func(c *projector.Config) { c.ApplyTimeout = 500 * time.Millisecond })
-	log.Publish(t, fixture.NewHistory(31, 3).Messages(5)...)
-	caughtUp(t, pool, log)
-	ready(t, r)
-}
-
-// TestTwoProjectors: one works and the other waits. The other takes over when the first
-// ends or is cut off from the database.
-func TestTwoProjectors(t *testing.T) {
-	t.Parallel()
-	url, pool, log := empty(t)
-	history := fixture.NewHistory(26, 5)
-	quick := func(c *projector.Config) { c.MinBackoff, c.MaxBackoff = time.Second, time.Second }
-	first, stopFirst := project(t, pool, log, quick)
-	inState(t, first, projector.Live)
-	second, _ := project(t, pool, log, quick)
-	inState(t, second, projector.Standby)
-	if err := second.Ready(); err != nil {
-		t.Errorf("the standby: %v", err)
-	}
-	log.Publish(t, history.Messages(100)...)
-	caughtUp(t, pool, log)
-
-	// Cut off: the second takes over during the first's pause.
-	cutOff(t, pool)
-	log.Publish(t, history.Messages(100)...)
-	inState(t, second, projector.Live)
-	inState(t, first, projector.Standby)
-	caughtUp(t, pool, log)
-
-	third, _ := project(t, pool, log, quick)
-	inState(t, third, projector.Standby)
-	if err := stopFirst(); err != nil {
-		t.Error(err)
-	}
-	log.Publish(t, history.Messages(100)...)
-	caughtUp(t, pool, log)
-	inState(t, third, projector.Standby)
-	sameFromTheStart(t, url, pool, log)
-}
-
-// cutOff terminates the database backend of the projector that holds the locks.
-func cutOff(t *testing.T, pool *pgxpool.Pool) {
-	t.Helper()
-	if _, err := pool.Exec(t.Context(), `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
-		WHERE application_name = 'memory-ledger projector' AND pid IN (SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND granted)
-		AND datname = current_database()`); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // TestAnIntruderIsFencedOff: another process moves the checkpoint of a projector that
 // holds the lock. The projector notices, even when it has nothing to do, and continues
 // from the new checkpoint.
@@ -334,104 +269,4 @@ func TestAMissingCheckpointIsRefused(t *testing.T) {
 	if rows := fixture.Dump(t, pool, readmodel.All()...); len(rows) != 0 {
 		t.Errorf("it made %d rows", len(rows))
 	}
-}
-
-// gate is a projection that blocks at one slice each time it is shut, until it is opened.
-type gate struct {
-	shut    atomic.Bool
-	reached chan struct{}
-	opened  chan struct{}
-}
-
-func newGate() *gate { return &gate{reached: make(chan struct{}, 1), opened: make(chan struct{})} }
-
-func (g *gate) apply(ctx context.Context, _ *projector.Writer, _ projector.Slice) error {
-	if !g.shut.Swap(false) {
-		return nil
-	}
-	g.reached <- struct{}{}
-	select {
-	case <-g.opened:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-// TestTheLagIsSaid: while a projector works long on a slice, its status, its readiness
-// and its metrics all report the lag.
-func TestTheLagIsSaid(t *testing.T) {
-	t.Parallel()
-	_, pool, log := empty(t)
-	history := fixture.NewHistory(33, 3)
-	log.Publish(t, history.Messages(5)...)
-	registry := prometheus.NewPedanticRegistry()
-	gate := newGate()
-	r, _ := project(t, pool, log, with(troubled{func(ctx context.Context, w *projector.Writer, s projector.Slice) error {
-		if s.Last == 5 {
-			gate.shut.Store(true)
-		}
-		return gate.apply(ctx, w, s)
-	}}), func(c *projector.Config) { c.ReadyLag, c.SliceRecords, c.Registerer = time.Nanosecond, 2, registry })
-	// lags waits until the projector sees the end of the log, and checks the reported lag
-	// before the projector reaches that end.
-	lags := func(head uint64, state projector.State, reason string) {
-		t.Helper()
-		<-gate.reached
-		since := time.Now()
-		log.Publish(t, history.Messages(1)...) // the lag is that of the earlier messages
-		var s projector.Status
-		var took time.Duration
-		fixture.Eventually(t, 2*time.Minute, func() error {
-			took = time.Since(since)
-			if s = r.Status(); s.Head != head+1 {
-				return fmt.Errorf("status %+v", s)
-			}
-			return nil
-		})
-		if s.State != state || s.Position >= head || s.Lag < took {
-			t.Errorf("%s after the gate: status %+v", took, s)
-		}
-		if err := r.Ready(); !errors.Is(err, projector.ErrNotReady) || !strings.Contains(err.Error(), fmt.Sprintf("%s, at %d of %d", reason, s.Position, s.Head)) {
-			t.Errorf("ready says %v", err)
-		}
-		values := metricsOf(t, registry)
-		if values["ledger_projector_lag_seconds"] < s.Lag.Seconds() || values["ledger_projector_lag_messages"] != float64(s.Head-s.Position) ||
-			values["ledger_projector_active"] != 1 {
-			t.Errorf("the metrics say %v", values)
-		}
-		gate.opened <- struct{}{}
-		fixture.Eventually(t, 2*time.Minute, func() error { // nothing is left to do
-			if s := r.Status(); s.State != projector.Live || s.Lag != 0 || s.Position != head+1 {
-				return fmt.Errorf("status %+v", s)
-			}
-			return r.Ready()
-		})
-	}
-	lags(5, projector.Replaying, "replaying the log")
-	// A message in a blocked slice counts as lag once the projector has read the log's
-	// head. The next message must not reset that lag.
-	gate.shut.Store(true)
-	log.Publish(t, history.Messages(1)...)
-	fixture.Eventually(t, 2*time.Minute, func() error {
-		if s := r.Status(); s.Lag == 0 {
-			return fmt.Errorf("status %+v", s)
-		}
-		return nil
-	})
-	lags(7, projector.Live, "behind the log")
-}
-
-// metricsOf returns the values of a registry's metric families; for a histogram, the number
-// of samples. Each family must have one series.
-func metricsOf(t testing.TB, registry prometheus.Gatherer) map[string]float64 {
-	t.Helper()
-	families, err := registry.Gather()
-	must(t, err)
-	values := make(map[string]float64)
-	for _, f := range families {
-		m := f.GetMetric()[0]
-		values[f.GetName()] = m.GetGauge().GetValue() + m.GetCounter().GetValue() + float64(m.GetHistogram().GetSampleCount())
-	}
-	return values
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
+	"github.com/memory-ledger/ledger/infra/testkit"
 	"github.com/memory-ledger/ledger/projections/audit"
 	"github.com/memory-ledger/ledger/projections/fence"
 	"github.com/memory-ledger/ledger/projections/internal/fixture"
@@ -27,6 +28,8 @@ import (
 	"github.com/memory-ledger/ledger/projections/schema"
 	"github.com/memory-ledger/ledger/projections/tree"
 )
+
+var must = testkit.Must
 
 func TestMain(m *testing.M) { pgtest.Main(m) }
 
@@ -222,43 +225,6 @@ func TestSwapsUnderLoadUnseen(t *testing.T) {
 	t.Logf("%d writes and reads meanwhile", writes)
 }
 
-// TestTheDropGivesWay: a reader that began before the swap may hold one of the old tables
-// and need another. Neither the reader nor the rebuild fails because of that.
-func TestTheDropGivesWay(t *testing.T) {
-	t.Parallel()
-	s := newStage(t)
-	s.fill(1, 3)
-	reader, err := s.pool.Begin(t.Context())
-	must(t, err)
-	defer func() { _ = reader.Rollback(context.Background()) }()
-	count := func(table string) {
-		t.Helper()
-		if _, err := reader.Exec(t.Context(), `SELECT count(*) FROM `+table); err != nil {
-			t.Error(err)
-		}
-	}
-	count("ledger.tiles")
-	dropping, given := false, 0
-	cfg := s.config()
-	cfg.Say = func(what string) {
-		if dropping = dropping || strings.HasPrefix(what, "dropping"); !dropping || !strings.Contains(what, "in use") {
-			return
-		}
-		if given++; given > 1 {
-			return
-		}
-		for _, table := range []string{"owners", "memories", "batches"} {
-			count("ledger_old." + table)
-		}
-		if err := reader.Commit(t.Context()); err != nil {
-			t.Error(err)
-		}
-	}
-	if result := run(t, cfg); !result.Swapped || given == 0 || s.schemas() != 1 {
-		t.Errorf("%+v, gave way %d times, %d schemas", result, given, s.schemas())
-	}
-}
-
 func TestADifferenceIsNotSwappedInUnlessForced(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow: make verify runs it")
@@ -410,13 +376,5 @@ func TestOneAtATime(t *testing.T) {
 	run(t, cfg)
 	if err := <-inside; !errors.Is(err, rebuild.ErrRunning) {
 		t.Errorf("a second rebuild: %v", err)
-	}
-}
-
-// must ends the test on an error.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }

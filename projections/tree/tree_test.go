@@ -10,8 +10,11 @@ import (
 	"github.com/transparency-dev/merkle/rfc6962"
 
 	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/infra/testkit"
 	"github.com/memory-ledger/ledger/projections/tree"
 )
+
+var must = testkit.Must
 
 const everySize = 600
 
@@ -19,9 +22,7 @@ func TestRootsOfEverySmallSize(t *testing.T) {
 	t.Parallel()
 	leaves := leafHashes(everySize)
 	frontier, err := tree.NewFrontier(0, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for size := range everySize + 1 {
 		want := naiveRoot(leaves[:size])
 		if got := tree.RootOf(leaves[:size]); got != want {
@@ -46,9 +47,7 @@ func TestInclusionInEverySmallSize(t *testing.T) {
 	for size := 1; size <= everySize; size++ {
 		for _, index := range someOf(size) {
 			p, err := tree.InclusionOf(leaves, uint64(index), uint64(size))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			checkInclusion(t, p, leaves[:size], index)
 		}
 	}
@@ -60,9 +59,7 @@ func TestConsistencyOfEverySmallSize(t *testing.T) {
 	for to := range everySize + 1 {
 		for _, from := range append(someOf(to), to) {
 			path, err := tree.ConsistencyOf(leaves, uint64(from), uint64(to))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			checkConsistency(t, path, leaves, from, to)
 		}
 	}
