@@ -14,7 +14,10 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/infra/testkit"
 )
+
+var must = testkit.Must
 
 const goldenOwner = events.Owner("4Nd1mYvYzk6jNsMbXzN7XUxuJdDmHMczYbsYnyDyB1vM")
 
@@ -232,13 +235,5 @@ func TestSubjects(t *testing.T) {
 		if _, err := events.ParseSubject(bad); !errors.Is(err, events.ErrSubject) {
 			t.Errorf("%q: got %v", bad, err)
 		}
-	}
-}
-
-// must ends the test on an error.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }

@@ -11,7 +11,11 @@ import (
 	"testing"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/memory-ledger/ledger/infra/testkit"
 )
+
+var must = testkit.Must
 
 // apiKeyCreatedV6 is an example of a version 6: keys that name the networks from which
 // they may be used. It exists only here. A key of version 5 could be used from any
@@ -174,13 +178,5 @@ func TestEveryVersionIsComplete(t *testing.T) {
 	}
 	if missing := incomplete(raised(addNetworks)); !slices.Equal(missing, []string{golden, schema}) {
 		t.Errorf("found missing: %v", missing)
-	}
-}
-
-// must ends the test on an error.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }

@@ -3,12 +3,9 @@ package anchorer
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
-	"math"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -50,13 +47,12 @@ func (w *world) turns(p *process, what error) {
 func TestLostOnTheWay(t *testing.T) {
 	t.Parallel()
 	for name, faults := range map[string][]localchaintest.Fault{
-		"transactions lost":      {localchaintest.Drop(3)},
-		"reply to send lost":     {localchaintest.LoseReply("sendTransaction", 2)},
-		"send refused":           {localchaintest.Fail("sendTransaction", 2)},
-		"reply to status lost":   {localchaintest.LoseReply("getSignatureStatuses", 2), localchaintest.Fail("getSignatureStatuses", 1)},
-		"reply to accounts lost": {localchaintest.LoseReply("getMultipleAccounts", 2), localchaintest.Fail("getMultipleAccounts", 1)},
-		"genesis hash lost":      {localchaintest.LoseReply("getGenesisHash", 3)},
-		"late confirmation":      {localchaintest.Lag(60)},
+		"transactions lost": {localchaintest.Drop(3)},
+		"lost or late": {
+			localchaintest.LoseReply("sendTransaction", 2), localchaintest.LoseReply("getSignatureStatuses", 2),
+			localchaintest.LoseReply("getMultipleAccounts", 2), localchaintest.LoseReply("getGenesisHash", 3), localchaintest.Lag(60),
+		},
+		"refused": {localchaintest.Fail("sendTransaction", 2), localchaintest.Fail("getSignatureStatuses", 1), localchaintest.Fail("getMultipleAccounts", 1)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -160,76 +156,6 @@ func TestChainReset(t *testing.T) {
 		if held := w.held(key); held != nil {
 			t.Errorf("%s: the new chain holds %+v", key, held)
 		}
-	}
-}
-
-// elsewhere is an endpoint that answers once from a different chain. It switches over
-// after a transaction was sent and the right chain was checked. The other chain is far
-// ahead, knows nothing of our transactions, and shows its genesis hash only when asked.
-type elsewhere struct {
-	Chain
-	sent, away, back atomic.Bool
-}
-
-func (e *elsewhere) Send(ctx context.Context, raw []byte, preflight bool) error {
-	defer e.sent.Store(true)
-	return e.Chain.Send(ctx, raw, preflight)
-}
-
-func (e *elsewhere) FinalizedHeight(ctx context.Context) (chain.Height, error) {
-	h, err := e.Chain.FinalizedHeight(ctx)
-	if err == nil && e.sent.Load() && !e.back.Load() {
-		e.away.Store(true)
-		h.Block += 1_000_000
-	}
-	return h, err
-}
-
-func (e *elsewhere) Statuses(ctx context.Context, signatures []string, history bool) ([]*chain.Status, uint64, error) {
-	if e.away.Load() {
-		return make([]*chain.Status, len(signatures)), math.MaxInt64, nil
-	}
-	return e.Chain.Statuses(ctx, signatures, history)
-}
-
-func (e *elsewhere) Accounts(ctx context.Context, keys []solana.PublicKey, level chain.Commitment) ([]*chain.Account, uint64, error) {
-	if e.away.Load() {
-		return make([]*chain.Account, len(keys)), math.MaxInt64, nil
-	}
-	return e.Chain.Accounts(ctx, keys, level)
-}
-
-func (e *elsewhere) GenesisHash(ctx context.Context) (string, error) {
-	if e.away.Swap(false) {
-		e.back.Store(true)
-		return solana.Hash{1}.String(), nil
-	}
-	return e.Chain.GenesisHash(ctx)
-}
-
-// A transaction is not given up because a different chain lacks it. The anchorer reads
-// the genesis hash after all other reads, whether or not there is an anchor to compare
-// with.
-func TestAnotherChainInBetween(t *testing.T) {
-	t.Parallel()
-	for _, anchored := range []bool{false, true} {
-		t.Run(fmt.Sprint("anchored ", anchored), func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(t, false)
-			keys := w.owners(1)
-			if anchored {
-				p := w.start(nil, nil)
-				w.allAnchored()
-				p.stop()
-				w.write(keys[0], 1)
-			}
-			e := &elsewhere{}
-			w.start(nil, func(c *Config) { e.Chain, c.Chain = c.Chain, e })
-			all := w.allAnchored()
-			if h := all[keys[0]]; len(h.failed) > 0 || !e.back.Load() {
-				t.Errorf("given up: %q; another chain was asked: %v", h.failed, e.back.Load())
-			}
-		})
 	}
 }
 
@@ -367,24 +293,6 @@ func TestTreeCacheDisagrees(t *testing.T) {
 	w.turns(p, errDisagree)
 	if h := all[keys[0]]; h != nil && len(h.cut) > 0 {
 		t.Error("a batch was cut on a root that the tree cache does not have")
-	}
-}
-
-// Two anchorers have a database each, so no lock keeps them apart.
-func TestTwoAnchorers(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, false)
-	keys := w.owners(20)
-	w.start(nil, nil)
-	w.startOn(pgtest.Database(t), nil, nil)
-	for range 10 {
-		for _, key := range keys[:5] {
-			w.write(key, 1)
-		}
-	}
-	all := w.allAnchored()
-	if len(all) != len(keys) {
-		t.Errorf("%d owners are anchored", len(all))
 	}
 }
 

@@ -10,8 +10,11 @@ import (
 	"github.com/memory-ledger/ledger/anchoring/chain"
 	"github.com/memory-ledger/ledger/anchoring/program"
 	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/infra/testkit"
 	"github.com/memory-ledger/ledger/projections/tree"
 )
+
+var must = testkit.Must
 
 func cutOwner(size uint64) *owner {
 	o := newOwner(newOwnerKey())
@@ -99,12 +102,5 @@ func TestFold(t *testing.T) {
 				t.Fatalf("%d leaves, %d covered, waiting since %v", o.size(), covered, o.waiting)
 			}
 		}
-	}
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }

@@ -15,7 +15,10 @@ import (
 
 	"github.com/memory-ledger/ledger/anchoring/commitment"
 	"github.com/memory-ledger/ledger/events/verify"
+	"github.com/memory-ledger/ledger/infra/testkit"
 )
+
+var must = testkit.Must
 
 // Existing vectors must never change, because their format is deployed. Only add vectors.
 var update = flag.Bool("update", false, "write missing golden vectors")
@@ -147,13 +150,5 @@ func TestBadVectors(t *testing.T) {
 		if _, err := verify.DecodeCommit(data); !errors.Is(err, verify.ErrNotCommit) {
 			t.Errorf("%s: decoded as a commit: %v", file, err)
 		}
-	}
-}
-
-// must ends the test on an error.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }

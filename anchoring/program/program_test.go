@@ -18,13 +18,14 @@ import (
 	"github.com/gagliardetto/solana-go"
 
 	"github.com/memory-ledger/ledger/anchoring/program"
+	"github.com/memory-ledger/ledger/infra/testkit"
 )
+
+var must = testkit.Must
 
 func TestELFHasItsHash(t *testing.T) {
 	want, err := os.ReadFile("memory_ledger.so.sha256")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	sum := sha256.Sum256(program.ELF)
 	if got := hex.EncodeToString(sum[:]); !strings.HasPrefix(string(want), got+"  memory_ledger.so") {
 		t.Fatalf("memory_ledger.so is %s, its hash file says %s", got, want)
@@ -41,9 +42,7 @@ func TestELFIsReproducible(t *testing.T) {
 		t.Skipf("the build tools are not here: %s", toolchain)
 	}
 	want, err := os.ReadFile("TOOLCHAIN")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if string(toolchain) != string(want) {
 		t.Skipf("other build tools are here, the bytes may differ:\n%s instead of\n%s", toolchain, want)
 	}
@@ -52,9 +51,7 @@ func TestELFIsReproducible(t *testing.T) {
 		t.Fatalf("build.sh: %v\n%s", err, out)
 	}
 	got, err := os.ReadFile(built)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if !bytes.Equal(got, program.ELF) {
 		t.Fatal("the source builds to other bytes than memory_ledger.so holds: run build.sh, and commit both files")
 	}
@@ -71,9 +68,7 @@ func TestLocalID(t *testing.T) {
 // errors.rs and this package list the same refusals in the same order.
 func TestErrorsMatchTheSource(t *testing.T) {
 	source, err := os.ReadFile("src/errors.rs")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	codes := regexp.MustCompile(`pub const (\w+): u64 = BASE \+ (\d+);`).FindAllStringSubmatch(string(source), -1)
 	names := map[string]error{
 		"INSTRUCTION": program.ErrInstruction, "ACCOUNT_COUNT": program.ErrAccountCount,
@@ -110,9 +105,7 @@ func TestTransactionError(t *testing.T) {
 		{`{"InstructionError":["x","y"]}`, `transaction failed: {"InstructionError":["x","y"]}`},
 	} {
 		var v any
-		if err := json.Unmarshal([]byte(test.json), &v); err != nil {
-			t.Fatal(err)
-		}
+		must(t, json.Unmarshal([]byte(test.json), &v))
 		got := "<nil>"
 		err := program.TransactionError(v)
 		if err != nil {

@@ -14,7 +14,10 @@ import (
 	"github.com/gagliardetto/solana-go/programs/token"
 
 	"github.com/memory-ledger/ledger/anchoring/staking"
+	"github.com/memory-ledger/ledger/infra/testkit"
 )
+
+var must = testkit.Must
 
 var update = flag.Bool("update", false, "write testdata/transactions.json")
 
@@ -120,12 +123,4 @@ func vectorsForClients(t *testing.T) transactions {
 	add("a byte less", "transaction", staking.Stake, good[:len(good)-1])
 	add("nothing", "transaction", staking.Stake, nil)
 	return list
-}
-
-// must ends the test on an error.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }

@@ -169,34 +169,6 @@ func TestWhatComesBetweenTwoQuestions(t *testing.T) {
 	}
 }
 
-// A server that is connected but silent does not hold up a caller for long, even if
-// the caller has no deadline. Projectors have none.
-func TestASilentServerIsNotWaitedForForEver(t *testing.T) {
-	t.Parallel()
-	for name, silent := range map[string]string{
-		"to a get":                       "$JS.API.DIRECT.GET." + StreamName,
-		"to a question about the stream": "$JS.API.STREAM.INFO." + StreamName,
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			log := answering(t, &nats.Msg{Header: nats.Header{"Status": {"404"}}}, `{"state":{"messages":0}}`, silent)
-			ended := make(chan error, 1)
-			go func() {
-				_, err := log.Head(context.WithoutCancel(t.Context()))
-				ended <- err
-			}()
-			select {
-			case err := <-ended:
-				if !errors.Is(err, ErrUnavailable) {
-					t.Error(err)
-				}
-			case <-time.After(10 * attemptTimeout):
-				t.Error("it is still waited for")
-			}
-		})
-	}
-}
-
 // A message of a batch that did not arrive is requested again. It is neither reported as a
 // gap nor left out. In a filtered read nothing else would reveal the loss.
 func TestBatchesThatLoseMessages(t *testing.T) {

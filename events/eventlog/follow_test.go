@@ -13,34 +13,6 @@ import (
 	"github.com/memory-ledger/ledger/infra/localnats/natstest"
 )
 
-// A follower that has ended leaves no consumer on the server.
-func TestFollowersLeaveNoConsumers(t *testing.T) {
-	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
-	server := natstest.Start(t)
-	log, _ := open(t, server.URL())
-	fill(t, ctx, log, logtest.Owner(), 1)
-	for range 20 {
-		done := errors.New("done")
-		if err := log.Follow(ctx, eventlog.FollowConfig{}, func(eventlog.Slice) error { return done }); !errors.Is(err, done) {
-			t.Fatal(err)
-		}
-	}
-	_, js := connect(t, server.URL())
-	stream, err := js.Stream(ctx, eventlog.StreamName)
-	must(t, err)
-	for { // they are dropped in the background
-		info, err := stream.Info(ctx)
-		if err != nil {
-			t.Fatalf("%v; there were consumers still", err)
-		}
-		if info.State.Consumers == 0 {
-			return
-		}
-	}
-}
-
 // A follower ends with its context, even while its server does not answer the request for
 // another consumer.
 func TestAFollowerEndsWithoutItsServer(t *testing.T) {

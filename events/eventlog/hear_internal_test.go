@@ -1,10 +1,8 @@
 package eventlog
 
 import (
-	"context"
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -43,32 +41,5 @@ func TestFollowed(t *testing.T) {
 				t.Errorf("%t", got)
 			}
 		})
-	}
-}
-
-// TestAReadInDoubtWaits: without asking the nodes, it waits until a majority has answered the
-// leader after the read.
-func TestAReadInDoubtWaits(t *testing.T) {
-	t.Parallel()
-	var asked time.Time
-	asks := 0
-	log := scriptedAt(t, withoutStreams(t), "$JS.API.STREAM.INFO."+StreamName, func(m *nats.Msg) {
-		if asks++; asks == 1 {
-			asked = time.Now()
-		}
-		ago := time.Since(asked) + time.Second // a majority answered a second before the read
-		if asks > 5 {
-			ago = time.Nanosecond
-		}
-		check(t, m.Respond(fmt.Appendf(nil, `{"cluster":{"leader":"a","replicas":[{"name":"b","active":%d},{"name":"c","active":%d}]}}`, ago, time.Hour)))
-	})
-	if err := log.hear(t.Context()); err != nil || asks != 6 {
-		t.Errorf("asked %d times: %v", asks, err)
-	}
-	asks = -1000
-	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
-	defer cancel()
-	if err := log.hear(ctx); err == nil {
-		t.Error("a majority that was not heard from counts")
 	}
 }

@@ -16,7 +16,10 @@ import (
 	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/events/eventlog/logtest"
 	"github.com/memory-ledger/ledger/infra/localnats/natstest"
+	"github.com/memory-ledger/ledger/infra/testkit"
 )
+
+var must = testkit.Must
 
 // TestGroupSynced runs the suite on a log whose appends share a sync.
 func TestGroupSynced(t *testing.T) {
@@ -215,13 +218,5 @@ func TestNothingIsReturnedBeforeTheSync(t *testing.T) {
 		if !errors.Is(is.err, is.want) || !errors.Is(is.err, failure) {
 			t.Errorf("%s: %v", name, is.err)
 		}
-	}
-}
-
-// must ends the test on an error.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }

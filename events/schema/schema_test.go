@@ -15,7 +15,10 @@ import (
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/schema"
+	"github.com/memory-ledger/ledger/infra/testkit"
 )
+
+var must = testkit.Must
 
 const golden = "../testdata/golden"
 
@@ -219,13 +222,5 @@ func TestReferencesLeadSomewhere(t *testing.T) {
 	walk(root)
 	if seen < len(events.Catalogue()) {
 		t.Errorf("only %d references", seen)
-	}
-}
-
-// must ends the test on an error.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }
