@@ -4,7 +4,11 @@ import (
 	"bytes"
 	"strings"
 	"testing"
+
+	"github.com/memory-ledger/ledger/infra/testkit"
 )
+
+var must = testkit.Must
 
 // A command line without a command, or with a wrong one, gets an explanation on standard
 // error and the exit code of wrong usage. Requested help is printed on standard output.
@@ -34,13 +38,5 @@ func TestUsage(t *testing.T) {
 		if code := run(strings.Fields(args), &out); code != want.code {
 			t.Errorf("%q: exit code %d, want %d", args, code, want.code)
 		}
-	}
-}
-
-// must ends the test on an error.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }

@@ -129,39 +129,6 @@ func TestGrantRanges(t *testing.T) {
 	}
 }
 
-func TestAgentCases(t *testing.T) {
-	t.Parallel()
-	s := stacktest.Start(t, stacktest.Options{Extension: 2})
-	c := s.Extension[0]
-	wallet := stacktest.NewWallet()
-	session := c.SignIn(wallet)
-	c.Expect(201, "POST", "/memories", map[string]any{"content": "```\nbreak out\n````", "source": "s"}, session)
-	made := c.Expect(201, "POST", "/agent-cases", map[string]any{"maxReads": 2, "expiresInMinutes": 1}, session)
-	path := strings.TrimPrefix(made.Text("url"), c.URL)
-	if !strings.HasPrefix(path, "/agent-cases/svc_case_") || made.Number("maxReads") != 2 || made.Number("remainingReads") != 2 {
-		t.Errorf("made %s", made.Body)
-	}
-	a := s.Extension[1].Expect(200, "GET", path, nil)
-	if !strings.HasPrefix(a.Header.Get("Content-Type"), "text/markdown") || !strings.Contains(string(a.Body), wallet.PublicKey) || !strings.Contains(string(a.Body), "`````text") {
-		t.Errorf("%v %s", a.Header, a.Body)
-	}
-	status := c.Expect(200, "GET", "/agent-cases/"+made.Text("id")+"/status", nil, session)
-	if status.Number("readCount") != 1 || status.Number("remainingReads") != 1 {
-		t.Errorf("status %s", status.Body)
-	}
-	c.Expect(200, "GET", path, nil)
-	spent := c.Expect(404, "GET", path, nil)
-	unknown := c.Expect(404, "GET", "/agent-cases/svc_case_unknown", nil)
-	if string(spent.Body) != string(unknown.Body) || !strings.HasPrefix(spent.Header.Get("Content-Type"), "text/plain") || headerNames(spent.Header) != headerNames(unknown.Header) {
-		t.Errorf("spent %v %s, unknown %v %s", spent.Header, spent.Body, unknown.Header, unknown.Body)
-	}
-	// A case token can't write, and a drop token can't read.
-	drop := c.Expect(201, "POST", "/memory-drops", nil, session)
-	token := drop.Text("url")[strings.LastIndex(drop.Text("url"), "/")+1:]
-	c.Expect(404, "GET", "/agent-cases/"+token, nil)
-	c.Expect(201, "POST", "/memory-drops/"+token, map[string]any{"content": "still whole"})
-}
-
 // TestLookingAtACaseSpendsNothing: prefetches, previews and range requests get the same
 // refusal for a live token as for a dead one. They do not spend the read, nor does HEAD.
 func TestLookingAtACaseSpendsNothing(t *testing.T) {

@@ -5,15 +5,10 @@ package e2e_test
 import (
 	"testing"
 
+	"github.com/memory-ledger/ledger/infra/testkit"
 	"github.com/memory-ledger/ledger/services/test/stacktest"
 )
 
-func TestMain(m *testing.M) { stacktest.Main(m) }
+var noErr = testkit.Must
 
-// noErr ends the test on an error.
-func noErr(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+func TestMain(m *testing.M) { stacktest.Main(m) }

@@ -16,14 +16,14 @@ import (
 	"github.com/memory-ledger/ledger/services/test/stacktest"
 )
 
-// TestEnvInAShell: the output of env lets other programs read the log and nothing else.
-// In that shell, the commands of ledger keep all their rights.
+// TestEnvInAShell: the output of env lets other programs read the log and nothing else,
+// whatever the name of the data folder. In that shell, the commands of ledger keep all their rights.
 func TestEnvInAShell(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow: make verify runs it")
 	}
 	t.Parallel()
-	dir := filepath.Join(pgtest.Folder(t), "data")
+	dir := filepath.Join(pgtest.Folder(t), `a b+c 'd' $HOME`)
 	r := startRun(t, dir)
 	core, _ := r.clients()
 	wallet := stacktest.NewWallet()
