@@ -41,9 +41,7 @@ func TestTheDocumentIsAsStrictAsConnect(t *testing.T) {
 			}
 		}
 	}
-	if err := json.Unmarshal(OpenAPI, &document); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(OpenAPI, &document))
 	callback := document.Paths["/connect"]["get"].Parameters[0]
 	pattern, err := regexp.Compile(callback.Schema.Pattern)
 	if err != nil || callback.Name != "callback" {
