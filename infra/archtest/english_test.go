@@ -13,7 +13,10 @@ import (
 	"testing"
 
 	"github.com/memory-ledger/ledger/infra/archtest/documents"
+	"github.com/memory-ledger/ledger/infra/testkit"
 )
+
+var must = testkit.Must
 
 // unplain are words that make a sentence hard to read for an engineer in a hurry.
 // Say which role or process does it, and "again".
@@ -87,13 +90,5 @@ func TestDocumentsAreShort(t *testing.T) {
 	}
 	if words > 17000 {
 		t.Errorf("the documents have %d words, of at most 17000", words)
-	}
-}
-
-// must ends the test on an error.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }

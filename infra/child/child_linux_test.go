@@ -13,15 +13,11 @@ func TestKilledParentTakesItsChildAlong(t *testing.T) {
 	t.Parallel()
 	parent, grandchild := start(t, "parent")
 	proc, err := os.FindProcess(grandchild)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if err := proc.Signal(syscall.Signal(0)); err != nil {
 		t.Fatalf("the grandchild should be up: %v", err)
 	}
-	if err := parent.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, parent.Kill())
 	err = proc.WithHandle(func(fd uintptr) {
 		fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
 		for {
@@ -35,7 +31,5 @@ func TestKilledParentTakesItsChildAlong(t *testing.T) {
 			return
 		}
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 }

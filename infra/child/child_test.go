@@ -16,7 +16,10 @@ import (
 	"testing"
 
 	"github.com/memory-ledger/ledger/infra/child"
+	"github.com/memory-ledger/ledger/infra/testkit"
 )
+
+var must = testkit.Must
 
 // roleEnv makes this test program play one of the processes below.
 const roleEnv = "CHILD_TEST_ROLE"
@@ -85,22 +88,16 @@ func start(t *testing.T, name string) (*child.Process, int) {
 	t.Helper()
 	cmd, out := role(name)
 	p, err := child.Start(cmd, syscall.SIGKILL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = p.Kill() })
 	line, err := bufio.NewReader(out).ReadString('\n')
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	text, ok := strings.CutPrefix(strings.TrimSpace(line), "ready ")
 	if !ok {
 		t.Fatalf("%s said %q", name, line)
 	}
 	pid, err := strconv.Atoi(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return p, pid
 }
 
@@ -110,9 +107,7 @@ func TestStopAsksFirst(t *testing.T) {
 	if pid != p.PID() {
 		t.Errorf("PID %d, the child says %d", p.PID(), pid)
 	}
-	if err := p.Stop(t.Context(), syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p.Stop(t.Context(), syscall.SIGTERM))
 	if err := p.Err(); err != nil {
 		t.Errorf("exit: %v", err)
 	}

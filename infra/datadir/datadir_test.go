@@ -16,7 +16,10 @@ import (
 	"testing"
 
 	"github.com/memory-ledger/ledger/infra/datadir"
+	"github.com/memory-ledger/ledger/infra/testkit"
 )
+
+var must = testkit.Must
 
 // holderEnv makes this test program hold a folder until its input ends. It plays the
 // other instance, which a test can kill.
@@ -238,13 +241,5 @@ func wantMode(t *testing.T, path string, want fs.FileMode) {
 	must(t, err)
 	if got := info.Mode().Perm(); got != want {
 		t.Errorf("%s has mode %o, want %o", path, got, want)
-	}
-}
-
-// must ends the test on an error.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }

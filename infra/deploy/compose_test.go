@@ -14,7 +14,11 @@ import (
 
 	"github.com/compose-spec/compose-go/v2/loader"
 	"github.com/compose-spec/compose-go/v2/types"
+
+	"github.com/memory-ledger/ledger/infra/testkit"
 )
+
+var must = testkit.Must
 
 const root = "../.."
 
@@ -321,13 +325,5 @@ func TestEverySettingIsAnExample(t *testing.T) {
 				t.Errorf("%s: %s can't be set in .env", s.Name, name)
 			}
 		}
-	}
-}
-
-// must ends the test on an error.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }

@@ -16,7 +16,11 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/memory-ledger/ledger/infra/testkit"
 )
+
+var must = testkit.Must
 
 // limit bounds one newcomer's time with the two commands.
 const limit = 25 * time.Minute
@@ -139,14 +143,10 @@ func newMachine(t *testing.T, n newcomer) *machine {
 	lower := emptyDebian(t, n.suite)
 	dir := filepath.Dir(lower)
 	repository, err := filepath.Abs("../..")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	m := &machine{T: t, repository: repository, newcomer: n, lower: lower, upper: filepath.Join(dir, "upper"), root: filepath.Join(dir, "root")}
 	for _, folder := range []string{"upper", "work", "root", "gocache", "gocache-work", "modcache", "modcache-work"} {
-		if err := os.Mkdir(filepath.Join(dir, folder), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Mkdir(filepath.Join(dir, folder), 0o755))
 	}
 	m.furnish()
 	return m
@@ -161,9 +161,7 @@ var debians sync.Map
 func emptyDebian(t *testing.T, suite string) string {
 	t.Helper()
 	dir, err := os.MkdirTemp(temporary, "machine-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		if err := os.RemoveAll(dir); err != nil {
 			t.Error(err)
@@ -348,8 +346,6 @@ func do(t *testing.T, name string, args ...string) {
 func goEnv(t testing.TB, name string) string {
 	t.Helper()
 	out, err := exec.Command("go", "env", name).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return strings.TrimSpace(string(out))
 }

@@ -116,9 +116,7 @@ func newHost(t *testing.T) *host {
 	t.Helper()
 	h := &host{T: t, root: emptyDebian(t, "bookworm")}
 	repository, err := filepath.Abs("../..")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	do(t, "git", "clone", "--quiet", "--no-local", repository, h.root+"/srv/ledger")
 	for program, from := range map[string]string{"ledger": "./services/cmd/ledger", "nats-server": "github.com/nats-io/nats-server/v2"} {
 		build := exec.CommandContext(t.Context(), "infra/build", filepath.Join(h.root, "srv/ledger/bin", program), from)

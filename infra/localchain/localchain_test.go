@@ -9,7 +9,10 @@ import (
 
 	"github.com/memory-ledger/ledger/infra/localchain"
 	"github.com/memory-ledger/ledger/infra/localchain/localchaintest"
+	"github.com/memory-ledger/ledger/infra/testkit"
 )
+
+var must = testkit.Must
 
 const (
 	somebody = "6sbzC1eH4FTujJXWj51eQe25cYvr4xfXbJ1vAj7j2k5J"
@@ -128,13 +131,5 @@ func TestTornSaveIsIgnored(t *testing.T) {
 	c = restart(t, dir)
 	if got := balance(t, c, finalized); got != some {
 		t.Fatalf("holds %d", got)
-	}
-}
-
-// must ends the test on an error.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }

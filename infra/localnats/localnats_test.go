@@ -17,7 +17,10 @@ import (
 
 	"github.com/memory-ledger/ledger/infra/localnats"
 	"github.com/memory-ledger/ledger/infra/localnats/natstest"
+	"github.com/memory-ledger/ledger/infra/testkit"
 )
+
+var must = testkit.Must
 
 func stream(t *testing.T, conn *nats.Conn) jetstream.JetStream {
 	t.Helper()
@@ -108,13 +111,5 @@ func TestSyncStream(t *testing.T) {
 		if err := localnats.SyncStream(there, "nothing"); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("a stream that is not in %s: %v", there, err)
 		}
-	}
-}
-
-// must ends the test on an error.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }

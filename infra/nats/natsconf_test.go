@@ -19,7 +19,10 @@ import (
 
 	"github.com/memory-ledger/ledger/infra/localnats/natstest"
 	natsconf "github.com/memory-ledger/ledger/infra/nats"
+	"github.com/memory-ledger/ledger/infra/testkit"
 )
+
+var must = testkit.Must
 
 // followers are the users that each have a consumer, named after the user.
 var followers = []string{"projector", "anchorer"}
@@ -347,12 +350,4 @@ func TestProvisionEndsCompression(t *testing.T) {
 		t.Errorf("compression %v after", got)
 	}
 	w.wantUnhurt()
-}
-
-// must ends the test on an error.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }

@@ -17,7 +17,11 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"github.com/memory-ledger/ledger/infra/testkit"
 )
+
+var must = testkit.Must
 
 // file is a file of an archive. Its name begins with the archive's own folder.
 type file struct {
@@ -31,16 +35,12 @@ func archive(t *testing.T, files ...file) []byte {
 	zip := gzip.NewWriter(&out)
 	w := tar.NewWriter(zip)
 	for _, f := range files {
-		if err := w.WriteHeader(&tar.Header{Name: f.name, Mode: f.mode, Size: int64(len(f.text)), Typeflag: tar.TypeReg}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, w.WriteHeader(&tar.Header{Name: f.name, Mode: f.mode, Size: int64(len(f.text)), Typeflag: tar.TypeReg}))
 		if _, err := w.Write([]byte(f.text)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := errors.Join(w.Close(), zip.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(w.Close(), zip.Close()))
 	return out.Bytes()
 }
 
@@ -69,9 +69,7 @@ func lockOf(t *testing.T, packages map[string]entry) []byte {
 	t.Helper()
 	packages[""] = entry{Name: "root"}
 	lock, err := json.Marshal(map[string]any{"lockfileVersion": 3, "packages": packages})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return lock
 }
 

@@ -9,20 +9,19 @@ import (
 	"testing"
 
 	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/infra/testkit"
 )
+
+var must = testkit.Must
 
 // TestVendoredFiles compares the vendored files with the checksums from their build.
 func TestVendoredFiles(t *testing.T) {
 	sums, err := os.ReadFile("vendor/checksums")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for line := range strings.Lines(string(sums)) {
 		want, name, _ := strings.Cut(strings.TrimSpace(line), "  ")
 		content, err := files.ReadFile("app/" + name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if sum := sha256.Sum256(content); hex.EncodeToString(sum[:]) != want {
 			t.Errorf("%s is not what vendor/bundle.mjs made: run make dashboard", name)
 		}
@@ -33,18 +32,14 @@ func TestVendoredFiles(t *testing.T) {
 // that nothing is fetched from elsewhere.
 func TestImports(t *testing.T) {
 	entries, err := files.ReadDir("app")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	imports := regexp.MustCompile(`(?m)^(?:import|\} from|export .* from)[^\n]*?['"]([^'"]+)['"];?$`)
 	for _, entry := range entries {
 		if !strings.HasSuffix(entry.Name(), ".js") || strings.HasPrefix(entry.Name(), "vendor-") {
 			continue
 		}
 		source, err := files.ReadFile("app/" + entry.Name())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, match := range imports.FindAllStringSubmatch(string(source), -1) {
 			name, relative := strings.CutPrefix(match[1], "./")
 			if _, err := read(name); !relative || err != nil {
@@ -68,9 +63,7 @@ func TestPolicy(t *testing.T) {
 // TestActivityKnowsEveryEvent: the screen has a sentence for each event type, or hides it.
 func TestActivityKnowsEveryEvent(t *testing.T) {
 	page, err := files.ReadFile("app/activity.js")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	hidden := regexp.MustCompile(`(?m)^const hidden = .*`).FindString(string(page))
 	for _, d := range events.Catalogue() {
 		if !strings.Contains(string(page), "\n  "+string(d.Type)+": ") && !strings.Contains(hidden, "'"+string(d.Type)+"'") {

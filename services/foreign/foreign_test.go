@@ -11,9 +11,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/memory-ledger/ledger/infra/testkit"
 	"github.com/memory-ledger/ledger/services/foreign"
 	"github.com/memory-ledger/ledger/services/test/stacktest"
 )
+
+var must = testkit.Must
 
 // folder writes files and returns the folder.
 func folder(t *testing.T, files map[string]string) string {
@@ -21,9 +24,7 @@ func folder(t *testing.T, files map[string]string) string {
 	dir := t.TempDir()
 	for name, text := range files {
 		path := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.MkdirAll(filepath.Dir(path), 0o700))
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -138,9 +139,7 @@ func TestTheDashboardReadsAlike(t *testing.T) {
 		}
 	}
 	script, err := os.ReadFile("../dashboard/app/foreign.js")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	out, err := exec.CommandContext(t.Context(), node, "--input-type=module", "-e", string(script)+`
 		const { readdirSync, readFileSync, statSync } = await import('node:fs');
 		const [dir] = process.argv.slice(1), names = readdirSync(dir, { recursive: true }).filter((name) => statSync(dir + '/' + name).isFile());
@@ -151,9 +150,7 @@ func TestTheDashboardReadsAlike(t *testing.T) {
 	}
 	var got map[string]any
 	text, err := json.Marshal(want)
-	if err := errors.Join(err, json.Unmarshal(out, &got), json.Unmarshal(text, &want)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(err, json.Unmarshal(out, &got), json.Unmarshal(text, &want)))
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", out, text)
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/infra/testkit"
 	"github.com/memory-ledger/ledger/services/access"
 	"github.com/memory-ledger/ledger/services/command"
 	"github.com/memory-ledger/ledger/services/grant"
@@ -18,6 +19,8 @@ import (
 	"github.com/memory-ledger/ledger/services/run/assembly"
 	"github.com/memory-ledger/ledger/services/test/stacktest"
 )
+
+var must = testkit.Must
 
 // counter is the grant service of a replica beside a stack. The test calls it directly.
 type counter struct {
@@ -189,13 +192,5 @@ func TestADocumentHasAsManyMemoriesAsItSays(t *testing.T) {
 	}
 	if n := strings.Count(string(text), "\n## Memory "); n != memories {
 		t.Errorf("it has %d", n)
-	}
-}
-
-// must ends the test on an error.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }

@@ -14,8 +14,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/memory-ledger/ledger/events/eventlog"
+	"github.com/memory-ledger/ledger/infra/testkit"
 	"github.com/memory-ledger/ledger/services/grant"
 )
+
+var must = testkit.Must
 
 // TestDatabaseErrors: a database that can't be reached, or whose tables were thrown away,
 // gives 503. A wrong query is a bug and gives 500.
@@ -94,13 +97,5 @@ func TestUncertainWrites(t *testing.T) {
 		if err != nil || answer.StatusCode != 503 || answer.Header.Get("Retry-After") != "1" || string(body) != want {
 			t.Errorf("%s: %d %s, %v; want %s", path, answer.StatusCode, body, err, want)
 		}
-	}
-}
-
-// must ends the test on an error.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }

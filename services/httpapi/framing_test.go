@@ -14,8 +14,11 @@ import (
 
 	"github.com/gofiber/fiber/v2"
 
+	"github.com/memory-ledger/ledger/infra/testkit"
 	"github.com/memory-ledger/ledger/services/httpapi"
 )
+
+var must = testkit.Must
 
 // answered is no packet: converse waits for an answer before it sends the next one.
 const answered = ""
@@ -150,13 +153,5 @@ func TestContentEncodings(t *testing.T) {
 				t.Errorf("%q %q: %d", test.sent, body, status)
 			}
 		}
-	}
-}
-
-// must ends the test on an error.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }

@@ -12,8 +12,11 @@ import (
 
 	"github.com/memory-ledger/ledger/events/eventlog/logtest"
 	"github.com/memory-ledger/ledger/infra/localnats/natstest"
+	"github.com/memory-ledger/ledger/infra/testkit"
 	"github.com/memory-ledger/ledger/services/keystore"
 )
+
+var must = testkit.Must
 
 func connect(t *testing.T, server interface{ URL() string }) jetstream.JetStream {
 	t.Helper()
@@ -239,13 +242,5 @@ func TestMasterKeys(t *testing.T) {
 	}
 	if strings.Contains(one.String(), "1") {
 		t.Error("a master key prints itself")
-	}
-}
-
-// must ends the test on an error.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }

@@ -106,13 +106,9 @@ func TestAThousandForgottenLeaves(t *testing.T) {
 		}
 		return s.DestroyLeaves(t.Context(), js, owner, leaves...)
 	}
-	if err := forget(1000, 100_000); err != nil {
-		t.Fatal(err)
-	}
+	must(t, forget(1000, 100_000))
 	before, err := bucket.Get(t.Context(), string(owner))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Logf("1,000 of 100,000: %d bytes", len(before.Value()))
 	if err := forget(2000, 1<<32); !errors.Is(err, keystore.ErrTooManyForgotten) {
 		t.Errorf("too many: %v", err)
@@ -125,21 +121,15 @@ func TestAThousandForgottenLeaves(t *testing.T) {
 	for n := range uint64(420) {
 		many = append(many, far(n))
 	}
-	if err := s.DestroyLeaves(t.Context(), js, owner, many...); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.DestroyLeaves(t.Context(), js, owner, many...))
 	for n := uint64(420); ; n++ {
 		leaf := far(n)
 		key, err := s.Find(t.Context(), owner)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if err := key.Room(leaf); errors.Is(err, keystore.ErrTooManyForgotten) {
 			break // and what has room fits
 		}
-		if err := s.DestroyLeaves(t.Context(), js, owner, leaf); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.DestroyLeaves(t.Context(), js, owner, leaf))
 	}
 }
 
@@ -150,9 +140,7 @@ func TestTheTreeOfKeys(t *testing.T) {
 	js := connect(t, natstest.Start(t))
 	bucket, owner := bucketIn(t, js), newOwners(1)[0]
 	key, err := openStore(t, bucket, keystore.MasterKey{1}).FindOrCreate(t.Context(), owner, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	plain := unwrapped(t, bucket, owner, "memory-ledger/owner-keys/v2")
 	if len(plain) != 32+1+32 || plain[32] != 0 {
 		t.Fatalf("%d bytes are wrapped: the data key, and the root's depth and key are 65", len(plain))
@@ -174,13 +162,9 @@ func TestTheTreeOfKeys(t *testing.T) {
 func gcm(t testing.TB, key []byte) cipher.AEAD {
 	t.Helper()
 	block, err := aes.NewCipher(key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	aead, err := cipher.NewGCM(block)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return aead
 }
 
@@ -188,19 +172,13 @@ func gcm(t testing.TB, key []byte) cipher.AEAD {
 func unwrapped(t testing.TB, bucket jetstream.KeyValue, owner events.Owner, context string) []byte {
 	t.Helper()
 	stored, err := bucket.Get(t.Context(), string(owner))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var e struct {
 		Wrapped []byte `json:"wrapped"`
 	}
-	if err := json.Unmarshal(stored.Value(), &e); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(stored.Value(), &e))
 	plain, err := gcm(t, append([]byte{1}, make([]byte, 31)...)).Open(nil, e.Wrapped[:12], e.Wrapped[12:], []byte(context+"\x00"+string(owner)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return plain
 }
 
@@ -213,17 +191,13 @@ func TestAnEarlierEntryGetsATree(t *testing.T) {
 	data := append([]byte{7}, make([]byte, 31)...)
 	wrapped := gcm(t, append([]byte{1}, make([]byte, 31)...)).Seal(make([]byte, 12), make([]byte, 12), data, []byte("memory-ledger/data-key/v1\x00"+string(owner)))
 	value, err := json.Marshal(map[string]any{"v": 1, "master": keystore.MasterKey{1}.ID(), "wrapped": wrapped})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, err := bucket.Put(t.Context(), string(owner), value); err != nil {
 		t.Fatal(err)
 	}
 	old := gcm(t, data).Seal(make([]byte, 12), make([]byte, 12), []byte("old"), []byte("memory-ledger/body/v1\x00"+string(owner)+"\x00m"))
 	read, err := openStore(t, bucket, keystore.MasterKey{1}).Find(t.Context(), owner)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, sealing, err := read.Seal(0, "m", "x"); err != nil || sealing != events.SealedByOwner {
 		t.Errorf("a key without a tree seals as %d, %v", sealing, err)
 	}
@@ -243,13 +217,9 @@ func TestAnEarlierEntryGetsATree(t *testing.T) {
 	}
 	group.Wait()
 	s := openMarked(t, js, bucket, keystore.MasterKey{1})
-	if err := s.DestroyLeaves(t.Context(), js, owner, 2); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.DestroyLeaves(t.Context(), js, owner, 2))
 	key, err := s.Find(t.Context(), owner)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	opens(t, key, map[uint64][]byte{0: bodies[0], 1: bodies[1], 2: bodies[2], 3: bodies[3]}, map[uint64]bool{2: true})
 	if text, err := key.Open(events.SealedByOwner, 2, "m", old); err != nil || text != "old" {
 		t.Errorf("%q, %v", text, err)
@@ -273,16 +243,12 @@ func TestForgettingLeavesErases(t *testing.T) {
 			return nil
 		}})
 		key, err := s.FindOrCreate(t.Context(), owner, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		sealed := map[uint64][]byte{4: sealLeaf(t, key, 4), 5: sealLeaf(t, key, 5)}
 		var old [][]byte
 		for leaf := range uint64(2) { // neither the first entry nor a later one stays
 			entry, err := bucket.Get(t.Context(), string(owner))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			old = append(old, entry.Value())
 			broken.crash, broken.updated = crash, false
 			err = s.DestroyLeaves(t.Context(), js, owner, 10+leaf, 5)
@@ -293,9 +259,7 @@ func TestForgettingLeavesErases(t *testing.T) {
 			if now, err := next.Find(t.Context(), owner); err != nil || now.Destroyed(4) {
 				t.Fatalf("crash %s: %v", crash, err)
 			}
-			if err := next.DestroyLeaves(t.Context(), js, owner, 10+leaf, 5); err != nil {
-				t.Fatal(err)
-			}
+			must(t, next.DestroyLeaves(t.Context(), js, owner, 10+leaf, 5))
 			if now, err := next.Find(t.Context(), owner); err != nil {
 				t.Fatal(err)
 			} else {
@@ -341,16 +305,12 @@ func TestTheWholeKeyIsErased(t *testing.T) {
 		t.Fatal(err)
 	}
 	first, err := bucket.Get(t.Context(), string(owner))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if done, err := openStore(t, bucket, keystore.MasterKey{1}, keystore.MasterKey{2}).Rewrap(t.Context(), nil); err != nil || done.Fresh != 1 {
 		t.Fatal(done, err)
 	}
 	second, err := bucket.Get(t.Context(), string(owner))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, err := keystore.Forget(t.Context(), js, owner, true); err != nil {
 		t.Fatal(err)
 	}

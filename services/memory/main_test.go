@@ -4,14 +4,9 @@ import (
 	"testing"
 
 	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
+	"github.com/memory-ledger/ledger/infra/testkit"
 )
 
-func TestMain(m *testing.M) { pgtest.Main(m) }
+var must = testkit.Must
 
-// must ends the test on an error.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+func TestMain(m *testing.M) { pgtest.Main(m) }

@@ -18,10 +18,13 @@ import (
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/infra/localnats/natstest"
+	"github.com/memory-ledger/ledger/infra/testkit"
 	"github.com/memory-ledger/ledger/services/command"
 	"github.com/memory-ledger/ledger/services/keystore"
 	"github.com/memory-ledger/ledger/services/signin"
 )
+
+var must = testkit.Must
 
 // noKeys records the number of erasures of each request for a data key.
 type noKeys chan int
@@ -279,13 +282,5 @@ func TestASignInAcrossAnErasure(t *testing.T) {
 	verifies(t, f.core, answer)
 	if before, after := <-f.keys, <-f.keys; before != 0 || after != 1 {
 		t.Errorf("keys were asked for after %d and %d erasures", before, after)
-	}
-}
-
-// must ends the test on an error.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }

@@ -15,10 +15,13 @@ import (
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/eventlog/logtest"
 	"github.com/memory-ledger/ledger/infra/localnats/natstest"
+	"github.com/memory-ledger/ledger/infra/testkit"
 	"github.com/memory-ledger/ledger/services/keystore"
 	"github.com/memory-ledger/ledger/services/keystore/device"
 	"github.com/memory-ledger/ledger/services/keystore/device/devicetest"
 )
+
+var must = testkit.Must
 
 func TestOwnersOfADevice(t *testing.T) {
 	t.Parallel()
@@ -165,13 +168,5 @@ func TestADeviceThatHangs(t *testing.T) {
 	all.Wait()
 	if took := time.Since(begun); took > 10*time.Second || arrived.Load() > 8 || arrived.Load() == 0 {
 		t.Errorf("%v, %d at once", took, arrived.Load())
-	}
-}
-
-// must ends the test on an error.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }

@@ -21,10 +21,13 @@ import (
 	"github.com/memory-ledger/ledger/infra/localnats/natstest"
 	"github.com/memory-ledger/ledger/infra/localpostgres"
 	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
+	"github.com/memory-ledger/ledger/infra/testkit"
 	"github.com/memory-ledger/ledger/services/keystore"
 	"github.com/memory-ledger/ledger/services/run/assembly"
 	"github.com/memory-ledger/ledger/services/run/config"
 )
+
+var must = testkit.Must
 
 // lines collects the log, and calls onLine with each line.
 type lines struct {
@@ -184,13 +187,5 @@ func TestAnotherMasterKeyDoesNotStart(t *testing.T) {
 		if _, err := start(keys...); err != nil {
 			t.Errorf("%d keys: %v", len(keys), err)
 		}
-	}
-}
-
-// must ends the test on an error.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }

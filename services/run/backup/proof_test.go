@@ -20,8 +20,11 @@ import (
 	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/infra/localnats"
 	"github.com/memory-ledger/ledger/infra/localnats/natstest"
+	"github.com/memory-ledger/ledger/infra/testkit"
 	"github.com/memory-ledger/ledger/services/keystore"
 )
+
+var must = testkit.Must
 
 // quiet ignores progress.
 func quiet(string, bool, uint64, uint64) {}
@@ -209,13 +212,5 @@ func TestADamagedSecretIsFoundByRestore(t *testing.T) {
 		if err := Check(t.Context(), Secrets, dir, quiet); !errors.Is(err, ErrIncomplete) || !strings.Contains(err.Error(), "master-key") {
 			t.Errorf("%s: %v", name, err)
 		}
-	}
-}
-
-// must ends the test on an error.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }

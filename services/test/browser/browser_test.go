@@ -32,8 +32,11 @@ import (
 
 	"github.com/memory-ledger/ledger/infra/child"
 	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
+	"github.com/memory-ledger/ledger/infra/testkit"
 	"github.com/memory-ledger/ledger/services/test/stacktest"
 )
+
+var must = testkit.Must
 
 func TestMain(m *testing.M) { pgtest.Main(m) }
 
@@ -190,12 +193,4 @@ func site(t *testing.T) string {
 	}))
 	t.Cleanup(server.Close)
 	return server.URL
-}
-
-// must ends the test on an error.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }

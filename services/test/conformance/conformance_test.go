@@ -26,10 +26,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/memory-ledger/ledger/infra/npm"
+	"github.com/memory-ledger/ledger/infra/testkit"
 	"github.com/memory-ledger/ledger/services/httpapi"
 	"github.com/memory-ledger/ledger/services/run/config"
 	"github.com/memory-ledger/ledger/services/test/stacktest"
 )
+
+var must = testkit.Must
 
 func TestMain(m *testing.M) { stacktest.Main(m) }
 
@@ -297,12 +300,4 @@ func installed(t *testing.T) suite {
 		stacktest.Lacking(t, "Node 22 or newer is missing: install it")
 	}
 	return s
-}
-
-// must ends the test on an error.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }

@@ -14,7 +14,11 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/memory-ledger/ledger/infra/testkit"
 )
+
+var must = testkit.Must
 
 // ahead is how far the wall clock of the second machine with APIs is ahead of all others.
 const ahead = 90 * time.Second
@@ -32,9 +36,7 @@ func setAhead(t *testing.T, pid int, by time.Duration) {
 	t.Helper()
 	proc := fmt.Sprintf("/proc/%d/", pid)
 	maps, err := os.ReadFile(proc + "maps")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	at := vdsoMap.FindSubmatch(maps)
 	if at == nil {
 		t.Fatal("the process has no vDSO")
@@ -46,22 +48,16 @@ func setAhead(t *testing.T, pid int, by time.Duration) {
 		}
 	}
 	memory, err := os.OpenFile(proc+"mem", os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer memory.Close()
 	image := make([]byte, bounds[1]-bounds[0])
 	if _, err := memory.ReadAt(image, bounds[0]); err != nil {
 		t.Fatal(err)
 	}
 	object, err := elf.NewFile(bytes.NewReader(image))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	symbols, err := object.DynamicSymbols()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	code := []byte{
 		0xb8, 228, 0, 0, 0, // mov eax, SYS_clock_gettime
 		0x0f, 0x05, // syscall

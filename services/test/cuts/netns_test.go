@@ -121,9 +121,7 @@ func namespace(t *testing.T) *os.File {
 		}
 	}()
 	<-done
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = ns.Close() })
 	return ns
 }
@@ -153,9 +151,7 @@ func (m *machine) heal() { run(m.t, m.ns, "iptables -F") }
 func processes(t *testing.T, pid int) []int {
 	t.Helper()
 	children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/children", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var all []int
 	for _, child := range strings.Fields(string(children)) {
 		var id int

@@ -77,9 +77,7 @@ func newWorld(t *testing.T) *world {
 	}
 	w.Cluster, err = cluster.Start(cfg)
 	t.Cleanup(w.Close)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, name := range []string{"projector-1", "projector-2"} {
 		w.workers[name] = w.start(name, "projector", w.As("projector"))
 	}

@@ -7,15 +7,10 @@ package deployed_test
 import (
 	"testing"
 
+	"github.com/memory-ledger/ledger/infra/testkit"
 	"github.com/memory-ledger/ledger/services/test/stacktest"
 )
 
-func TestMain(m *testing.M) { stacktest.Main(m) }
+var must = testkit.Must
 
-// must ends the test on an error.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+func TestMain(m *testing.M) { stacktest.Main(m) }

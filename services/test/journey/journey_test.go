@@ -10,8 +10,11 @@ import (
 
 	"github.com/memory-ledger/ledger/infra/node"
 	"github.com/memory-ledger/ledger/infra/npm"
+	"github.com/memory-ledger/ledger/infra/testkit"
 	"github.com/memory-ledger/ledger/services/test/journey"
 )
+
+var must = testkit.Must
 
 const folder = "../../../docs/journey"
 
@@ -41,13 +44,5 @@ func TestWithoutGo(t *testing.T) {
 	must(t, err)
 	if out, err := exec.Command(program, filepath.Join(folder, "verify.mjs")).CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
-	}
-}
-
-// must ends the test on an error.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }
