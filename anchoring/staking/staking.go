@@ -25,17 +25,14 @@ import (
 // InstructionLen is the length of both instructions' data in bytes.
 const InstructionLen = 16
 
-const (
-	seed       = "vault"
-	tagStake   = 2
-	tagUnstake = 3
-)
+const seed = "vault"
 
+// Kind is the tag of an instruction.
 type Kind uint64
 
 const (
-	Stake   Kind = tagStake
-	Unstake Kind = tagUnstake
+	Stake Kind = 2 + iota
+	Unstake
 )
 
 // Move is the content of a staking instruction: an amount, in base units of the mint,

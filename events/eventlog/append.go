@@ -153,14 +153,12 @@ func IsWrongSequence(err error) bool {
 // is unknown how much of the message reached the disk.
 const errCodeStoreFailed jetstream.ErrorCode = 10077
 
-// errCodeInProcess is the answer of a cluster that is still storing the message of an
-// earlier attempt. The outcome is not known yet.
-const errCodeInProcess jetstream.ErrorCode = 10158
-
-// isRefusal: the server answered that it did not store this attempt's message.
+// isRefusal: the server answered that it did not store this attempt's message. 10158 is the
+// answer of a cluster that is still storing the message of an earlier attempt: the outcome is
+// not known yet.
 func isRefusal(err error) bool {
 	var api *jetstream.APIError
-	return errors.As(err, &api) && api.ErrorCode != errCodeStoreFailed && api.ErrorCode != errCodeInProcess
+	return errors.As(err, &api) && api.ErrorCode != errCodeStoreFailed && api.ErrorCode != 10158
 }
 
 // errNotSent: the caller's context ended before the message was sent.

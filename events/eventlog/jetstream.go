@@ -403,12 +403,8 @@ func (m *mover) move(just time.Duration) {
 	go func() { _ = m.nc.ForceReconnect() }() // fails if the connection is closed
 }
 
-// isLeaderless: the server answered that the cluster has no leader.
+// isLeaderless: a node answered that it has not heard from the cluster's leader for long.
 func isLeaderless(err error) bool {
 	var api *jetstream.APIError
-	return errors.As(err, &api) && api.ErrorCode == errCodeNoLeader
+	return errors.As(err, &api) && api.ErrorCode == 10008
 }
-
-// errCodeNoLeader is the answer of a node that has not heard from the cluster's leader for
-// long.
-const errCodeNoLeader jetstream.ErrorCode = 10008

@@ -127,11 +127,7 @@ func contactOf(cluster *jetstream.ClusterInfo) (contact, error) {
 	return contact{heard[needed-1], heard[len(heard)-1]}, nil
 }
 
-const (
-	// nodesPatience is how long the nodes have to say whom they follow.
-	nodesPatience = 250 * time.Millisecond
-	raftState     = "$SYS.REQ.SERVER.PING.RAFTZ"
-)
+const raftState = "$SYS.REQ.SERVER.PING.RAFTZ"
 
 // hear returns once a majority of the replicas has said, after the call, that it follows the
 // leader: then no other has been elected before the call. hear asks the nodes, which takes a
@@ -185,7 +181,8 @@ type nodeState struct {
 // followed reports whether a majority of the replicas follows the leader, in the leader's
 // term. A replica that votes for another is in a later term from then on, without a leader.
 func (l *JetStream) followed(ctx context.Context, cluster *jetstream.ClusterInfo) bool {
-	ctx, cancel := context.WithTimeout(ctx, nodesPatience)
+	// This is how long the nodes have to say whom they follow.
+	ctx, cancel := context.WithTimeout(ctx, 250*time.Millisecond)
 	defer cancel()
 	answers, err := l.nc.SubscribeSync(l.nc.NewInbox())
 	if err != nil {

@@ -28,12 +28,6 @@ import (
 
 const Stream = "LEDGER"
 
-// replicatedWindow is how long the servers of a cluster remember the ids of the log's
-// messages. It outlasts the retries of an append, because their leader recognizes a retry
-// by its id. On a single server the sequence that an append expects is enough, so the
-// file has the shortest window that a server accepts.
-const replicatedWindow = 2 * time.Minute
-
 //go:embed streams consumers
 var files embed.FS
 
@@ -142,7 +136,10 @@ func plan(ctx context.Context, js jetstream.JetStream, replicas int) ([]jetstrea
 		switch {
 		case cfg.Replicas == 1:
 		case cfg.Name == Stream:
-			cfg.Duplicates = replicatedWindow
+			// A cluster's leader recognizes the retry of an append by its id, so the window
+			// outlasts the retries. On a single server the sequence that an append expects is
+			// enough, so the file has the shortest window that a server accepts.
+			cfg.Duplicates = 2 * time.Minute
 		default:
 			// Buckets are read from the leader only: a replica that is behind may not have
 			// a key, or a sign-in, that another service made.

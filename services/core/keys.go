@@ -143,10 +143,6 @@ func (a *API) listKeys(c *fiber.Ctx, caller access.Caller) error {
 	return httpapi.StreamArray(c, keys, keyView.appendJSON, "", "")
 }
 
-// keyChunk is how many keys are read at a time. Live keys of an owner are bounded;
-// revoked keys are not.
-const keyChunk = 200
-
 // keyList yields an owner's keys, oldest first.
 type keyList struct {
 	query schema.Querier
@@ -159,11 +155,12 @@ func (l *keyList) More() bool { return !l.done }
 
 // Next implements httpapi.Elements. A chunk is short, so Next always yields all of it.
 func (l *keyList) Next(ctx context.Context, yield func(keyView) error) error {
-	keys, err := apikeys.List(ctx, l.query, l.owner, l.after, keyChunk)
+	const chunk = 200 // live keys of an owner are bounded; revoked keys are not
+	keys, err := apikeys.List(ctx, l.query, l.owner, l.after, chunk)
 	if err != nil {
 		return err
 	}
-	l.done = len(keys) < keyChunk
+	l.done = len(keys) < chunk
 	for _, k := range keys {
 		l.after = k.At
 		err := yield(keyView{

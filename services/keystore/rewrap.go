@@ -14,10 +14,6 @@ import (
 	"github.com/memory-ledger/ledger/events/eventlog"
 )
 
-// listPatience is how long Rewrap waits for the next entry of the list. A server that
-// can't read an entry sends nothing and reports no error.
-const listPatience = 30 * time.Second
-
 // Rewrapped counts the entries of a Rewrap.
 type Rewrapped struct {
 	Entries uint64 // looked at
@@ -102,6 +98,9 @@ func (s *Store) each(ctx context.Context, do func(events.Owner) error) error {
 		return fmt.Errorf("list data keys: %w: %w", ErrUnavailable, err)
 	}
 	defer func() { _ = entries.Stop() }()
+	// This is how long the next entry may take. A server that can't read an entry sends
+	// nothing and reports no error.
+	const listPatience = 30 * time.Second
 	patience := time.NewTimer(listPatience)
 	defer patience.Stop()
 	for {

@@ -23,9 +23,10 @@ import (
 )
 
 const (
-	exitFinding     = 1
-	exitUsage       = 2
-	exitNotAnchored = 3
+	exitGood = iota
+	exitFinding
+	exitUsage
+	exitNotAnchored
 )
 
 // finding is an error that means: the work was done, and found something wrong with the
@@ -46,7 +47,7 @@ func run(args []string, stdout io.Writer) int {
 		err = out.err
 	}
 	if err == nil {
-		return 0
+		return exitGood
 	}
 	var f finding
 	if errors.As(err, &f) {

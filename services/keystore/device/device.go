@@ -33,13 +33,6 @@ type Message struct {
 	Bound []byte `json:"bound,omitzero"`
 }
 
-const (
-	// patience bounds a request, with its wait for its turn.
-	patience = 2 * time.Second
-	// atOnce is how many requests of a process the program answers at the same time.
-	atOnce = 8
-)
-
 // Key is a master key in a device.
 type Key struct {
 	client *http.Client
@@ -52,7 +45,8 @@ func Open(ctx context.Context, socket string) (*Key, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", socket)
 	}
 	k := &Key{client: &http.Client{Transport: &http.Transport{
-		DialContext: dial, MaxConnsPerHost: atOnce, DisableKeepAlives: true, // the program may be restarted at any time
+		DialContext: dial, DisableKeepAlives: true, // the program may be restarted at any time
+		MaxConnsPerHost: 8, // as many requests of a process as the program answers at the same time
 	}}}
 	secret, err := k.ask(ctx, PathSecret, Message{})
 	if err == nil && len(secret) != keystore.KeySize {
@@ -110,7 +104,8 @@ func (k *Key) Unwrap(ctx context.Context, wrapped, bound []byte) ([]byte, error)
 
 // ask sends one request. A key or a secret in an answer is never part of an error.
 func (k *Key) ask(ctx context.Context, path string, question Message) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	// This bounds a request, with its wait for its turn.
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	body, err := json.Marshal(question)
 	if err != nil {
