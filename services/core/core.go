@@ -60,7 +60,7 @@ func (a *API) Mount(app *httpapi.App) {
 	app.AllowAllOrigins(serverMetadataPath, metadataPath, "/oauth/register", "/oauth/token", "/oauth/revoke")
 	app.AllowOrigins(httpapi.CORS{
 		Allows:  func(origin string) bool { return slices.Contains(a.AllowedOrigins, origin) },
-		Methods: "DELETE, GET, POST", Exposed: "Damaged, Link, Next-Cursor, Retry-After, WWW-Authenticate, X-Request-Id",
+		Methods: "DELETE, GET, POST", Exposed: "Damaged, Link, Matched, Next-Cursor, Retry-After, WWW-Authenticate, X-Request-Id",
 		Sent: "Last-Event-ID, Mcp-Method, Mcp-Name, Mcp-Protocol-Version",
 	})
 	app.Health("memory-ledger-core")

@@ -117,7 +117,7 @@ func TestAnswersAreReadableByAllowedOrigins(t *testing.T) {
 			if got := answer.Header.Values("Access-Control-Allow-Origin"); !slices.Equal(got, []string{origin}) {
 				t.Errorf("%s %s from %s: allowed %q", q.method, q.path, origin, got)
 			}
-			if got := answer.Header.Get("Access-Control-Expose-Headers"); got != "Damaged, Next-Cursor, Retry-After, WWW-Authenticate, X-Request-Id" {
+			if got := answer.Header.Get("Access-Control-Expose-Headers"); got != "Damaged, Matched, Next-Cursor, Retry-After, WWW-Authenticate, X-Request-Id" {
 				t.Errorf("%s %s exposes %q", q.method, q.path, got)
 			}
 			common(t, q.method+" "+q.path, answer)

@@ -43,7 +43,7 @@ func (a *API) Mount(app *httpapi.App) {
 		Allows: func(origin string) bool {
 			return connect.IsExtensionOrigin(origin) || slices.Contains(a.AllowedOrigins, origin)
 		},
-		Methods: "GET, POST", Exposed: "Damaged, Next-Cursor, Retry-After, WWW-Authenticate, X-Request-Id",
+		Methods: "GET, POST", Exposed: "Damaged, Matched, Next-Cursor, Retry-After, WWW-Authenticate, X-Request-Id",
 	})
 	app.Page = refusalPage
 	app.Health("memory-ledger-extension")

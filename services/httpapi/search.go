@@ -89,7 +89,8 @@ func (b *filterBody) UnmarshalJSONFrom(decoder *jsontext.Decoder) error {
 
 // SearchMemories answers with a JSON array of the memories that the search in the body
 // finds, between prefix and suffix. Without a limit and a cursor, it streams all matches of
-// a substring search as they are found. The header Next-Cursor names the next page.
+// a substring search as they are found. The header Next-Cursor names the next page, and
+// Matched counts the memories on all pages, where that needs no further text.
 func SearchMemories(c *fiber.Ctx, memories *memory.Service, quotas *quota.Quotas, reader memory.Reader, prefix, suffix string) error {
 	var body searchBody
 	if err := DecodeOptional(c, &body); err != nil {
@@ -105,6 +106,9 @@ func SearchMemories(c *fiber.Ctx, memories *memory.Service, quotas *quota.Quotas
 	return StreamMemories(c, memories, reader, selection, prefix, suffix, func(picked *memory.Picked) {
 		if picked.NextCursor != "" {
 			c.Set("Next-Cursor", picked.NextCursor)
+		}
+		if matched := picked.Matched(); matched != nil {
+			c.Set("Matched", strconv.Itoa(*matched))
 		}
 	})
 }

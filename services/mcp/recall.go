@@ -69,6 +69,7 @@ type recallInput struct {
 type recallOutput struct {
 	Memories   []recalledMemory `json:"memories"`
 	Excluded   []string         `json:"excluded,omitempty" jsonschema:"words of the query that ruled memories out"`
+	Matched    int              `json:"matched,omitempty" jsonschema:"how many memories match, if there are more than these"`
 	NextCursor string           `json:"nextCursor,omitempty" jsonschema:"more memories match; pass it as cursor"`
 	Damaged    int              `json:"damaged,omitempty" jsonschema:"memories that are left out, because their stored copies are damaged"`
 }
@@ -170,6 +171,9 @@ func cursorProblem(err error) error {
 // answerOf shares the room of an answer among memories, the best first.
 func answerOf(found []memory.View, picked *memory.Picked, query string) recallOutput {
 	out := recallOutput{Memories: []recalledMemory{}, NextCursor: picked.NextCursor, Damaged: picked.LeftOut()}
+	if matched := picked.Matched(); matched != nil && out.NextCursor != "" {
+		out.Matched = *matched
+	}
 	single, copies := merged(found)
 	costs := make([]int, len(single))
 	for i := range single {
@@ -293,7 +297,7 @@ func (out *recallOutput) text() string {
 		d.line("%d memories are left out: their stored copies are damaged. The operator can restore them from the log.", out.Damaged)
 	}
 	if out.NextCursor != "" {
-		d.line("More: cursor %q.", out.NextCursor)
+		d.line("%d memories match. More: cursor %q.", out.Matched, out.NextCursor)
 	}
 	return d.text()
 }

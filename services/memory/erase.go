@@ -3,9 +3,9 @@ package memory
 import (
 	"context"
 	"errors"
-	"slices"
 
 	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/events/verify/leaf"
 	"github.com/memory-ledger/ledger/projections/readmodel/retractions"
 	"github.com/memory-ledger/ledger/services/command"
 	"github.com/memory-ledger/ledger/services/keystore"
@@ -124,7 +124,13 @@ type without struct {
 
 func (w without) count() uint64 { return w.erased + uint64(len(w.retracted)) }
 
-func (w without) text(leaf uint64) bool {
-	_, retracted := slices.BinarySearch(w.retracted, leaf)
-	return leaf < w.erased || retracted
+func (w without) removeFrom(set leaf.Set) {
+	words := min(w.erased/64, uint64(len(set)))
+	clear(set[:words])
+	for leaf := words * 64; leaf < min(w.erased, words*64+64); leaf++ {
+		set.Remove(leaf)
+	}
+	for _, leaf := range w.retracted {
+		set.Remove(leaf)
+	}
 }

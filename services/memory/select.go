@@ -60,26 +60,26 @@ type Selection struct {
 
 // Picked iterates over the memories of a selection. It is not safe for concurrent use.
 type Picked struct {
-	service    *Service
-	reader     Reader
-	key        *keystore.OwnerKey // nil if the log is empty
-	kept       *kept              // where the texts are kept that the key opens
-	selection  Selection
-	query      *search.Query // nil: all memories, or a ranking
-	log        uint64        // its size
-	size       uint64        // the first leaf that is not selected
-	without    without
-	visible    *leaf.Set   // the leaves that the reader may know of; nil: all
-	passing    *leaf.Set   // the leaves that pass the filter; nil: all pass
-	moments    []time.Time // when each leaf occurred, for that order only
-	at         pageStart
-	from, to   uint64       // leaves that were not looked at
-	begun      bool         // had a time slot
-	hits       []recall.Hit // in the order of the selection, not yielded yet
-	rows       int          // how many rows to read next
-	leftOut    int
-	superseded leaf.Set // leaves that are left out as superseded
-	damaged    []uint64 // found where a query looks
+	service   *Service
+	reader    Reader
+	key       *keystore.OwnerKey // nil if the log is empty
+	kept      *kept              // where the texts are kept that the key opens
+	selection Selection
+	query     *search.Query // nil: all memories, or a ranking
+	log       uint64        // its size
+	size      uint64        // the first leaf that is not selected
+	without   without
+	visible   *leaf.Set   // the leaves that the reader may know of; nil: all
+	passing   leaf.Set    // the leaves that have a text, unless every leaf counts, and pass the filter
+	moments   []time.Time // when each leaf occurred, for that order only
+	at        pageStart
+	from, to  uint64       // leaves that were not looked at
+	begun     bool         // had a time slot
+	hits      []recall.Hit // in the order of the selection, not yielded yet
+	rows      int          // how many rows to read next
+	leftOut   int
+	damaged   []uint64 // found where a query looks
+	ranked    int      // how many memories the ranking found
 
 	// NextCursor is the cursor of the next page, empty if there is none.
 	NextCursor string
@@ -210,6 +210,10 @@ func (p *Picked) slot(ctx context.Context, work func() error) error {
 // filter finds the leaves that pass the filter.
 func (p *Picked) filter(ctx context.Context) error {
 	sel := p.selection
+	p.passing = leaf.Below(p.size)
+	if !sel.Every {
+		p.without.removeFrom(p.passing)
+	}
 	if sel.Filter.All() && p.reader.Namespaces == nil && !sel.Current && sel.Order != Occurred {
 		return nil
 	}
@@ -224,12 +228,13 @@ func (p *Picked) filter(ctx context.Context) error {
 			for _, leaf := range leaves {
 				set.Add(leaf)
 			}
+			p.passing.Keep(*set)
 			return set, err
 		}
 		if p.visible, err = matching(memories.Filter{Namespaces: p.reader.Namespaces}); err != nil {
 			return err
 		}
-		if p.passing, err = matching(sel.Filter); err != nil {
+		if _, err = matching(sel.Filter); err != nil {
 			return err
 		}
 		if sel.Current {
@@ -239,7 +244,7 @@ func (p *Picked) filter(ctx context.Context) error {
 			}
 			for _, c := range corrections {
 				if p.sees(c.By) { // else the reader would learn of it
-					p.superseded.Add(c.Leaf)
+					p.passing.Remove(c.Leaf)
 				}
 			}
 		}
@@ -253,8 +258,16 @@ func (p *Picked) filter(ctx context.Context) error {
 // sees reports whether the reader may know of a leaf.
 func (p *Picked) sees(leaf uint64) bool { return p.visible == nil || p.visible.Has(leaf) }
 
-func (p *Picked) passes(leaf uint64) bool {
-	return (p.selection.Every || !p.without.text(leaf)) && p.sees(leaf) && (p.passing == nil || p.passing.Has(leaf)) && !p.superseded.Has(leaf)
+// Matched returns how many memories the selection has on all of its pages. It is unknown,
+// nil, where later texts must be looked at.
+func (p *Picked) Matched() *int {
+	switch {
+	case p.selection.Ranked:
+		return &p.ranked
+	case p.selection.Query != "":
+		return nil
+	}
+	return new(p.passing.Count())
 }
 
 // first remembers the size of the log at the first page.
@@ -302,12 +315,12 @@ func (p *Picked) rank(ctx context.Context) error {
 		}
 	}
 	return p.slot(ctx, func() error {
-		passes := func(leaf uint64) bool { return p.passes(leaf) && !slices.Contains(p.damaged, leaf) }
 		var hits []recall.Hit
 		if p.selection.Order == Relevance && !p.at.begun {
-			hits = ranking.Best(max(candidates, cmp.Or(p.selection.Limit, RankedLimit))+1, p.size, p.sees, passes)
+			hits, p.ranked = ranking.Best(max(candidates, cmp.Or(p.selection.Limit, RankedLimit))+1, p.size, p.sees, p.passing.Has)
 		} else {
-			hits = slices.DeleteFunc(ranking.Hits(p.size, p.sees), func(h recall.Hit) bool { return !passes(h.Leaf) })
+			hits = slices.DeleteFunc(ranking.Hits(p.size, p.sees), func(h recall.Hit) bool { return !p.passing.Has(h.Leaf) })
+			p.ranked = len(hits)
 		}
 		if p.selection.Order == Relevance && p.selection.Query != "" {
 			if err := p.newerFirst(ctx, hits); err != nil {
@@ -462,16 +475,17 @@ func (p *Picked) look(ctx context.Context) error {
 }
 
 func (p *Picked) hit(leaf uint64) {
-	if p.passes(leaf) {
+	if p.passing.Has(leaf) {
 		p.hits = append(p.hits, recall.Hit{Leaf: leaf})
 	}
 }
 
-// note remembers the damaged texts of a chunk, within some leaves.
+// note remembers the damaged texts of a chunk, within some leaves, and leaves them out.
 func (p *Picked) note(c *chunk, from, to uint64) {
 	for _, leaf := range c.damaged {
-		if leaf >= from && leaf < to && p.passes(leaf) {
+		if leaf >= from && leaf < to && p.passing.Has(leaf) {
 			p.damaged = append(p.damaged, leaf)
+			p.passing.Remove(leaf)
 		}
 	}
 }

@@ -50,14 +50,7 @@ func (p *Picked) Size() uint64 { return p.log }
 
 // Kept returns how many of the log's first leaves, up to Selection.To, have a text and pass
 // the filter.
-func (p *Picked) Kept() (kept uint64) {
-	for leaf := range p.size {
-		if p.passes(leaf) {
-			kept++
-		}
-	}
-	return kept
-}
+func (p *Picked) Kept() uint64 { return uint64(p.passing.Count()) }
 
 // LeftOut counts the damaged memories that were left out so far.
 func (p *Picked) LeftOut() int { return p.leftOut }

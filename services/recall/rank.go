@@ -177,11 +177,12 @@ func (r *Ranking) Hits(size uint64, visible func(leaf uint64) bool) (hits []Hit)
 	return hits
 }
 
-// Best returns the n best of the hits that pass, in ascending order. Of equal scores, those
-// of the highest leaves are the best.
-func (r *Ranking) Best(n int, size uint64, visible, passes func(leaf uint64) bool) []Hit {
+// Best returns the n best of the hits that pass, in ascending order, and how many pass. Of
+// equal scores, those of the highest leaves are the best.
+func (r *Ranking) Best(n int, size uint64, visible, passes func(leaf uint64) bool) (hits []Hit, matched int) {
 	s := r.score(size, visible)
-	hits, least := make([]Hit, 0, 2*n), -1.0
+	hits = make([]Hit, 0, 2*n)
+	least := -1.0
 	cut := func() {
 		slices.SortFunc(hits, func(a, b Hit) int { return cmp.Or(cmp.Compare(b.Score, a.Score), cmp.Compare(b.Leaf, a.Leaf)) })
 		hits = hits[:min(n, len(hits))]
@@ -189,14 +190,15 @@ func (r *Ranking) Best(n int, size uint64, visible, passes func(leaf uint64) boo
 	created, recency := uint32(0), 0.0 // of one leaf: no leaf that is older is more recent
 	// From the newest leaf on, most that follow are no better than those that were found.
 	for leaf := len(s.sums) - 1; leaf >= 0; leaf-- {
-		if !s.matches(leaf) {
+		if !s.matches(leaf) || !passes(uint64(leaf)) {
 			continue
 		}
+		matched++
 		beside, most := s.beside(leaf), 1.1
 		if s.created[leaf] <= created {
 			most = recency
 		}
-		if !s.all && (s.sums[leaf]+beside)*most <= least || !passes(uint64(leaf)) {
+		if !s.all && (s.sums[leaf]+beside)*most <= least {
 			continue
 		}
 		created, recency = s.created[leaf], s.recency(leaf)
@@ -207,7 +209,7 @@ func (r *Ranking) Best(n int, size uint64, visible, passes func(leaf uint64) boo
 	}
 	cut()
 	slices.SortFunc(hits, func(a, b Hit) int { return cmp.Compare(a.Leaf, b.Leaf) })
-	return hits
+	return hits, matched
 }
 
 // scored is what each leaf scores.

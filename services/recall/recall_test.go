@@ -228,9 +228,10 @@ func TestBestAreTheBestHits(t *testing.T) {
 			passes := func(leaf uint64) bool { return leaf%5 != 1 }
 			want := slices.DeleteFunc(ranking.Hits(size, visible), func(h Hit) bool { return !passes(h.Leaf) })
 			slices.SortFunc(want, func(a, b Hit) int { return cmp.Or(cmp.Compare(b.Score, a.Score), cmp.Compare(b.Leaf, a.Leaf)) })
+			matched := len(want)
 			want = want[:min(n, len(want))]
 			slices.SortFunc(want, func(a, b Hit) int { return cmp.Compare(a.Leaf, b.Leaf) })
-			if got := ranking.Best(n, size, visible, passes); !slices.Equal(got, want) {
+			if got, all := ranking.Best(n, size, visible, passes); all != matched || !slices.Equal(got, want) {
 				t.Fatalf("%q, the best %d of %d, %v apart: %v, not %v", query, n, size, apart, got, want)
 			}
 		}

@@ -22,6 +22,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"math/bits"
 
 	"github.com/mr-tron/base58"
 
@@ -229,4 +230,42 @@ func (s *Set) Add(leaf uint64) {
 // Has reports whether a leaf is in the set.
 func (s Set) Has(leaf uint64) bool {
 	return leaf/64 < uint64(len(s)) && s[leaf/64]>>(leaf%64)&1 == 1
+}
+
+// Below returns the set of all leaves before one.
+func Below(leaf uint64) Set {
+	s := make(Set, (leaf+63)/64)
+	for word := range s {
+		s[word] = ^uint64(0)
+	}
+	if leaf%64 != 0 {
+		s[leaf/64] = 1<<(leaf%64) - 1
+	}
+	return s
+}
+
+// Remove removes a leaf.
+func (s Set) Remove(leaf uint64) {
+	if leaf/64 < uint64(len(s)) {
+		s[leaf/64] &^= 1 << (leaf % 64)
+	}
+}
+
+// Keep removes all leaves that are not in the other set.
+func (s Set) Keep(other Set) {
+	for word := range s {
+		if word >= len(other) {
+			clear(s[word:])
+			return
+		}
+		s[word] &= other[word]
+	}
+}
+
+// Count returns how many leaves are in the set.
+func (s Set) Count() (n int) {
+	for _, word := range s {
+		n += bits.OnesCount64(word)
+	}
+	return n
 }

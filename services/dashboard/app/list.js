@@ -185,7 +185,7 @@ export function All({ api, gone, hidden, picked, onOpen, children }) {
 
 export function Found({ api, query, exact, filter, hidden, picked, onOpen, onExact, children }) {
   const ranked = query && !exact; // without words there is no best match
-  const narrow = useNarrow(), [rows, setRows] = useState(), [more, setMore] = useState(true), [damaged, setDamaged] = useState(0), [error, setError] = useState();
+  const narrow = useNarrow(), [rows, setRows] = useState(), [more, setMore] = useState(true), [matched, setMatched] = useState(), [damaged, setDamaged] = useState(0), [error, setError] = useState();
   const next = useRef(), loading = useRef(false);
   const load = async () => {
     if (loading.current) return;
@@ -196,6 +196,7 @@ export function Found({ api, query, exact, filter, hidden, picked, onOpen, onExa
       const answer = await api.ledger.core('POST', '/memories/search', { body }).catch(api.guard);
       next.current = answer.headers.get('Next-Cursor') ?? undefined;
       setMore(next.current !== undefined);
+      setMatched(answer.headers.get('Matched'));
       setDamaged((n) => n + Number(answer.headers.get('Damaged') ?? 0));
       setRows((before = []) => [...before, ...answer.body.map((m) => rowOf(m, query, exact))]);
     } catch (failure) {
@@ -215,7 +216,7 @@ export function Found({ api, query, exact, filter, hidden, picked, onOpen, onExa
   if (!rows) return error ? html`<${Problem} error=${error} again=${load}/>` : html`<${Loading} what="Searching"/>`;
   const shown = rows.filter((row) => !hidden.has(row.id)), full = rows.length >= mostFound;
   const lines = query || narrow ? 2 : 1;
-  return html`<div class="summary"><p role="status">${shown.length}${more ? '+' : ''} found</p>
+  return html`<div class="summary"><p role="status">${shown.length}${!more ? '' : matched ? ` of ${matched}` : '+'} found</p>
       <p class="soft">${ranked ? 'best first' : 'newest first'}${full && more ? '; ask for less to see the rest' : ''}${damaged > 0 ? `; ${memories(damaged)} damaged, and not searched` : ''}</p>${children}</div>
     <${Problem} error=${error} again=${load}/>
     ${shown.length === 0 ? html`<${Empty} title="Nothing found">${Object.keys(filter).length > 0 ? 'No memory matches all of this. Ask for less.' : exact ? 'No memory has exactly this text.' : 'No memory has these words, or related ones.'}

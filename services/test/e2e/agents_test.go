@@ -118,9 +118,9 @@ func wholeRound(t *testing.T, session *sdk.ClientSession, extension *stacktest.C
 		t.Fatalf("recall: %v, %s", out, text)
 	}
 	out, _ = use(t, session, "recall", map[string]any{"limit": 1})
-	if more, _ := out["nextCursor"].(string); more == "" {
+	if more, _ := out["nextCursor"].(string); more == "" || out["matched"] != 2.0 {
 		t.Errorf("recall: %v", out)
-	} else if out, _ = use(t, session, "recall", map[string]any{"limit": 1, "cursor": more}); out["nextCursor"] != nil {
+	} else if out, _ = use(t, session, "recall", map[string]any{"limit": 1, "cursor": more}); out["nextCursor"] != nil || out["matched"] != nil {
 		t.Errorf("last page: %v", out)
 	}
 	out, _ = use(t, session, "recall", map[string]any{"source": "a stranger"})
@@ -133,7 +133,7 @@ func wholeRound(t *testing.T, session *sdk.ClientSession, extension *stacktest.C
 		t.Errorf("by metadata: %v", out)
 	}
 	out, _ = use(t, session, "recent", map[string]any{"limit": 1})
-	if found, _ := out["memories"].([]any); len(found) != 1 || found[0].(map[string]any)["id"] != "m1" || out["nextCursor"] == nil {
+	if found, _ := out["memories"].([]any); len(found) != 1 || found[0].(map[string]any)["id"] != "m1" || out["nextCursor"] == nil || out["matched"] != 2.0 {
 		t.Errorf("recent: %v", out)
 	}
 

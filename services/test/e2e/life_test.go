@@ -327,6 +327,13 @@ func TestALimitedKeyLearnsNothingOfOthers(t *testing.T) {
 			secret("a search", string(core.Expect(200, "POST", "/memories/search", map[string]any{"mode": mode, "query": query, "filter": map[string]any{"superseded": true}}, worker).Body))
 		}
 	}
+	for _, body := range []map[string]any{{"mode": "ranked", "query": "Rita b"}, {"mode": "ranked"}, {}} {
+		all := decode[[]told](t, core.Expect(200, "POST", "/memories/search", body, worker).Body)
+		body["limit"] = 1
+		if got := core.Expect(200, "POST", "/memories/search", body, worker).Header.Get("Matched"); got != fmt.Sprint(len(all)) || len(all) < 2 {
+			t.Errorf("%v matches %s, not %d", body, got, len(all))
+		}
+	}
 	scores := func(as stacktest.Header, query string) (all []float64) {
 		t.Helper()
 		for _, m := range decode[[]scored](t, core.Expect(200, "POST", "/memories/search", map[string]any{"mode": "ranked", "query": query, "filter": map[string]any{"namespace": "work"}}, as).Body) {
