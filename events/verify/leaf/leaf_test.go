@@ -69,3 +69,24 @@ func must(t testing.TB, err error) {
 		t.Fatal(err)
 	}
 }
+
+// TestSet: sets end where they are cut, also between two words of 64 leaves.
+func TestSet(t *testing.T) {
+	t.Parallel()
+	for _, size := range []uint64{0, 1, 63, 64, 65, 128, 200} {
+		s := leaf.Below(size)
+		if s.Count() != int(size) || s.Has(size) || size > 0 && !s.Has(size-1) {
+			t.Errorf("below %d are %d", size, s.Count())
+		}
+		s.Remove(size) // not in it
+		s.Remove(0)
+		var other leaf.Set
+		for n := uint64(0); n < 100; n += 3 {
+			other.Add(n)
+		}
+		want := max(1, (min(size, 100)+2)/3) - 1 // without 0
+		if s.Keep(other); s.Count() != int(want) {
+			t.Errorf("%d of %d are kept, not %d", s.Count(), size, want)
+		}
+	}
+}
