@@ -13,7 +13,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
 	"slices"
 
@@ -80,36 +79,85 @@ type member struct {
 // optional is the target of a member that may be missing.
 type optional struct{ into any }
 
+// object is the members of a JSON object, as they are in its text.
+type object struct {
+	text   jsontext.Value
+	names  []string
+	values []jsontext.Value
+}
+
+// UnmarshalJSONFrom implements json.UnmarshalerFrom. It refuses null.
+func (o *object) UnmarshalJSONFrom(from *jsontext.Decoder) error {
+	if begin, err := from.ReadToken(); err != nil || begin.Kind() != '{' {
+		return errors.Join(err, ErrMalformed)
+	}
+	for from.PeekKind() != '}' {
+		name, err := from.ReadToken()
+		if err != nil {
+			return err
+		}
+		o.names = append(o.names, name.String())
+		value, err := from.ReadValue()
+		if err != nil {
+			return err
+		}
+		end := from.InputOffset()
+		o.values = append(o.values, o.text[end-int64(len(value)):end])
+	}
+	_, err := from.ReadToken()
+	return err
+}
+
 // readObject reads an object with exactly these members. Only members read into a
 // jsontext.Value may be null. The error is an *Error.
 func readObject(raw jsontext.Value, what, prefix string, expected ...member) error {
-	var members map[string]jsontext.Value
-	if err := json.Unmarshal(raw, &members); err != nil || members == nil {
+	o := object{raw, make([]string, 0, len(expected)), make([]jsontext.Value, 0, len(expected))}
+	if err := json.Unmarshal(raw, &o); err != nil {
 		return Wrong(ErrMalformed, what, "it is not a JSON object")
 	}
-	if what == NoReceipt && !slices.ContainsFunc(expected, func(m member) bool { return members[m.name] != nil }) {
+	if what == NoReceipt && !slices.ContainsFunc(expected, func(m member) bool { return slices.Contains(o.names, m.name) }) {
 		return Wrong(ErrMalformed, what, "it has none of a receipt's members")
 	}
 	for _, m := range expected {
-		value, found := members[m.name]
-		if o, ok := m.into.(optional); ok {
-			if m.into = o.into; !found {
+		at := slices.Index(o.names, m.name)
+		if may, ok := m.into.(optional); ok {
+			if m.into = may.into; at < 0 {
 				continue
 			}
 		}
-		if !found {
+		if at < 0 {
 			return Wrong(ErrMalformed, prefix+m.name, "it is missing")
 		}
-		delete(members, m.name)
-		_, raw := m.into.(*jsontext.Value)
-		if err := json.Unmarshal(value, m.into); err != nil || !raw && hasNull(value) {
+		if value := o.values[at]; !decode(value, m.into) {
 			return Wrong(ErrMalformed, prefix+m.name, "malformed: %.100s", value)
 		}
+		o.names, o.values = slices.Delete(o.names, at, at+1), slices.Delete(o.values, at, at+1)
 	}
-	for _, name := range slices.Sorted(maps.Keys(members)) {
-		return Wrong(ErrMalformed, prefix+name, "there is no such member")
+	if len(o.names) > 0 {
+		return Wrong(ErrMalformed, prefix+slices.Min(o.names), "there is no such member")
 	}
 	return nil
+}
+
+// decode reports whether a value could be decoded. An export has a million texts and hashes,
+// so these are not decoded in the general way.
+func decode(value jsontext.Value, into any) bool {
+	var err error
+	switch into := into.(type) {
+	case *jsontext.Value:
+		*into = slices.Clone(value)
+	case *string:
+		var text []byte
+		text, err = jsontext.AppendUnquote(nil, value)
+		*into = string(text)
+	case *Hash:
+		var text []byte
+		text, err = jsontext.AppendUnquote(nil, value)
+		err = errors.Join(err, into.UnmarshalText(text))
+	default:
+		return !hasNull(value) && json.Unmarshal(value, into) == nil
+	}
+	return err == nil
 }
 
 // hasNull reports whether a value, or an element of an array, is null. The decoder would

@@ -236,7 +236,7 @@ func (x *importing) read(ctx context.Context, from uint64, messages chan<- *comm
 	lines.Scan() // the header
 	// A message of this length is stored in some milliseconds, and then the owner's other
 	// commands get their turn.
-	const most = eventlog.MaxPayload / 8
+	const most = eventlog.MaxPayload / 4
 	var key *keystore.OwnerKey
 	var message *command.AddImported
 	bytes := 0
