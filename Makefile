@@ -196,6 +196,11 @@ dashboard: $(DASHBOARD)/node_modules ## the modules that the dashboard imports, 
 dashboard-current: dashboard ## fails if a module that the dashboard imports is out of date
 	@git diff --exit-code --stat -- services/dashboard/app $(DASHBOARD)
 
+.PHONY: pictures
+pictures: fetch ## the dashboard's pictures and recording in docs/images, taken anew
+	@infra/install node chromium fonts webp
+	LEDGER_PICTURES=$(CURDIR)/docs/images go test -vet=off -count=1 -v -run '^TestPictures$$' ./services/test/browser
+
 $(DASHBOARD)/node_modules: $(DASHBOARD)/package.json $(DASHBOARD)/package-lock.json
 	cd $(DASHBOARD) && npm ci --ignore-scripts --no-audit --no-fund
 	@touch $@

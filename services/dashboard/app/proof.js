@@ -37,7 +37,7 @@ export async function verify(ledger, memory, anchored) {
   if (steps[0].state === 'failed') return draw(r, steps);
 
   let head, outer; // outer is an error in the step from the root to the chain
-  steps.push(await check('Leaf to root', `${r.siblings.length} steps lead to the root of a log of ${r.treeSize.toLocaleString('en')}, of which the log of today is a continuation.`, async () => {
+  steps.push(await check('Leaf to root', `${r.siblings.length === 1 ? '1 step leads' : `${r.siblings.length} steps lead`} to the root of a log of ${r.treeSize.toLocaleString('en')}, of which the log of today is a continuation.`, async () => {
     try {
       await verifyReceipt(r);
     } catch (error) {

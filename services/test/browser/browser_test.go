@@ -102,8 +102,14 @@ func report(t *testing.T, outcomes []outcome) {
 	}
 }
 
-// play runs a driver to its end.
+// play runs a driver of scenarios to its end.
 func play(t *testing.T, script string, told []byte) []outcome {
+	t.Helper()
+	return outcomes(t, drive(t, script, told))
+}
+
+// drive runs a driver to its end and returns its output.
+func drive(t *testing.T, script string, told []byte) []byte {
 	t.Helper()
 	var said, complaints bytes.Buffer
 	cmd := exec.Command("node", filepath.Join("testdata", "driver", script))
@@ -129,13 +135,13 @@ func play(t *testing.T, script string, told []byte) []outcome {
 	if err := driver.Err(); err != nil {
 		t.Errorf("driver: %v\n%s", err, complaints.String())
 	}
-	return outcomes(t, &said)
+	return said.Bytes()
 }
 
-func outcomes(t *testing.T, said *bytes.Buffer) []outcome {
+func outcomes(t *testing.T, said []byte) []outcome {
 	t.Helper()
 	var all []outcome
-	for lines := bufio.NewScanner(said); lines.Scan(); {
+	for lines := bufio.NewScanner(bytes.NewReader(said)); lines.Scan(); {
 		var o outcome
 		if err := json.Unmarshal(lines.Bytes(), &o); err != nil {
 			t.Fatalf("driver said %q: %v", lines.Text(), err)

@@ -27,6 +27,7 @@ type owner struct {
 	Firefox     string `json:"firefox"`
 	Modules     string `json:"modules"`
 	Screenshots string `json:"screenshots"`
+	Pictures    string `json:"pictures"` // the folder of the documents' pictures
 	Only        string `json:"only"`
 	Many        int    `json:"many"`   // memories of the largest owner
 	Staker      []byte `json:"staker"` // the key, PKCS #8, of a wallet with tokens
