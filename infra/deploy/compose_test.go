@@ -22,7 +22,7 @@ var must = testkit.Must
 
 const root = "../.."
 
-// compose reads compose.yaml as `docker compose config` does: against the
+// compose reads compose.yaml, with the device of a master key, as `docker compose config` does: against the
 // schema of the Compose specification, with every reference resolved.
 func compose(t *testing.T) *types.Project { return composeWith(t, types.Mapping{}) }
 
@@ -33,7 +33,7 @@ func composeWith(t *testing.T, settings types.Mapping) *types.Project {
 	must(t, err)
 	project, err := loader.LoadWithContext(context.Background(), types.ConfigDetails{
 		WorkingDir:  dir,
-		ConfigFiles: []types.ConfigFile{{Filename: filepath.Join(dir, "compose.yaml")}},
+		ConfigFiles: []types.ConfigFile{{Filename: filepath.Join(dir, "compose.yaml")}, {Filename: filepath.Join(dir, "infra/deploy/compose.device.yaml")}},
 		Environment: settings,
 	}, loader.WithProfiles([]string{"*"}))
 	must(t, err)
@@ -276,6 +276,30 @@ func TestOnlyTheGatewayIsOpen(t *testing.T) {
 				t.Errorf("%s: port %s is open to all", name, p.Published)
 			}
 		}
+	}
+}
+
+// TestTheKeyInADevice: who uses the master key gets the socket of the device's program, and
+// waits for it. Only that program gets the PIN.
+func TestTheKeyInADevice(t *testing.T) {
+	t.Parallel()
+	project := composeWith(t, types.Mapping{"DEVICE_KEY": "pkcs11:token=t;object=o?module-path=/m.so"})
+	has := func(s types.ServiceConfig, secret string) bool {
+		return slices.ContainsFunc(s.Secrets, func(c types.ServiceSecretConfig) bool { return c.Source == secret })
+	}
+	users := 0
+	for name, s := range project.Services {
+		socket := slices.ContainsFunc(s.Volumes, func(v types.ServiceVolumeConfig) bool { return v.Source == "key" && v.Target == "/run/ledger-key" })
+		_, waits := s.DependsOn["device"]
+		if uses := has(s, "master_key"); uses != waits || socket != (uses || name == "device") || has(s, "device_pin") != (name == "device") {
+			t.Errorf("%s: uses the key %v, has the socket %v, waits %v", name, uses, socket, waits)
+		} else if uses {
+			users++
+		}
+	}
+	want := []string{"--generate", "/run/ledger-key/key.sock", "pkcs11:token=t;object=o?module-path=/m.so&pin-source=file:/run/secrets/device_pin"}
+	if got := project.Services["device"].Command; users != 5 || !slices.Equal(got, want) {
+		t.Errorf("%d users, the device runs %q", users, got)
 	}
 }
 

@@ -15,8 +15,8 @@ import (
 // TestOneMachine: on an empty Debian, infra/deploy/one-machine/setup first says what it will
 // do, then does it, and a second run changes nothing. Started by systemd with the units as
 // they are, without a network, the machine takes a memory through its gateway, keeps it when
-// its power is cut, copies it to another place and restores it from there, and tells when a
-// service is gone.
+// its power is cut, copies it to another place and restores it from there, moves its master
+// key to a device, and tells when a service is gone.
 func TestOneMachine(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow: make verify runs it")
@@ -47,6 +47,13 @@ func TestOneMachine(t *testing.T) {
 		mkdir -p /srv/elsewhere && chown ledger-backup /srv/elsewhere
 		sed -i s/^TLS=.*/TLS=internal/ /etc/memory-ledger/settings
 		sed -i 's|^BACKUP_TO=.*|BACKUP_TO=/srv/elsewhere|; s|^ALERT_WEBHOOK=.*|ALERT_WEBHOOK=http://127.0.0.1:9|' /etc/memory-ledger/upkeep
+		key=/var/lib/ledger-key
+		install -d -o ledger-key -m 700 $key $key/tokens
+		echo "directories.tokendir = $key/tokens" >$key/softhsm2.conf
+		SOFTHSM2_CONF=$key/softhsm2.conf setpriv --reuid=ledger-key --regid=ledger-key --clear-groups \
+			softhsm2-util --init-token --free --label ledger --so-pin 12345678 --pin "$(cat /etc/memory-ledger/secrets/device_pin)"
+		echo SOFTHSM2_CONF=$key/softhsm2.conf >>/etc/memory-ledger/settings
+		sed -i "s|^DEVICE_KEY=.*|DEVICE_KEY='pkcs11:token=ledger;object=master?module-path=/usr/lib/softhsm/libsofthsm2.so'|" /etc/memory-ledger/settings
 		infra/deploy/one-machine/setup --yes`)
 	h.inside("the first memory", trusting+`
 		ledger sign-in --keypair /srv/wallet --url https://ledger.test >/srv/token
@@ -76,8 +83,10 @@ func TestOneMachine(t *testing.T) {
 		time ledger-admin restore "$(ls -d /srv/elsewhere/* | tail -n 1)" # setup may have made a copy before
 		systemctl start ledger.target
 		until call -o /dev/null https://ledger.test/health && call https://ledger.test/memories; do sleep 0.1; done | grep 'the first memory'`)
-	h.inside("a rotation of the master key", trusting+`
+	h.inside("the master key moves to a device", trusting+`
+		echo unix:/run/ledger-key/key.sock >/etc/memory-ledger/secrets/master_key_next
 		ledger-rotate
+		grep -x unix:/run/ledger-key/key.sock /etc/memory-ledger/secrets/master_key
 		ledger-admin check-key /etc/memory-ledger/secrets/master_key
 		call https://ledger.test/memories | grep 'the first memory'
 		ledger-admin tail --admin | grep 'rewrap .*done'`)
@@ -118,9 +127,15 @@ func newHost(t *testing.T) *host {
 	repository, err := filepath.Abs("../..")
 	must(t, err)
 	do(t, "git", "clone", "--quiet", "--no-local", repository, h.root+"/srv/ledger")
-	for program, from := range map[string]string{"ledger": "./services/cmd/ledger", "nats-server": "github.com/nats-io/nats-server/v2"} {
+	for program, from := range map[string]string{
+		"ledger": "./services/cmd/ledger", "nats-server": "github.com/nats-io/nats-server/v2", "ledger-pkcs11": "./services/cmd/ledger-pkcs11",
+	} {
+		cgo := "CGO_ENABLED=0"
+		if program == "ledger-pkcs11" { // it loads the device's library
+			cgo = "CGO_ENABLED=1"
+		}
 		build := exec.CommandContext(t.Context(), "infra/build", filepath.Join(h.root, "srv/ledger/bin", program), from)
-		build.Dir, build.Env = repository, append(os.Environ(), "CGO_ENABLED=0")
+		build.Dir, build.Env = repository, append(os.Environ(), cgo)
 		if out, err := build.CombinedOutput(); err != nil {
 			t.Fatalf("build %s: %v\n%s", program, err, out)
 		}
@@ -129,7 +144,7 @@ func newHost(t *testing.T) *host {
 	// themselves; here they must not, since these would be killed with the script.
 	h.outside("systemd", `
 		printf '#!/bin/sh\nexit 101\n' >/usr/sbin/policy-rc.d && chmod +x /usr/sbin/policy-rc.d
-		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends systemd >/dev/null`)
+		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends systemd softhsm2 >/dev/null`)
 	return h
 }
 

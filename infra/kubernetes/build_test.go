@@ -1,6 +1,7 @@
 package kubernetes
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -80,14 +81,16 @@ func build(dir string) ([]any, error) {
 	return objects, errors.Join(errs...)
 }
 
-// Both are built once; tests only read them.
+// Each is built once; tests only read them.
 var (
 	ledgerOnce  = sync.OnceValues(func() ([]any, error) { return build("ledger") })
-	exampleOnce = sync.OnceValues(buildExample)
+	exampleOnce = sync.OnceValues(func() ([]any, error) { return buildExample("../../components/tools") })
+	deviceOnce  = sync.OnceValues(func() ([]any, error) { return buildExample("../../components/tools, ../../components/device") })
 )
 
-func ledger(t *testing.T) []any  { return must(t, ledgerOnce) }
-func example(t *testing.T) []any { return must(t, exampleOnce) }
+func ledger(t *testing.T) []any     { return must(t, ledgerOnce) }
+func example(t *testing.T) []any    { return must(t, exampleOnce) }
+func withDevice(t *testing.T) []any { return must(t, deviceOnce) }
 
 func must(t *testing.T, build func() ([]any, error)) []any {
 	t.Helper()
@@ -99,8 +102,8 @@ func must(t *testing.T, build func() ([]any, error)) []any {
 }
 
 // buildExample builds the overlay as its reader would: on a copy, with secrets
-// that the script made.
-func buildExample() (objects []any, err error) {
+// that the script made, and with these components in place of the tools.
+func buildExample(components string) (objects []any, err error) {
 	folder, err := os.MkdirTemp("", "ledger-kubernetes-")
 	if err != nil {
 		return nil, err
@@ -117,6 +120,14 @@ func buildExample() (objects []any, err error) {
 		"DATABASE_URL=postgres://ledger:p@db.example.com/ledger", "SOLANA_RPC_URL=https://rpc.example.com")
 	if out, err := script.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("%w: %s", err, out)
+	}
+	name := filepath.Join(overlay, "kustomization.yaml")
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.WriteFile(name, bytes.ReplaceAll(text, []byte("../../components/tools"), []byte(components)), 0o644); err != nil {
+		return nil, err
 	}
 	return build(overlay)
 }

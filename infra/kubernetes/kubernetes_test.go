@@ -67,11 +67,12 @@ func hardening(w workload) (found []string) {
 		if s == nil || s.Capabilities == nil || !slices.Equal(s.Capabilities.Drop, []corev1.Capability{"ALL"}) || len(s.Capabilities.Add) > 0 {
 			complain("has capabilities")
 		}
-		if !w.once && (c.StartupProbe == nil || c.LivenessProbe == nil || c.ReadinessProbe == nil) {
+		beside := c.RestartPolicy != nil // as the device of a master key: it ends when it fails
+		if c.StartupProbe == nil && (beside || !w.once) || !beside && !w.once && (c.LivenessProbe == nil || c.ReadinessProbe == nil) {
 			complain("nobody asks after its health")
 		}
 		for _, probe := range []*corev1.Probe{c.StartupProbe, c.LivenessProbe, c.ReadinessProbe} {
-			if probe != nil && (probe.HTTPGet == nil || !hasPort(c, probe.HTTPGet.Port.String())) {
+			if probe != nil && !beside && (probe.HTTPGet == nil || !hasPort(c, probe.HTTPGet.Port.String())) {
 				complain("a probe asks at a port that it does not have")
 			}
 		}
@@ -99,9 +100,12 @@ func hasPort(c corev1.Container, name string) bool {
 
 func TestWorkloadsAreHardened(t *testing.T) {
 	t.Parallel()
-	for want, objects := range map[int][]any{7: ledger(t), 8: example(t)} { // only an overlay may add the tools
-		all := workloads(objects)
-		if len(all) != want {
+	for _, o := range []struct {
+		objects []any
+		want    int
+	}{{ledger(t), 7}, {example(t), 8}, {withDevice(t), 8}} { // only an overlay may add the tools
+		all := workloads(o.objects)
+		if len(all) != o.want {
 			t.Errorf("%d workloads", len(all))
 		}
 		for _, w := range all {
@@ -109,6 +113,58 @@ func TestWorkloadsAreHardened(t *testing.T) {
 				t.Error(c)
 			}
 		}
+	}
+}
+
+// TestTheKeyInADevice: whatever uses the master key has the device's program beside it, with
+// a common socket. Only that program gets the PIN.
+func TestTheKeyInADevice(t *testing.T) {
+	t.Parallel()
+	objects := withDevice(t)
+	pin, users := "", 0
+	for _, s := range of[*corev1.Secret](objects) {
+		if len(s.Data["device_pin"]) > 0 {
+			pin = s.Name
+		}
+	}
+	mounts := func(c corev1.Container, path string) string {
+		for _, m := range c.VolumeMounts {
+			if m.MountPath == path {
+				return m.Name
+			}
+		}
+		return ""
+	}
+	for _, w := range workloads(objects) {
+		uses := slices.ContainsFunc(w.pod.Containers[0].Env, func(e corev1.EnvVar) bool { return e.Name == "MASTER_KEY_FILE" })
+		if !uses {
+			if len(w.pod.InitContainers) > 0 {
+				t.Errorf("%s has the device, and no use for it", w.name)
+			}
+			continue
+		}
+		users++
+		if len(w.pod.InitContainers) != 1 {
+			t.Errorf("%s has no device", w.name)
+			continue
+		}
+		device := w.pod.InitContainers[0]
+		if r := device.RestartPolicy; r == nil || *r != corev1.ContainerRestartPolicyAlways {
+			t.Errorf("%s: the device ends before the service starts", w.name)
+		}
+		if socket := mounts(device, "/run/ledger-key"); socket == "" || socket != mounts(w.pod.Containers[0], "/run/ledger-key") {
+			t.Errorf("%s: no common socket", w.name)
+		}
+		if mounts(device, "/run/pin") != "pin" || mounts(w.pod.Containers[0], "/run/pin") != "" ||
+			!slices.ContainsFunc(w.pod.Volumes, func(v corev1.Volume) bool { return v.Secret != nil && v.Secret.SecretName == pin }) {
+			t.Errorf("%s: the PIN is not with the device alone", w.name)
+		}
+		if key := environment(t, objects, device)["DEVICE_KEY"]; !strings.HasPrefix(key, "pkcs11:") {
+			t.Errorf("%s: the device's key is %q", w.name, key)
+		}
+	}
+	if users != 3 || pin == "" {
+		t.Errorf("%d users, the PIN is in %q", users, pin)
 	}
 }
 

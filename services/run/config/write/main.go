@@ -33,10 +33,10 @@ const markdownTail = `
 
 <!-- not run: needs a token; TestOwnersOfSoftHSM does this with SoftHSM -->
 ` + "```sh" + `
-ledger-pkcs11 --generate /run/ledger/key.sock 'pkcs11:token=ledger;object=master?module-path=/usr/lib/softhsm/libsofthsm2.so&pin-source=file:/run/secrets/pin'
+ledger-pkcs11 --generate /run/ledger-key/key.sock 'pkcs11:token=ledger;object=master?module-path=/usr/lib/softhsm/libsofthsm2.so&pin-source=file:/run/secrets/pin'
 ` + "```" + `
 
-With ` + "`MASTER_KEY=unix:/run/ledger/key.sock`" + `, [a rotation](audit.md#a-new-master-key) moves data keys to it. Without the device, owners whose keys are in memory go on; others get 503.
+With ` + "`MASTER_KEY=unix:/run/ledger-key/key.sock`" + `, [a rotation](operations.md#deployment) moves data keys to it. Without the device, owners whose keys are in memory go on; others get 503.
 `
 
 const exampleHead = `# Every variable of ledger, with its default. Made by go generate ./services/run/config.
@@ -54,6 +54,7 @@ var composeOnly = []config.Variable{
 	{Name: "GATEWAY_CORE_HOST", Default: "core.localhost", Meaning: "the host in CORE_URL"},
 	{Name: "GATEWAY_EXTENSION_HOST", Default: "extension.localhost", Meaning: "the host in EXTENSION_URL"},
 	{Name: "GATEWAY_PORT", Default: "8443", Meaning: "the port that is open to all"},
+	{Name: "DEVICE_KEY", Meaning: "the key in a device, as in docs/configuration.md, without pin-source; only with infra/deploy/compose.device.yaml"},
 	{Name: "PROMETHEUS_PORT", Default: "9090", Meaning: "Prometheus' port on loopback"},
 	{Name: "GRAFANA_PORT", Default: "3000", Meaning: "Grafana's port on loopback; its user admin has the password in secrets/grafana_password"},
 }
