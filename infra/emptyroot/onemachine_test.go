@@ -14,7 +14,8 @@ import (
 
 // TestOneMachine: on an empty Debian, infra/deploy/one-machine/setup first says what it will
 // do, then does it, and a second run changes nothing. Started by systemd with the units as
-// they are, without a network, the machine takes a memory through its gateway, keeps it when
+// they are, without a network, the machine gets its gateway's certificates from an ACME
+// server, takes a memory through the gateway, keeps it when
 // its power is cut, copies it to another place and restores it from there, moves its master
 // key to a device, and tells when a service is gone.
 func TestOneMachine(t *testing.T) {
@@ -35,7 +36,17 @@ func TestOneMachine(t *testing.T) {
 		infra/deploy/one-machine/setup --yes
 		`+fingerprint+` | cmp - /tmp/before
 		[ "$(infra/deploy/one-machine/setup ledger.test)" = "nothing to do" ]
-		grep -x QUOTA_BYTES_PER_DAY=100000000 /etc/memory-ledger/settings`)
+		grep -x QUOTA_BYTES_PER_DAY=100000000 /etc/memory-ledger/settings
+		sed -i s/^TLS=.*/TLS=internal/ /etc/memory-ledger/settings
+		key=/var/lib/ledger-key
+		install -d -o ledger-key -m 700 $key $key/tokens
+		echo "directories.tokendir = $key/tokens" >$key/softhsm2.conf
+		SOFTHSM2_CONF=$key/softhsm2.conf setpriv --reuid=ledger-key --regid=ledger-key --clear-groups \
+			softhsm2-util --init-token --free --label ledger --so-pin 12345678 --pin "$(cat /etc/memory-ledger/secrets/device_pin)"
+		echo SOFTHSM2_CONF=$key/softhsm2.conf >>/etc/memory-ledger/settings
+		sed -i "s|^DEVICE_KEY=.*|DEVICE_KEY='pkcs11:token=ledger;object=master?module-path=/usr/lib/softhsm/libsofthsm2.so'|" /etc/memory-ledger/settings
+		infra/deploy/one-machine/setup --yes
+		caddy adapt --config /etc/memory-ledger/Caddyfile | grep '"module":"internal"'`)
 	h.outside("the units", `
 		cd /etc/systemd/system
 		systemd-analyze verify ledger.target ledger-*.service ledger-*.timer memory-ledger-alert@x.service
@@ -45,17 +56,20 @@ func TestOneMachine(t *testing.T) {
 	h.inside("changed settings", `
 		echo 127.0.0.1 ledger.test extension.ledger.test >>/etc/hosts
 		mkdir -p /srv/elsewhere && chown ledger-backup /srv/elsewhere
-		sed -i s/^TLS=.*/TLS=internal/ /etc/memory-ledger/settings
+		mkdir /srv/acme && cd /srv/acme
+		openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=localhost \
+			-addext subjectAltName=DNS:localhost -keyout key.pem -out cert.pem 2>/dev/null
+		cat cert.pem >>/etc/ssl/certs/ca-certificates.crt
+		echo '{"pebble": {"listenAddress": "127.0.0.1:14000", "managementListenAddress": "127.0.0.1:15000", "httpPort": 80, "tlsPort": 443,
+			"certificate": "cert.pem", "privateKey": "key.pem", "retryAfter": {"authz": 1, "order": 1},
+			"profiles": {"default": {"description": "90 days", "validityPeriod": 7776000}}}}' >config.json
+		systemd-run --quiet --unit=pebble --working-directory=$PWD --setenv=PEBBLE_VA_NOSLEEP=1 /srv/ledger/bin/pebble -config config.json
+		until curl -fs --cacert cert.pem https://localhost:15000/roots/0 >root.pem; do sleep 0.1; done
+		sed -i s,^TLS=.*,TLS=https://localhost:14000/dir, /etc/memory-ledger/settings
 		sed -i 's|^BACKUP_TO=.*|BACKUP_TO=/srv/elsewhere|; s|^ALERT_WEBHOOK=.*|ALERT_WEBHOOK=http://127.0.0.1:9|' /etc/memory-ledger/upkeep
-		key=/var/lib/ledger-key
-		install -d -o ledger-key -m 700 $key $key/tokens
-		echo "directories.tokendir = $key/tokens" >$key/softhsm2.conf
-		SOFTHSM2_CONF=$key/softhsm2.conf setpriv --reuid=ledger-key --regid=ledger-key --clear-groups \
-			softhsm2-util --init-token --free --label ledger --so-pin 12345678 --pin "$(cat /etc/memory-ledger/secrets/device_pin)"
-		echo SOFTHSM2_CONF=$key/softhsm2.conf >>/etc/memory-ledger/settings
-		sed -i "s|^DEVICE_KEY=.*|DEVICE_KEY='pkcs11:token=ledger;object=master?module-path=/usr/lib/softhsm/libsofthsm2.so'|" /etc/memory-ledger/settings
-		infra/deploy/one-machine/setup --yes`)
+		/srv/ledger/infra/deploy/one-machine/setup --yes`)
 	h.inside("the first memory", trusting+`
+		for api in ledger.test extension.ledger.test; do until curl -fso /dev/null https://$api/health; do sleep 0.1; done; done
 		ledger sign-in --keypair /srv/wallet --url https://ledger.test >/srv/token
 		call https://ledger.test/memories -H 'Content-Type: application/json' -d '{"content": "the first memory"}'
 		call https://ledger.test/mcp -H 'Content-Type: application/json' -H 'Accept: application/json, text/event-stream' -d \
@@ -101,14 +115,15 @@ func TestOneMachine(t *testing.T) {
 		grep -q '"text":.*ledger-check failed.*extension does not answer' /tmp/alert`)
 }
 
+// acmeServer is Let's Encrypt's own server for tests.
+const acmeServer = "github.com/letsencrypt/pebble/v2/cmd/pebble@v2.10.3"
+
 // fingerprint prints mode, owner and hash of each file that setup might change.
 const fingerprint = `(cd / && find etc usr/local var/lib/dpkg/status var/lib/ledger* -printf '%m %u %p\n' -type f -exec sha256sum {} + 2>/dev/null || true) | sort`
 
-// trusting makes curl and ledger trust the authority of the machine's gateway.
+// trusting makes curl and ledger trust the ACME server that signs the gateway's certificates.
 const trusting = `
-	export SSL_CERT_FILE=/var/lib/caddy/.local/share/caddy/pki/authorities/local/root.crt
-	export CURL_CA_BUNDLE=$SSL_CERT_FILE
-	until [ -s $SSL_CERT_FILE ]; do sleep 0.1; done
+	export SSL_CERT_FILE=/srv/acme/root.pem CURL_CA_BUNDLE=/srv/acme/root.pem
 	call() { curl -fsS -H "Authorization: Bearer $(cat /srv/token)" "$@"; }
 `
 
@@ -139,6 +154,11 @@ func newHost(t *testing.T) *host {
 		if out, err := build.CombinedOutput(); err != nil {
 			t.Fatalf("build %s: %v\n%s", program, err, out)
 		}
+	}
+	pebble := exec.CommandContext(t.Context(), "go", "install", acmeServer)
+	pebble.Env = append(os.Environ(), "CGO_ENABLED=0", "GOBIN="+filepath.Join(h.root, "srv/ledger/bin"))
+	if out, err := pebble.CombinedOutput(); err != nil {
+		t.Fatalf("build %s: %v\n%s", acmeServer, err, out)
 	}
 	// A Debian has it unless it is a container. Without it, packages start their programs
 	// themselves; here they must not, since these would be killed with the script.
