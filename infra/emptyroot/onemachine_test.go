@@ -61,10 +61,9 @@ func TestOneMachine(t *testing.T) {
 			-addext subjectAltName=DNS:localhost -keyout key.pem -out cert.pem 2>/dev/null
 		cat cert.pem >>/etc/ssl/certs/ca-certificates.crt
 		echo '{"pebble": {"listenAddress": "127.0.0.1:14000", "managementListenAddress": "127.0.0.1:15000", "httpPort": 80, "tlsPort": 443,
-			"certificate": "cert.pem", "privateKey": "key.pem", "retryAfter": {"authz": 1, "order": 1},
-			"profiles": {"default": {"description": "90 days", "validityPeriod": 7776000}}}}' >config.json
+			"certificate": "cert.pem", "privateKey": "key.pem", "profiles": {"default": {"description": "90 days", "validityPeriod": 7776000}}}}' >config.json
 		systemd-run --quiet --unit=pebble --working-directory=$PWD --setenv=PEBBLE_VA_NOSLEEP=1 /srv/ledger/bin/pebble -config config.json
-		until curl -fs --cacert cert.pem https://localhost:15000/roots/0 >root.pem; do sleep 0.1; done
+		until curl -fs --cacert cert.pem https://localhost:14000/dir https://localhost:15000/roots/0 -o /dev/null -o root.pem; do sleep 0.1; done
 		sed -i s,^TLS=.*,TLS=https://localhost:14000/dir, /etc/memory-ledger/settings
 		sed -i 's|^BACKUP_TO=.*|BACKUP_TO=/srv/elsewhere|; s|^ALERT_WEBHOOK=.*|ALERT_WEBHOOK=http://127.0.0.1:9|' /etc/memory-ledger/upkeep
 		/srv/ledger/infra/deploy/one-machine/setup --yes`)
