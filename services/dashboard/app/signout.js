@@ -40,6 +40,6 @@ export function useSignOut(api) {
         ${alive.keys > 0 && html`<li>${count(alive.keys, 'API key')}: revoke keys under Access</li>`}</ul>
       <${Problem} error=${error}/>
       <footer class="row"><button type="button" onClick=${only}>Sign out here only</button><span class="grow"></span>
-        <button type="button" class="primary" disabled=${ending} onClick=${end}>End links and sessions, sign out</button></footer><//>`;
+        <button type="button" class="primary" disabled=${ending} onClick=${end}>End links and sessions</button></footer><//>`;
   return [button, dialog];
 }

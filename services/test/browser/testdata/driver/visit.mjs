@@ -130,6 +130,7 @@ export class Visit {
         const hit = document.elementFromPoint((Math.max(0, box.left) + Math.min(innerWidth, box.right)) / 2, y);
         if (hit && !el.contains(hit) && !hit.contains(el) && layer(hit) === a.layer) wrong.push(`${hit.outerHTML.slice(0, 80)} covers ${name}`);
         if (box.left < -1 || box.right > innerWidth + 1) wrong.push(`${name} is cut off`);
+        if (el.matches('button') && box.right > el.parentElement.getBoundingClientRect().right + 1) wrong.push(`${name} sticks out`);
         if (el.tagName === 'BUTTON' && el.scrollWidth > el.clientWidth + 1) wrong.push(`the words of ${name} are cut off`);
         if (el.matches(':placeholder-shown')) {
           const { font, paddingLeft, paddingRight } = getComputedStyle(el), room = el.clientWidth - parseFloat(paddingLeft) - parseFloat(paddingRight);
