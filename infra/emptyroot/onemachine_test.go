@@ -64,10 +64,11 @@ func TestOneMachine(t *testing.T) {
 			"certificate": "cert.pem", "privateKey": "key.pem", "profiles": {"default": {"description": "90 days", "validityPeriod": 7776000}}}}' >config.json
 		systemd-run --quiet --unit=pebble --working-directory=$PWD --setenv=PEBBLE_VA_NOSLEEP=1 /srv/ledger/bin/pebble -config config.json
 		until curl -fs --cacert cert.pem https://localhost:14000/dir https://localhost:15000/roots/0 -o /dev/null -o root.pem; do sleep 0.1; done
+		cat root.pem >>/etc/ssl/certs/ca-certificates.crt
 		sed -i s,^TLS=.*,TLS=https://localhost:14000/dir, /etc/memory-ledger/settings
 		sed -i 's|^BACKUP_TO=.*|BACKUP_TO=/srv/elsewhere|; s|^ALERT_WEBHOOK=.*|ALERT_WEBHOOK=http://127.0.0.1:9|' /etc/memory-ledger/upkeep
 		/srv/ledger/infra/deploy/one-machine/setup --yes`)
-	h.inside("the first memory", trusting+`
+	h.inside("the first memory", calling+`
 		for api in ledger.test extension.ledger.test; do until curl -fso /dev/null https://$api/health; do sleep 0.1; done; done
 		ledger sign-in --keypair /srv/wallet --url https://ledger.test >/srv/token
 		call https://ledger.test/memories -H 'Content-Type: application/json' -d '{"content": "the first memory"}'
@@ -78,7 +79,7 @@ func TestOneMachine(t *testing.T) {
 		head -c 1100000 /dev/zero | curl -sX POST https://ledger.test/memories --data-binary @- -o /dev/null -w '%{http_code}\n' | grep -x 413`)
 	h.cutPower()
 	h.boot()
-	h.inside("after the power came back", trusting+`
+	h.inside("after the power came back", calling+`
 		until curl -fso /dev/null http://127.0.0.1:3001/readyz && call -o /dev/null https://ledger.test/health; do sleep 0.1; done
 		call https://ledger.test/memories | grep 'the first memory'
 		ledger-admin verify`)
@@ -86,7 +87,7 @@ func TestOneMachine(t *testing.T) {
 		systemctl start ledger-backup ledger-drill ledger-check
 		ls /srv/elsewhere/*/{log,keystore}/stream.json
 		journalctl -u ledger-drill -o cat --no-pager | grep '^restored .* in .* s$'`)
-	h.inside("a new machine with the old one's secrets", trusting+`
+	h.inside("a new machine with the old one's secrets", calling+`
 		systemctl stop ledger.target
 		rm -r /var/lib/private/ledger-log/*
 		setpriv --reuid=postgres --regid=postgres --clear-groups dropdb ledger
@@ -96,7 +97,7 @@ func TestOneMachine(t *testing.T) {
 		time ledger-admin restore "$(ls -d /srv/elsewhere/* | tail -n 1)" # setup may have made a copy before
 		systemctl start ledger.target
 		until call -o /dev/null https://ledger.test/health && call https://ledger.test/memories; do sleep 0.1; done | grep 'the first memory'`)
-	h.inside("the master key moves to a device", trusting+`
+	h.inside("the master key moves to a device", calling+`
 		echo unix:/run/ledger-key/key.sock >/etc/memory-ledger/secrets/master_key_next
 		ledger-rotate
 		grep -x unix:/run/ledger-key/key.sock /etc/memory-ledger/secrets/master_key
@@ -120,9 +121,8 @@ const acmeServer = "github.com/letsencrypt/pebble/v2/cmd/pebble@v2.10.3"
 // fingerprint prints mode, owner and hash of each file that setup might change.
 const fingerprint = `(cd / && find etc usr/local var/lib/dpkg/status var/lib/ledger* -printf '%m %u %p\n' -type f -exec sha256sum {} + 2>/dev/null || true) | sort`
 
-// trusting makes curl and ledger trust the ACME server that signs the gateway's certificates.
-const trusting = `
-	export SSL_CERT_FILE=/srv/acme/root.pem CURL_CA_BUNDLE=/srv/acme/root.pem
+// calling is for scripts that use the API.
+const calling = `
 	call() { curl -fsS -H "Authorization: Bearer $(cat /srv/token)" "$@"; }
 `
 
