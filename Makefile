@@ -54,27 +54,37 @@ GOTEST := go test -vet=off -parallel $(WAITING)
 # The slow tests are the tests that -short skips, and the packages that need a browser
 # or a cluster of processes.
 .PHONY: unit
-unit: ## all Go tests except the slow ones
-	$(GOTEST) -short -timeout 10m $$(go list $(PACKAGES) | grep -v -e '/services/test/deployed$$' -e '/services/test/browser$$')
+unit: ## all Go tests except the slow ones; the longest begin first, so that the rest runs beside them
+	$(GOTEST) -short -timeout 10m $$(go list $(PACKAGES) | awk '/services\/test\/(deployed|browser)$$/ { next } \
+	/services\/test\/e2e$$/ { print; next } { rest = rest $$0 "\n" } END { printf "%s", rest }')
 
-.PHONY: verify
-verify: deps staticcheck vulncheck generated lint-openapi client frameworks python release-check dashboard-current webextension slow race cuts fuzz empty-root ## the rest: linters, slow tests, race detector, crashes, clusters, cut networks, browser, fuzzing
+# An empty Debian mostly waits for downloads and servers, so the parts that only compile and
+# compare run beside it, one after the other. What is sensitive to load runs alone.
+BESIDE := staticcheck vulncheck generated lint-openapi client frameworks python release-check dashboard-current webextension
+.PHONY: verify beside
+verify: deps ## the rest: linters, slow tests, race detector, crashes, clusters, cut networks, browser, fuzzing
+	@$(MAKE) --no-print-directory -j2 -Otarget empty-root beside
+	@$(MAKE) --no-print-directory slow race cuts fuzz
+beside:
+	@for part in $(BESIDE); do $(MAKE) --no-print-directory $$part || exit; done
 
 # RACE lists the packages that share memory, and start goroutines in their code or their
 # tests, and the end-to-end tests, which run all services. Their slow tests run without the
 # race detector: they compare much, or start programs, which do not have it. SLOW lists the
 # packages with slow tests, but for those of the cluster and of cut networks, which run alone.
+# Both begin with what takes longest, so that the rest runs beside it.
 # All lists are computed from the files, so that no package and no test is forgotten.
 folders = $(sort $(patsubst %/,./%,$(dir $(shell grep -rlE $(2) '$(1)' $(MODULES)))))
 CLUSTER := ./services/test/deployed
 CUTS := ./services/test/cuts
 E2E := ./services/test/e2e
+BROWSER := ./services/test/browser
 STARTS := "testing/synctest"|\.Go\(|^\s*go (func|[a-z])
 CONCURRENT := "sync(/atomic)?"|$(STARTS)
 SKIPS := testing\.Short\(\)
 EMPTY := ./infra/emptyroot
 RACE = $(E2E) $(foreach p,$(filter $(call folders,$(STARTS),--include='*.go'),$(call folders,$(CONCURRENT),--include='*.go' --exclude='*_test.go')),$(if $(wildcard $p/*_test.go),$p))
-SLOW = $(filter-out $(CLUSTER) $(CUTS) $(EMPTY),$(call folders,$(SKIPS),--include='*_test.go'))
+SLOW = $(BROWSER) $(filter-out $(BROWSER) $(CLUSTER) $(CUTS) $(EMPTY),$(call folders,$(SKIPS),--include='*_test.go'))
 SLOW_TESTS = $(shell awk '/^func / { name = "" } /^func Test/ { name = $$2; sub(/[^A-Za-z0-9].*/, "", name) } \
 	/$(SKIPS)/ && name { print name }' $$(grep -rlE '$(SKIPS)' --include='*_test.go' $(MODULES)) | sort -u | paste -sd'|')
 

@@ -145,7 +145,7 @@ func TestEachEventOnce(t *testing.T) {
 			writers[i].write(t, 1)
 		})
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	for i := range followers {
 		w, limit := writers[i%owners], []int{1, 4, mostEvents}[i%3]

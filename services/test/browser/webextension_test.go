@@ -27,6 +27,7 @@ func TestWebExtensionInChromium(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a browser")
 	}
+	t.Parallel()
 	s := webextensionSetting{
 		Chromium: chromium(t), Modules: modules(t), Profile: profile(t), Screenshots: os.Getenv("LEDGER_SCREENSHOTS"),
 		Extension: buildWebExtension(t),
