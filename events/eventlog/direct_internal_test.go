@@ -134,41 +134,6 @@ func TestAnswersThatAreNone(t *testing.T) {
 	}
 }
 
-// A message that arrives between two questions is found. A message that was stored before
-// both questions is not skipped, even if it is the newest.
-func TestWhatComesBetweenTwoQuestions(t *testing.T) {
-	t.Parallel()
-	at := time.Unix(0, 0).Format(time.RFC3339Nano)
-	for name, test := range map[string]struct {
-		misses int // how often the next message is not found
-		want   error
-	}{
-		"it has come":         {1, nil},
-		"it can't be read":    {100, ErrUnavailable},
-		"it was always there": {0, nil},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			misses := test.misses
-			log := scripted(t, "$JS.API.DIRECT.GET."+StreamName, func(m *nats.Msg) {
-				var request getRequest
-				check(t, json.Unmarshal(m.Data, &request))
-				header := nats.Header{"Nats-Sequence": {"7"}, "Nats-Time-Stamp": {at}}
-				if request.NextBySubject != "" {
-					if misses--; misses >= 0 {
-						header = nats.Header{"Status": {"404"}}
-					}
-				}
-				check(t, m.RespondMsg(&nats.Msg{Header: header}))
-			})
-			next, _, err := log.next(t.Context(), 7, events.OwnerFilter(events.FamilyLedger, events.OwnerFromBytes([32]byte{1})))
-			if !errors.Is(err, test.want) || test.want == nil && next.Seq != 7 {
-				t.Errorf("saw %d, %v", next.Seq, err)
-			}
-		})
-	}
-}
-
 // A message of a batch that did not arrive is requested again. It is neither reported as a
 // gap nor left out. In a filtered read nothing else would reveal the loss.
 func TestBatchesThatLoseMessages(t *testing.T) {

@@ -1,12 +1,10 @@
 package memory
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"reflect"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"unicode/utf8"
 
@@ -203,58 +201,4 @@ func TestMuchComesALittleAtATime(t *testing.T) {
 	if _, bytes, err := p.open(t.Context(), 0, 60, pieceBytes, func(*chunk) {}); err != nil || bytes < pieceBytes {
 		t.Errorf("%d bytes were opened, %v", bytes, err)
 	}
-}
-
-// TestSearchWhileMemoriesCome: concurrent searches on a growing log each find exactly the
-// matches among the leaves that existed when they began.
-func TestSearchWhileMemoriesCome(t *testing.T) {
-	t.Parallel()
-	h := newHistory(t)
-	w := h.writer(t)
-	h.write(t, w, "the first")
-	// All texts are made in advance, because the searches read them.
-	texts := make([]string, 3000)
-	for i := range texts {
-		texts[i] = fmt.Sprintf("text %d", i)
-	}
-	services := []*Service{h.service(1 << 30), h.service(100_000), h.service(0)}
-	done := make(chan struct{})
-	var searches sync.WaitGroup
-	for i, s := range services {
-		for range 2 {
-			searches.Go(func() {
-				for last := false; !last; {
-					select {
-					case <-done:
-						last = true
-					default:
-					}
-					query := fmt.Sprintf("TEXT %d", i)
-					found, size, err := searchAll(t, s, w.owner, query)
-					if err != nil {
-						t.Error(err)
-						return
-					}
-					want := 0
-					for _, text := range texts[:size-1] {
-						if strings.HasPrefix(text, strings.ToLower(query)) {
-							want++
-						}
-					}
-					if len(found) != want || last && size != uint64(1+len(texts)) {
-						t.Errorf("%q in %d memories: %d found, %d have it", query, size, len(found), want)
-						return
-					}
-				}
-			})
-		}
-	}
-	chance := rand.New(rand.NewPCG(1, 1))
-	for rest := texts; len(rest) > 0; {
-		n := min(1+chance.IntN(200), len(rest))
-		h.write(t, w, rest[:n]...)
-		rest = rest[n:]
-	}
-	close(done)
-	searches.Wait()
 }

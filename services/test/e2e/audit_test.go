@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -51,26 +50,6 @@ func wantAudit(t *testing.T, cfg config.Config) audit.Summary {
 		t.Fatalf("%+v, %v", summary, err)
 	}
 	return summary
-}
-
-// All that the services wrote is replayed into fresh tables, which are compared with the
-// live tables. Then the audit opens every content.
-func TestReplayGivesTheLiveRows(t *testing.T) {
-	t.Parallel()
-	s := stacktest.Start(t, stacktest.Options{Core: 2, Extension: 2})
-	var group sync.WaitGroup
-	for range 4 {
-		group.Go(func() { live(s, stacktest.NewWallet(), 70) })
-	}
-	group.Wait()
-	result, err := assembly.Rebuild(t.Context(), s.Config, rebuild.Config{Report: func(d audit.Finding) { t.Errorf("difference: %v", d) }})
-	if err != nil || !result.Swapped || result.Rows < 4*76 {
-		t.Errorf("%+v, %v", result, err)
-	}
-	summary := wantAudit(t, s.Config)
-	if summary.Leaves != 4*76 || summary.LeavesRecomputed != summary.Leaves || summary.Rows["memories"] != 4*76 || len(summary.NotChecked) != 1 {
-		t.Errorf("%+v", summary)
-	}
 }
 
 // TestARebuildCuresWhatRuns: an API that has read wrong rows, and has cached results made
