@@ -247,6 +247,7 @@ BENCHFLAGS ?=
 bench: build ## the figures of docs/performance.md
 	go build -tags bleve -o bin/bench ./services/test/bench
 	bin/bench $(BENCHFLAGS)
+	go test -run '^$$' -bench Sealing ./services/keystore # a key a memory beside one key an owner
 
 .PHONY: image
 image: ## the container image of all services (needs Docker)

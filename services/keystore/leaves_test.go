@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"testing"
 
@@ -19,6 +20,7 @@ import (
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/infra/localnats/natstest"
 	"github.com/memory-ledger/ledger/services/keystore"
+	"github.com/memory-ledger/ledger/services/keystore/keystoretest"
 )
 
 // sealLeaf returns the sealed text of a leaf.
@@ -321,5 +323,51 @@ func TestTheWholeKeyIsErased(t *testing.T) {
 	}
 	if _, err := openMarked(t, js, bucket, keystore.MasterKey{1}).Find(t.Context(), owner); !errors.Is(err, keystore.ErrForgotten) {
 		t.Errorf("found: %v", err)
+	}
+}
+
+// BenchmarkSealing compares a key a leaf, version 2, with one key an owner, version 1, which
+// still seals the leaves whose keys were destroyed.
+func BenchmarkSealing(b *testing.B) {
+	_, js := natstest.Connect(b, natstest.Start(b).URL())
+	s, owner := keystoretest.Create(b, js, keystore.MasterKey{1}), newOwners(1)[0]
+	_, err := s.FindOrCreate(b.Context(), owner, 0)
+	if err == nil {
+		err = s.DestroyLeaves(b.Context(), js, owner, 1<<31)
+	}
+	if err != nil {
+		b.Fatal(err)
+	}
+	key, err := s.Find(b.Context(), owner)
+	if err != nil {
+		b.Fatal(err)
+	}
+	text := strings.Repeat("x", 100)
+	for _, v := range []struct {
+		version int
+		leaf    func(i int) uint64
+	}{{events.SealedByOwner, func(int) uint64 { return 1 << 31 }}, {events.SealedByLeaf, func(i int) uint64 { return uint64(i) }}} {
+		var sealed [4096][]byte
+		for i := range sealed {
+			if sealed[i], _, err = key.Seal(v.leaf(i), "m", text); err != nil {
+				b.Fatal(err)
+			}
+		}
+		b.Run(fmt.Sprint("seal, version ", v.version), func(b *testing.B) {
+			for i := 0; b.Loop(); i++ {
+				if _, sealing, err := key.Seal(v.leaf(i), "m", text); err != nil || sealing != v.version {
+					b.Fatal(sealing, err)
+				}
+			}
+		})
+		b.Run(fmt.Sprint("open, version ", v.version), func(b *testing.B) {
+			opener := key.Opener()
+			for i := 0; b.Loop(); i++ {
+				leaf := i % len(sealed)
+				if _, err := opener.Open(v.version, v.leaf(leaf), []byte("m"), sealed[leaf]); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
 	}
 }

@@ -3,6 +3,9 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os/exec"
@@ -11,10 +14,12 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/go-json-experiment/json"
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/valyala/fasthttp"
 
+	"github.com/memory-ledger/ledger/events/verify"
 	"github.com/memory-ledger/ledger/infra/datadir"
 	memoryledger "github.com/memory-ledger/ledger/services/clients/go"
 )
@@ -184,6 +189,67 @@ func (w *world) searches(ctx context.Context) error {
 		addTime(name+", of ILIKE's time", got[i], got[4], middle)
 	}
 	return nil
+}
+
+// imports compares an import of 100,000 leaves with a plain COPY of as many rows.
+func (w *world) imports(ctx context.Context) error {
+	const size = 100_000
+	got, err := compare(ctx, w.rounds,
+		func(ctx context.Context) (result, error) {
+			owner, err := w.signIn(ctx)
+			if err != nil {
+				return result{}, err
+			}
+			export, err := exportOf(owner.wallet, size)
+			if err != nil {
+				return result{}, err
+			}
+			start := time.Now()
+			_, err = w.client(owner).Import(ctx, bytes.NewReader(export))
+			return result{perSecond: size / time.Since(start).Seconds()}, err
+		},
+		func(ctx context.Context) (result, error) {
+			start := time.Now()
+			_, err := w.copyPlain(ctx, uuid.NewString(), size)
+			return result{perSecond: size / time.Since(start).Seconds()}, err
+		})
+	if err != nil {
+		return err
+	}
+	rate := func(s series) string { return fmt.Sprintf("%.0f/s", s.perSecond) }
+	add("import of 100,000 leaves, of a plain COPY's speed", rate(got[0]), rate(got[1]), ratio(got[0], got[1], throughput))
+	return nil
+}
+
+// exportOf makes an export of an owner with n memories, as another service would.
+func exportOf(owner string, n int) ([]byte, error) {
+	type line struct {
+		Index     int          `json:"index"`
+		ID        string       `json:"id"`
+		CreatedAt time.Time    `json:"createdAt"`
+		Via       *verify.Via  `json:"via"`
+		LeafHash  verify.Hash  `json:"leafHash"`
+		Entry     verify.Entry `json:"entry"`
+	}
+	var lines bytes.Buffer
+	log := verify.NewTree()
+	for i := range n {
+		salt := sha256.Sum256([]byte(sentence(i)))
+		l := line{Index: i, ID: uuid.NewString(), CreatedAt: time.Now().UTC(), Entry: verify.Entry{
+			Content: sentence(i), Metadata: []byte(`{"source":"bench"}`), Owner: owner, Salt: hex.EncodeToString(salt[:]), V: verify.Version,
+		}}
+		var err error
+		if l.LeafHash, err = l.Entry.LeafHash(); err == nil {
+			err = errors.Join(log.Add(l.LeafHash), json.MarshalWrite(&lines, l))
+		}
+		if err != nil {
+			return nil, err
+		}
+		lines.WriteByte('\n')
+	}
+	root, err := log.Root()
+	header := fmt.Appendf(nil, `{"format":%q,"owner":%q,"treeSize":%d,"root":"%v","anchor":null}`+"\n", verify.ExportFormat, owner, n, root)
+	return fmt.Appendf(append(header, lines.Bytes()...), `{"complete":true,"leaves":%d}`+"\n", n), err
 }
 
 // rebuilds writes memories one by one, and compares a rebuild of the read models with a

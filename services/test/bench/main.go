@@ -32,7 +32,7 @@ func main() {
 	flag.DurationVar(&o.duration, "duration", 3*time.Second, "length of a round under load")
 	flag.IntVar(&o.connections, "connections", 64, "connections under load")
 	flag.IntVar(&o.owners, "owners", 1000, "owners who write, at least 100")
-	flag.StringVar(&o.only, "only", "", "run only the parts whose name contains this: write, read, search, rebuild, deployed, recall")
+	flag.StringVar(&o.only, "only", "", "run only the parts whose name contains this: write, read, search, import, rebuild, deployed, recall")
 	flag.StringVar(&o.ledger, "ledger", "bin/ledger", "the program to measure")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -58,6 +58,7 @@ var parts = []part{
 	{"write", (*world).startLocal, (*world).writes},
 	{"read", (*world).startLocal, (*world).reads},
 	{"search", (*world).startLocal, (*world).searches},
+	{"import", (*world).startLocal, (*world).imports},
 	{"rebuild", (*world).startLocal, (*world).rebuilds},
 	{"deployed", (*world).startDeployed, (*world).deployed},
 }
