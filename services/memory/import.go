@@ -72,30 +72,55 @@ func (s *Service) Import(ctx context.Context, r Reader, by command.Credential, e
 	if _, err := s.Keys.FindToSeal(ctx, r.Owner); err != nil {
 		return done, err // before a long body is read
 	}
-	present, err := s.extent(ctx, r)
+	present, root, err := s.whole(ctx, r)
 	if err != nil {
 		return done, err
-	}
-	root, err := tree.Root(ctx, s.Pool, r.Owner, present.leaves)
-	if err != nil {
-		return done, fmt.Errorf("root of %d leaves: %w", present.leaves, err)
 	}
 	x := &importing{service: s, reader: r, by: by, corrected: map[events.Hash][]uint64{}}
 	if x.file, err = newSpool(s.spooled); err != nil {
 		return done, err
 	}
 	defer x.file.close()
-	if err := x.verify(io.TeeReader(&bounded{from: export}, x.file), present.leaves, root); err != nil {
+	if err := x.verify(io.TeeReader(&bounded{from: export}, x.file), present, root); err != nil {
 		return done, err
 	}
-	start := &command.StartImport{Export: x.export, Equal: present.leaves, Credential: by}
+	start := &command.StartImport{Export: x.export, Equal: present, Credential: by}
 	if err := s.Commands.Execute(ctx, r.Owner, start); err != nil {
-		return done, err
+		return ImportResult{x.export.Size, x.export.Root, 0}, x.finished(ctx, err)
 	}
 	if start.Next < x.export.Size {
 		err = x.add(ctx, start.Next)
 	}
 	return ImportResult{x.export.Size, x.export.Root, x.added}, err
+}
+
+// whole returns the size and the root of the reader's log.
+func (s *Service) whole(ctx context.Context, r Reader) (size uint64, root events.Hash, err error) {
+	e, err := s.extent(ctx, r)
+	if err != nil {
+		return 0, root, err
+	}
+	if root, err = tree.Root(ctx, s.Pool, r.Owner, e.leaves); err != nil {
+		return 0, root, fmt.Errorf("root of %d leaves: %w", e.leaves, err)
+	}
+	return e.leaves, root, nil
+}
+
+// finished returns why an import could not start; nil if another request, which had the same
+// export, has finished it since this one looked at the log.
+func (x *importing) finished(ctx context.Context, why error) (err error) {
+	if !errors.Is(why, command.ErrNotPrefix) {
+		return why
+	}
+	r := x.reader
+	if r.Head, err = x.service.Fence.WaitOwnerHead(ctx, r.Owner); err != nil {
+		return err
+	}
+	size, root, err := x.service.whole(ctx, r)
+	if err == nil && (size != x.export.Size || root != x.export.Root) {
+		return why
+	}
+	return err
 }
 
 // verify reads the export as it arrives. The log's leaves must be its first ones.
