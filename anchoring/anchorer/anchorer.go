@@ -78,9 +78,6 @@ type Anchorer struct {
 
 // New returns an anchorer that does nothing until Run.
 func New(cfg Config) (*Anchorer, error) {
-	if err := cfg.Validate(); err != nil {
-		return nil, err
-	}
 	cfg.setDefaults()
 	key, err := newRowKey(cfg.Authority)
 	if err != nil {
@@ -265,26 +262,6 @@ func (c *Config) setDefaults() {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-}
-
-// Validate returns all problems at once.
-func (c *Config) Validate() error {
-	var problems []error
-	need := func(ok bool, what string) {
-		if !ok {
-			problems = append(problems, errors.New("anchorer: "+what))
-		}
-	}
-	need(c.Pool != nil, "no database")
-	need(c.Log != nil, "no log")
-	need(c.Chain != nil, "no chain")
-	need(c.NewID != nil, "nothing that makes ids")
-	need(len(c.Authority) == 64, "the authority is not a key pair")
-	need(!c.Program.IsZero(), "no program")
-	need(c.MaxWait > 0, "MaxWait must be positive")
-	need(c.MaxLeaves > 0, "MaxLeaves must be positive")
-	need(c.Commitment == "" || c.Commitment.Valid(), "Commitment must be confirmed or finalized")
-	return errors.Join(problems...)
 }
 
 // readModels is the tree cache in the database.

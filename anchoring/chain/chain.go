@@ -55,8 +55,6 @@ func (c Commitment) AtLeast(other Commitment) bool {
 	return rank[c] >= rank[other]
 }
 
-func (c Commitment) Valid() bool { return c == Confirmed || c == Finalized }
-
 type RPCError struct {
 	Code    int             `json:"code"`
 	Message string          `json:"message"`

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"embed"
-	"encoding/hex"
 	"fmt"
 	"io/fs"
 	"os"
@@ -42,12 +41,18 @@ func install(ctx context.Context, cfg Config) (program, server string, err error
 	if err != nil {
 		return "", "", fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
-	scripts := filepath.Join(modules, "server-"+digest("*.js"))
-	server = filepath.Join(scripts, "server.js")
+	h := sha256.New()
+	for _, name := range scripts() {
+		body := content(name)
+		fmt.Fprintf(h, "%s %d\n", name, len(body))
+		h.Write(body)
+	}
+	folder := filepath.Join(modules, fmt.Sprintf("server-%x", h.Sum(nil)[:8]))
+	server = filepath.Join(folder, "server.js")
 	if exists(server) {
 		return program, server, nil
 	}
-	if err := place(scripts, modules, "*.js"); err != nil && !exists(server) {
+	if err := place(folder, modules); err != nil && !exists(server) {
 		return "", "", err // of no faster process
 	}
 	return program, server, nil
@@ -63,50 +68,29 @@ func hasRuntime(folder string) error {
 	return err
 }
 
-// place writes embedded files into a temporary folder and renames it to folder. A crash
+// place writes the server's scripts into a temporary folder and renames it to folder. A crash
 // leaves the temporary folder, which is never used.
-func place(folder, parent string, patterns ...string) error {
+func place(folder, parent string) error {
 	tmp, err := os.MkdirTemp(parent, "placing-")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(tmp)
-	if err := write(tmp, patterns...); err != nil {
-		return err
+	for _, name := range scripts() {
+		if err := os.WriteFile(filepath.Join(tmp, filepath.Base(name)), content(name), 0o644); err != nil {
+			return err
+		}
 	}
 	return os.Rename(tmp, folder)
 }
 
-func write(folder string, patterns ...string) error {
-	for _, name := range names(patterns...) {
-		if err := os.WriteFile(filepath.Join(folder, filepath.Base(name)), content(name), 0o644); err != nil {
-			return err
-		}
+// scripts returns the names of the server's embedded scripts.
+func scripts() []string {
+	names, err := fs.Glob(files, "server/*.js")
+	if err != nil {
+		panic(err) // the pattern is a constant
 	}
-	return nil
-}
-
-// digest identifies a set of embedded files.
-func digest(patterns ...string) string {
-	h := sha256.New()
-	for _, name := range names(patterns...) {
-		body := content(name)
-		fmt.Fprintf(h, "%s %d\n", name, len(body))
-		h.Write(body)
-	}
-	return hex.EncodeToString(h.Sum(nil)[:8])
-}
-
-func names(patterns ...string) []string {
-	var all []string
-	for _, p := range patterns {
-		found, err := fs.Glob(files, "server/"+p)
-		if err != nil {
-			panic(err) // the patterns are constants
-		}
-		all = append(all, found...)
-	}
-	return all
+	return names
 }
 
 func content(name string) []byte {

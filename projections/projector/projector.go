@@ -138,21 +138,6 @@ func orDefault[T int | time.Duration](v, otherwise T) T {
 	return cmp.Or(max(0, v), otherwise)
 }
 
-// Validate returns all problems of the configuration at once.
-func (c *Config) Validate() error {
-	var problems []error
-	if c.Pool == nil {
-		problems = append(problems, errors.New("no database pool"))
-	}
-	if c.Log == nil {
-		problems = append(problems, errors.New("no log"))
-	}
-	if len(c.Projections) == 0 {
-		problems = append(problems, errors.New("no projections"))
-	}
-	return errors.Join(problems...)
-}
-
 type Runner struct {
 	cfg     Config
 	metrics *metrics
@@ -163,8 +148,8 @@ type Runner struct {
 
 // New returns a projector that does nothing until Run.
 func New(cfg Config) (*Runner, error) {
-	if err := cfg.Validate(); err != nil {
-		return nil, fmt.Errorf("projector: %w", err)
+	if cfg.Pool == nil || cfg.Log == nil || len(cfg.Projections) == 0 {
+		return nil, errors.New("projector: Pool, Log and Projections are required")
 	}
 	cfg.setDefaults()
 	r := &Runner{cfg: cfg}

@@ -30,8 +30,6 @@ type SliceSubscriber struct {
 	err     error // of the follower; read it after running.Wait
 }
 
-var _ message.Subscriber = (*SliceSubscriber)(nil)
-
 // SliceConfig sets where to begin and how long slices become.
 type SliceConfig struct {
 	From       uint64 // first sequence wanted; 0 means 1

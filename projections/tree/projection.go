@@ -15,8 +15,6 @@ import (
 // Projection writes the tiles that a slice fills.
 type Projection struct{}
 
-var _ projector.Projection = Projection{}
-
 func (Projection) Name() string { return "tree" }
 
 func (Projection) Tables() []string { return []string{"tiles"} }

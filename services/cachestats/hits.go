@@ -5,17 +5,15 @@ import "sync/atomic"
 
 // Counter counts the lookups of one cache. The zero value is ready; it must not be
 // copied.
-type Counter struct{ hits, misses atomic.Uint64 }
+type Counter struct{ Hits, Misses atomic.Uint64 }
 
 // Count counts one lookup and returns hit, so that it can wrap the condition that tests
 // the lookup.
 func (c *Counter) Count(hit bool) bool {
 	if hit {
-		c.hits.Add(1)
+		c.Hits.Add(1)
 	} else {
-		c.misses.Add(1)
+		c.Misses.Add(1)
 	}
 	return hit
 }
-
-func (c *Counter) Counts() (hits, misses uint64) { return c.hits.Load(), c.misses.Load() }

@@ -50,8 +50,6 @@ type Config struct {
 
 type Service struct{ cfg Config }
 
-var _ core.Staking = (*Service)(nil)
-
 func New(cfg Config) *Service { return &Service{cfg} }
 
 // Status implements core.Staking. The amounts are the chain's current amounts. The log

@@ -18,8 +18,6 @@ import (
 // Projection adds a row for each leaf, and for each leaf that it supersedes.
 type Projection struct{}
 
-var _ projector.Projection = Projection{}
-
 func (Projection) Name() string { return "memories" }
 
 func (Projection) Tables() []string { return []string{"memories", "corrections"} }

@@ -65,8 +65,6 @@ func scan(row pgx.Row) (Movement, error) {
 // Projection adds a row for each movement.
 type Projection struct{}
 
-var _ projector.Projection = Projection{}
-
 func (Projection) Name() string { return "stakes" }
 
 func (Projection) Tables() []string { return []string{"stake_movements"} }

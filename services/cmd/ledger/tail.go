@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,7 +9,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -36,8 +34,7 @@ type tailing struct {
 	json   bool
 	admin  bool
 
-	patience time.Duration // 0: the default for the log's location
-	printed  int           // number of events
+	printed int // number of events
 }
 
 func newTail() *cobra.Command {
@@ -81,17 +78,20 @@ func (t *tailing) run(ctx context.Context, out, complaints io.Writer) error {
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	p := patience{lasts: cmp.Or(t.patience, patienceWith(slices.ContainsFunc(environ(), isNATSURL))), tell: complaints, cancel: cancel}
 	options := []nats.Option{nats.Name("memory-ledger tail")}
 	if t.follow {
-		options = append(options, p.options()...)
+		// A stopped local run is not expected to return. A deployment restarts its servers.
+		lasts := 10 * time.Second
+		if named := func(v string) bool { return strings.HasPrefix(v, "NATS_URL=") && v != "NATS_URL=" }; slices.ContainsFunc(environ(), named) {
+			lasts = time.Minute
+		}
+		options = append(options, patience(cancel, lasts, complaints)...)
 	}
 	nc, err := assembly.Dial(cfg)(options...)
 	if err != nil {
 		return fmt.Errorf("connect to the log's server: %w", err)
 	}
 	defer nc.Close()
-	defer p.end()
 	log, err := eventlog.Open(ctx, nc)
 	if err != nil {
 		return err
@@ -161,20 +161,6 @@ func (t *tailing) sayNothing(head uint64, complaints io.Writer) {
 	if t.follow && t.from > head {
 		fmt.Fprintln(complaints, "waiting for events; Ctrl-C ends it")
 	}
-}
-
-func isNATSURL(variable string) bool {
-	value, found := strings.CutPrefix(variable, "NATS_URL=")
-	return found && value != ""
-}
-
-// patienceWith is how long to wait for a lost server: one that the environment names, or
-// that of a local run.
-func patienceWith(named bool) time.Duration {
-	if named {
-		return deployedPatience
-	}
-	return 10 * time.Second
 }
 
 // goOn follows the log until the context ends, or until the server is away for too long.
@@ -313,69 +299,31 @@ func adminLine(e adminlog.Entry) string {
 	return verify.Printable(strings.Join(words, " "))
 }
 
-// How long a follower of the log waits for a lost server. A stopped local run is not
-// expected to return; a deployment restarts its servers.
-const (
-	deployedPatience = time.Minute
-)
-
 var errAway = errors.New("the log's server has been away")
 
-// patience cancels a context when a connection is lost for too long. Without it, a
-// follower of a lost log would look just like a follower of a log that receives no
-// writes.
-type patience struct {
-	lasts  time.Duration
-	tell   io.Writer // messages for people
-	cancel context.CancelCauseFunc
-
-	mu    sync.Mutex
-	ended bool
-	timer *time.Timer // runs while the connection is lost
-}
-
-// options returns options for a connection that retries for as long as the patience
-// lasts.
-func (p *patience) options() []nats.Option {
+// patience returns options for a connection that retries, and that cancels a context once it
+// has been lost for too long. Without it, a follower of a lost log would look just like a
+// follower of a log that receives no writes.
+func patience(cancel context.CancelCauseFunc, lasts time.Duration, tell io.Writer) []nats.Option {
+	away := false
+	var ends *time.Timer
 	return []nats.Option{
 		nats.MaxReconnects(-1), nats.ReconnectWait(200 * time.Millisecond), nats.ReconnectBufSize(-1),
 		// A cluster announces its servers without the URL's credentials. If one of them
 		// refused the client, the connection would end for good.
 		nats.IgnoreDiscoveredServers(),
-		nats.DisconnectErrHandler(func(*nats.Conn, error) { p.lost() }),
-		nats.ReconnectHandler(func(*nats.Conn) { p.found() }),
-	}
-}
-
-func (p *patience) lost() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.ended || p.timer != nil {
-		return
-	}
-	fmt.Fprintf(p.tell, "ledger: lost the connection to the log's server, trying again for %v\n", p.lasts)
-	p.timer = time.AfterFunc(p.lasts, func() {
-		p.cancel(fmt.Errorf("%w for %v", errAway, p.lasts))
-	})
-}
-
-func (p *patience) found() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.ended || p.timer == nil || !p.timer.Stop() {
-		return
-	}
-	p.timer = nil
-	fmt.Fprintln(p.tell, "ledger: connected to the log's server again")
-}
-
-// end stops the patience. Call it before closing the connection on purpose, which is no
-// loss.
-func (p *patience) end() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.ended = true
-	if p.timer != nil {
-		p.timer.Stop()
+		nats.DisconnectErrHandler(func(nc *nats.Conn, _ error) {
+			if away || nc.IsClosed() { // to close it on purpose is no loss
+				return
+			}
+			away = true
+			fmt.Fprintf(tell, "ledger: lost the connection to the log's server, trying again for %v\n", lasts)
+			ends = time.AfterFunc(lasts, func() { cancel(fmt.Errorf("%w for %v", errAway, lasts)) })
+		}),
+		nats.ReconnectHandler(func(*nats.Conn) {
+			if away = false; ends.Stop() {
+				fmt.Fprintln(tell, "ledger: connected to the log's server again")
+			}
+		}),
 	}
 }

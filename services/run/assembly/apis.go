@@ -41,7 +41,7 @@ func (d *APIServer) ServeCore(ctx context.Context, listener net.Listener) error 
 	history := feed.New(feed.Config{
 		Log: d.Log, Tail: d.Log, Sync: d.syncOf(eventlog.StreamName, false), Logger: d.Logger, Max: min(1024, connections/2),
 	})
-	registerStreams(d.Registry, history.Streams)
+	d.gauge("ledger_event_streams", "Event streams that are open.", nil, func() float64 { return float64(history.Streams()) })
 	grants := d.grants(memories, commands)
 	apps, err := d.openApps(ctx)
 	if err != nil {
@@ -62,7 +62,7 @@ func (d *APIServer) ServeCore(ctx context.Context, listener net.Listener) error 
 			StakingProgramID: d.Config.StakingProgramID, StakeMint: d.Config.StakeMint,
 		},
 	}
-	registerHits(d.Registry, "core_credentials", api.Access.Hits)
+	d.registerHits("core_credentials", api.Access.Hits)
 	app := httpapi.New(httpapi.Config{
 		Service: "core", Log: d.Logger, Registry: d.Registry, OpenAPI: core.OpenAPI, Probes: d.probes(), NewID: NewID,
 		Tracer: d.Traces.Tracer("core"), MaxConnections: connections,
@@ -83,7 +83,7 @@ func (d *APIServer) ServeExtension(ctx context.Context, listener net.Listener) e
 		BaseURL: d.Config.ExtensionURL, AllowedOrigins: append(slices.Clone(d.Config.ExtensionAllowedOrigins), originOf(d.Config.CoreURL)), // the dashboard's
 		SessionTTL: d.Config.ExtensionSessionTTL, ExtensionNames: d.Config.NamesOfExtensions(),
 	}
-	registerHits(d.Registry, "extension_credentials", api.Access.Hits)
+	d.registerHits("extension_credentials", api.Access.Hits)
 	app := httpapi.New(httpapi.Config{
 		Service: "extension", Log: d.Logger, Registry: d.Registry, OpenAPI: extension.OpenAPI, Probes: d.probes(),
 		ShowCauses: true, HideCauses: d.Config.Production(), NewID: NewID, Tracer: d.Traces.Tracer("extension"),

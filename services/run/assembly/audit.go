@@ -190,19 +190,20 @@ func inboxPrefix(cfg config.Config) string {
 	if cfg.NATSInbox != "" {
 		return cfg.NATSInbox
 	}
-	if user := userOf(cfg.NATSURL); plainUser.MatchString(user) {
+	if user := userOf(cfg.NATSURL).Username(); plainUser.MatchString(user) {
 		return "_INBOX_" + user
 	}
 	return ""
 }
 
-func userOf(servers string) string {
+// userOf returns the user in the first of the servers' URLs, nil if there is none.
+func userOf(servers string) *url.Userinfo {
 	first, _, _ := strings.Cut(servers, ",")
 	u, err := url.Parse(strings.TrimSpace(first))
-	if err != nil || u.User == nil {
-		return ""
+	if err != nil {
+		return nil
 	}
-	return u.User.Username()
+	return u.User
 }
 
 // Onchain reads commitment accounts over JSON-RPC, to check the anchorer.
@@ -210,8 +211,6 @@ type Onchain struct {
 	client             *chain.Client
 	program, authority solana.PublicKey
 }
-
-var _ audit.Chain = (*Onchain)(nil)
 
 // auditChain returns the configured chain, or why there is none. If the chain's
 // configuration is wrong, every request to the returned chain fails with that error.

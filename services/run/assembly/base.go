@@ -269,7 +269,7 @@ func (b *Base) openDatabase(ctx, starting context.Context) error {
 	if err != nil {
 		return err
 	}
-	registerPool(b.Registry, b.Pool)
+	b.registerPool()
 	return nil
 }
 
@@ -404,13 +404,14 @@ func NewAPIServer(ctx context.Context, b *Base, neighbors Neighbors) (*APIServer
 	if err != nil {
 		return nil, err
 	}
-	registerCache(b.Registry, "states", d.Commands.Cached)
-	registerCache(b.Registry, "keys", d.Keys.Cached)
-	registerHits(b.Registry, "states", d.Commands.Hits)
-	registerHits(b.Registry, "keys", &d.Keys.Hits)
-	registerHits(b.Registry, "texts", &d.texts.Hits)
-	registerBytes(b.Registry, "texts", d.texts.Bytes)
-	registerDamaged(b.Registry, &d.damaged)
+	b.registerOwners("states", d.Commands.Cached)
+	b.registerOwners("keys", d.Keys.Cached)
+	b.registerHits("states", d.Commands.Hits)
+	b.registerHits("keys", &d.Keys.Hits)
+	b.registerHits("texts", &d.texts.Hits)
+	b.gauge("ledger_cached_bytes", "Bytes kept in memory, by what is kept.", prometheus.Labels{"cache": "texts"}, func() float64 { return float64(d.texts.Bytes()) })
+	b.counter("ledger_damaged_memories_total", "Memories that were read and did not match their leaves. Run ledger rebuild --force.", nil,
+		func() float64 { return float64(d.damaged.Load()) })
 	if err := d.connectChain(); err != nil {
 		return nil, err
 	}

@@ -23,117 +23,71 @@ import (
 	"github.com/memory-ledger/ledger/services/cachestats"
 )
 
-// registerPool exports the state of the database connections.
-func registerPool(registerer prometheus.Registerer, pool *pgxpool.Pool) {
-	gauge := func(name, help string, value func(*pgxpool.Stat) float64) prometheus.Collector {
-		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "ledger_pool_" + name, Help: help},
-			func() float64 { return value(pool.Stat()) })
-	}
-	counter := func(name, help string, value func(*pgxpool.Stat) float64) prometheus.Collector {
-		return prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "ledger_pool_" + name, Help: help},
-			func() float64 { return value(pool.Stat()) })
-	}
-	registerer.MustRegister(
-		gauge("in_use", "Database connections in use.", func(s *pgxpool.Stat) float64 { return float64(s.AcquiredConns()) }),
-		gauge("open", "Database connections that are open.", func(s *pgxpool.Stat) float64 { return float64(s.TotalConns()) }),
-		gauge("limit", "Database connections that may be open.", func(s *pgxpool.Stat) float64 { return float64(s.MaxConns()) }),
-		counter("waits_total", "Times that a connection had to be waited for.", func(s *pgxpool.Stat) float64 { return float64(s.EmptyAcquireCount()) }),
-		counter("wait_seconds_total", "Time spent waiting for a connection.", func(s *pgxpool.Stat) float64 { return s.EmptyAcquireWaitTime().Seconds() }),
-	)
+// gauge and counter export a value that each scrape reads. labels may be nil.
+func (b *Base) gauge(name, help string, labels prometheus.Labels, value func() float64) {
+	b.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: labels}, value))
 }
 
-func registerBytes(registerer prometheus.Registerer, name string, size func() int64) {
-	registerer.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "ledger_cached_bytes", Help: "Bytes kept in memory, by what is kept.", ConstLabels: prometheus.Labels{"cache": name},
-	}, func() float64 { return float64(size()) }))
+func (b *Base) counter(name, help string, labels prometheus.Labels, value func() float64) {
+	b.Registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help, ConstLabels: labels}, value))
+}
+
+// registerPool exports the state of the database connections.
+func (b *Base) registerPool() {
+	of := func(value func(*pgxpool.Stat) float64) func() float64 {
+		return func() float64 { return value(b.Pool.Stat()) }
+	}
+	b.gauge("ledger_pool_in_use", "Database connections in use.", nil, of(func(s *pgxpool.Stat) float64 { return float64(s.AcquiredConns()) }))
+	b.gauge("ledger_pool_open", "Database connections that are open.", nil, of(func(s *pgxpool.Stat) float64 { return float64(s.TotalConns()) }))
+	b.gauge("ledger_pool_limit", "Database connections that may be open.", nil, of(func(s *pgxpool.Stat) float64 { return float64(s.MaxConns()) }))
+	b.counter("ledger_pool_waits_total", "Times that a connection had to be waited for.", nil, of(func(s *pgxpool.Stat) float64 { return float64(s.EmptyAcquireCount()) }))
+	b.counter("ledger_pool_wait_seconds_total", "Time spent waiting for a connection.", nil, of(func(s *pgxpool.Stat) float64 { return s.EmptyAcquireWaitTime().Seconds() }))
 }
 
 // registerHits exports the hits and misses of a cache.
-func registerHits(registerer prometheus.Registerer, name string, counter *cachestats.Counter) {
-	series := func(result string, value func() uint64) prometheus.Collector {
-		return prometheus.NewCounterFunc(prometheus.CounterOpts{
-			Name: "ledger_cache_lookups_total", Help: "Lookups in caches, by cache and whether it had what was wanted.",
-			ConstLabels: prometheus.Labels{"cache": name, "result": result},
-		}, func() float64 { return float64(value()) })
+func (b *Base) registerHits(name string, counter *cachestats.Counter) {
+	for result, n := range map[string]*atomic.Uint64{"hit": &counter.Hits, "miss": &counter.Misses} {
+		b.counter("ledger_cache_lookups_total", "Lookups in caches, by cache and whether it had what was wanted.",
+			prometheus.Labels{"cache": name, "result": result}, func() float64 { return float64(n.Load()) })
 	}
-	registerer.MustRegister(
-		series("hit", func() uint64 { n, _ := counter.Counts(); return n }),
-		series("miss", func() uint64 { _, n := counter.Counts(); return n }))
 }
 
-// registerStreams shows how many event streams are open.
-func registerStreams(registerer prometheus.Registerer, open func() int) {
-	registerer.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "ledger_event_streams", Help: "Event streams that are open.",
-	}, func() float64 { return float64(open()) }))
+// registerOwners shows how full a cache of owners is.
+func (b *Base) registerOwners(name string, size func() int) {
+	b.gauge("ledger_cached_owners", "Owners kept in memory, by what is kept of them.", prometheus.Labels{"cache": name}, func() float64 { return float64(size()) })
 }
-
-func registerDamaged(registerer prometheus.Registerer, damaged *atomic.Uint64) {
-	registerer.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
-		Name: "ledger_damaged_memories_total",
-		Help: "Memories that were read and did not match their leaves. Run ledger rebuild --force.",
-	}, func() float64 { return float64(damaged.Load()) }))
-}
-
-// registerCache shows how full a cache of owners is.
-func registerCache(registerer prometheus.Registerer, name string, size func() int) {
-	registerer.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "ledger_cached_owners", Help: "Owners kept in memory, by what is kept of them.", ConstLabels: prometheus.Labels{"cache": name},
-	}, func() float64 { return float64(size()) }))
-}
-
-const (
-	// lookEvery is how often the database's certificate is read. Each read takes a
-	// connection. lookTimeout bounds the wait for the connection.
-	lookEvery   = time.Hour
-	lookTimeout = time.Second
-)
 
 // registerCertificates exports when the certificates of the log's and the database's
 // servers expire. An operator who has to renew them sees these times nowhere else.
 func (b *Base) registerCertificates() {
-	gauge := func(of string, expiry func() float64) {
-		b.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "ledger_certificate_expiry_timestamp_seconds", ConstLabels: prometheus.Labels{"of": of},
-			Help: "When the certificate of the other end expires; 0 where the connection has none.",
-		}, expiry))
+	register := func(of string, expiry func() float64) {
+		b.gauge("ledger_certificate_expiry_timestamp_seconds", "When the certificate of the other end expires; 0 where the connection has none.",
+			prometheus.Labels{"of": of}, expiry)
 	}
-	gauge("log", func() float64 {
+	register("log", func() float64 {
 		state, err := b.NATS.TLSConnectionState()
 		if err != nil {
 			return 0
 		}
 		return expiry(state)
 	})
-	var mu sync.Mutex
-	var looked time.Time
-	var last float64
-	gauge("database", func() float64 {
-		mu.Lock()
-		defer mu.Unlock()
-		if time.Since(looked) < lookEvery {
-			return last
-		}
-		if is, ok := b.databaseExpiry(); ok {
-			last, looked = is, time.Now()
-		}
-		return last
-	})
+	register("database", b.databaseExpiry)
 }
 
-func (b *Base) databaseExpiry() (float64, bool) {
-	ctx, cancel := context.WithTimeout(context.Background(), lookTimeout)
+// databaseExpiry borrows a connection. It returns 0 if none is free soon.
+func (b *Base) databaseExpiry() float64 {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	conn, err := b.Pool.Acquire(ctx)
 	if err != nil {
-		return 0, false
+		return 0
 	}
 	defer conn.Release()
 	secured, is := conn.Conn().PgConn().Conn().(*tls.Conn)
 	if !is {
-		return 0, true
+		return 0
 	}
-	return expiry(secured.ConnectionState()), true
+	return expiry(secured.ConnectionState())
 }
 
 // expiry returns the earliest expiry time in a certificate chain, in seconds since 1970,
@@ -199,8 +153,6 @@ func answerProbe(w http.ResponseWriter, name string, err error) {
 	_ = json.NewEncoder(w).Encode(state) // the client may have gone
 }
 
-const replicasTimeout = time.Second
-
 // replicas caches the state of the log's replicas for ten seconds: probes and scrapes are
 // frequent, and for each answer the log's leader must describe the stream.
 type replicas struct {
@@ -218,7 +170,7 @@ func (r *replicas) look() (eventlog.Replication, error) {
 	if time.Since(r.asked) < 10*time.Second {
 		return r.last, r.err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), replicasTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	r.last, r.err = r.ask(ctx)
 	r.asked = time.Now()
@@ -241,13 +193,13 @@ func (r *replicas) check(context.Context) error {
 func (b *Base) registerReplicas() {
 	b.replicas = &replicas{ask: b.Stream.Replication}
 	gauge := func(name, help string, of func(eventlog.Replication) float64) {
-		b.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help + "; NaN while the log does not say."}, func() float64 {
+		b.gauge(name, help+"; NaN while the log does not say.", nil, func() float64 {
 			is, err := b.replicas.look()
 			if err != nil {
 				return math.NaN()
 			}
 			return of(is)
-		}))
+		})
 	}
 	gauge("ledger_log_replicas_missing", "Replicas of the log that should be there and are away, or far behind",
 		func(is eventlog.Replication) float64 { return float64(is.Wanted - is.Current()) })

@@ -7,11 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -165,9 +163,15 @@ func recorded(ctx context.Context, cfg config.Config, nc *nats.Conn, act string,
 	if err != nil {
 		return err
 	}
+	by := ""
+	if user := userOf(cfg.NATSURL); user != nil {
+		if _, is := user.Password(); is { // a user without a password is a token, which is a secret
+			by = user.Username()
+		}
+	}
 	var end func(context.Context, error) error
 	if _, err = adminlog.Open(ctx, js, cmp.Or(cfg.NATSReplicas, natsconf.Replicas(nc))); err == nil {
-		end, err = adminlog.Begin(ctx, js, adminlog.Record{Act: act, About: about, By: adminlog.Me(namedUser(cfg))})
+		end, err = adminlog.Begin(ctx, js, adminlog.Record{Act: act, About: about, By: adminlog.Me(by)})
 	}
 	if err == nil {
 		err = syncLocal(cfg, adminlog.Stream)
@@ -182,20 +186,6 @@ func recorded(ctx context.Context, cfg config.Config, nc *nats.Conn, act string,
 		return errors.Join(err, fmt.Errorf("%s has ended, but the admin log does not say how: %w", act, unrecorded))
 	}
 	return errors.Join(err, syncLocal(cfg, adminlog.Stream))
-}
-
-// namedUser returns the user in NATS_URL, or "". A URL with a user and no password holds a
-// token, which is a secret.
-func namedUser(cfg config.Config) string {
-	first, _, _ := strings.Cut(cfg.NATSURL, ",")
-	u, err := url.Parse(strings.TrimSpace(first))
-	if err != nil {
-		return ""
-	}
-	if _, is := u.User.Password(); !is {
-		return ""
-	}
-	return u.User.Username()
 }
 
 // AdminLog calls each with the records of operators' acts from a sequence on.
