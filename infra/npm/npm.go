@@ -40,11 +40,9 @@ import (
 // other bytes, or there is nowhere to keep them.
 var ErrFetch = errors.New("fetching packages failed")
 
-const (
-	// fetchTimeout bounds a fetch, which downloads up to 60 MB, and the wait for another
-	// process that fetches the same.
-	fetchTimeout = 15 * time.Minute
-)
+// fetchTimeout bounds a fetch, which downloads up to 60 MB, and the wait for another
+// process that fetches the same.
+const fetchTimeout = 15 * time.Minute
 
 // Set is a set of packages that are fetched together.
 type Set struct {

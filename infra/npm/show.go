@@ -8,9 +8,7 @@ import (
 	"time"
 )
 
-const (
-	clearLine = "\r\x1b[K"
-)
+const clearLine = "\r\x1b[K"
 
 // Show returns a function that shows the progress of several fetches: on a terminal in one
 // line that changes, elsewhere in a line now and then.

@@ -116,20 +116,28 @@ func (f *fold) corrected(c *current, data *events.MemoryWritten) {
 
 // forgotten checks that the keystore no longer has the key of a memory that was forgotten.
 func (f *fold) forgotten(ctx context.Context, c *current, leaf uint64) error {
-	if f.cfg.Keys == nil {
-		return nil
-	}
 	f.explained(c.owner.name, leaf)
-	key, err := f.cfg.Keys(ctx, c.owner.name)
+	key, err := f.keyOf(ctx, c.owner.name)
+	if key != nil && key.Erasures() <= c.owner.erased && !key.Destroyed(leaf) {
+		f.wrong(c, CheckKey, "the keystore has the key of leaf %d, which was forgotten; a core service destroys it within a minute", leaf)
+	}
+	return err
+}
+
+// keyOf returns an owner's key, or nil if there is none, or none that opens.
+func (f *fold) keyOf(ctx context.Context, owner events.Owner) (Key, error) {
+	if f.cfg.Keys == nil {
+		return nil, nil
+	}
+	key, err := f.cfg.Keys(ctx, owner)
 	var unopened *Unopened
 	switch {
 	case errors.Is(err, ErrNoKey), errors.As(err, &unopened):
+		return nil, nil
 	case err != nil:
-		return fmt.Errorf("data key of %s: %w", c.owner.name, err)
-	case key.Erasures() <= c.owner.erased && !key.Destroyed(leaf):
-		f.wrong(c, CheckKey, "the keystore has the key of leaf %d, which was forgotten; a core service destroys it within a minute", leaf)
+		return nil, fmt.Errorf("data key of %s: %w", owner, err)
 	}
-	return nil
+	return key, nil
 }
 
 // importStarted checks that no other import is running.
@@ -204,20 +212,11 @@ func (f *fold) ownerErased(ctx context.Context, c *current, data *events.OwnerEr
 	}
 	c.owner.erased++
 	f.erasures[rowKey(string(c.owner.name), strconv.FormatUint(c.seq, 10))] = &erasure{owner: c.owner, leaves: data.Leaves, at: *c.now()}
-	if f.cfg.Keys == nil {
-		return nil
-	}
-	key, err := f.cfg.Keys(ctx, c.owner.name)
-	var unopened *Unopened
-	switch {
-	case errors.Is(err, ErrNoKey), errors.As(err, &unopened):
-		return nil
-	case err != nil:
-		return fmt.Errorf("data key of %s: %w", c.owner.name, err)
-	case key.Erasures() < c.owner.erased:
+	key, err := f.keyOf(ctx, c.owner.name)
+	if key != nil && key.Erasures() < c.owner.erased {
 		f.wrong(c, CheckKey, "the keystore has a data key from before erasure %d; `ledger forget` destroys it", c.owner.erased)
 	}
-	return nil
+	return err
 }
 
 func (f *fold) sessionIssued(c *current, data *events.SessionIssued) {

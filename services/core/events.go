@@ -14,10 +14,8 @@ import (
 	"github.com/memory-ledger/ledger/services/httpapi"
 )
 
-const (
-	// lastEventID is the header in which a reconnecting client names its last message.
-	lastEventID = "Last-Event-ID"
-)
+// lastEventID is the header in which a reconnecting client names its last message.
+const lastEventID = "Last-Event-ID"
 
 // listEvents answers with a page of the owner's history, or with a stream.
 func (a *API) listEvents(app *httpapi.App) fiber.Handler {

@@ -13,11 +13,9 @@ import (
 	"github.com/klauspost/compress/gzip"
 )
 
-const (
-	// leastCompressed is the length in bytes from which an answer is compressed. A
-	// shorter answer takes one write and one round trip anyway.
-	leastCompressed = answerBytes
-)
+// leastCompressed is the length in bytes from which an answer is compressed. A
+// shorter answer takes one write and one round trip anyway.
+const leastCompressed = answerBytes
 
 // Compressed compresses the handler's long answers if the client accepts gzip. Use it
 // only for routes whose answers hold no credential. If an answer holds both a secret and

@@ -70,9 +70,7 @@ func isPassing(err error) bool {
 }
 
 // Pauses between two attempts to accept a connection.
-const (
-	maxPause = time.Second
-)
+const maxPause = time.Second
 
 // admit waits until one more connection may be open, or the listener ends. While it
 // waits, it ends the connection that has been idle longest.

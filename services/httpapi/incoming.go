@@ -15,11 +15,9 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-const (
-	// smallBody is the length in bytes up to which a body is read before its request is
-	// handled. The HTTP server reads that much of any body, into a buffer of this size.
-	smallBody = 8 << 10
-)
+// smallBody is the length in bytes up to which a body is read before its request is
+// handled. The HTTP server reads that much of any body, into a buffer of this size.
+const smallBody = 8 << 10
 
 // errBodies: too many bodies are arriving for the room that is left.
 var errBodies = errors.New("too many request bodies at once")

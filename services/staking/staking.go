@@ -28,10 +28,8 @@ import (
 	"github.com/memory-ledger/ledger/services/core"
 )
 
-const (
-	// patience bounds how long one request waits for the chain.
-	patience = 8 * time.Second
-)
+// patience bounds how long one request waits for the chain.
+const patience = 8 * time.Second
 
 // Recorded returns the movements of a vault that the log holds. The result may be old:
 // later movements are read from the chain.

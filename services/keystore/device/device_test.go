@@ -18,7 +18,7 @@ import (
 	"github.com/memory-ledger/ledger/infra/testkit"
 	"github.com/memory-ledger/ledger/services/keystore"
 	"github.com/memory-ledger/ledger/services/keystore/device"
-	"github.com/memory-ledger/ledger/services/keystore/device/devicetest"
+	"github.com/memory-ledger/ledger/services/keystore/keystoretest/devicetest"
 )
 
 var must = testkit.Must

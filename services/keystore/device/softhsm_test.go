@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/memory-ledger/ledger/services/keystore/device/devicetest"
+	"github.com/memory-ledger/ledger/services/keystore/keystoretest/devicetest"
 )
 
 // TestOwnersOfSoftHSM is the same life with the real program and a real PKCS #11 library.

@@ -3,12 +3,19 @@ package assembly
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strconv"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/memory-ledger/ledger/anchoring/anchorer"
+	stakechain "github.com/memory-ledger/ledger/anchoring/staking"
+	"github.com/memory-ledger/ledger/anchoring/staking/lots"
+	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/projections/fence"
+	"github.com/memory-ledger/ledger/services/core"
+	"github.com/memory-ledger/ledger/services/staking"
 )
 
 // NewAnchorer returns the anchorer of the configured chain. It appends nothing to a log that
@@ -46,4 +53,98 @@ func RunAnchorer(ctx context.Context, b *Base) error {
 		group.Go(func() error { return run(ctx) })
 		return group.Wait()
 	})
+}
+
+// staking returns the core API's staking: dormant without a configured mint. The anchorer
+// records what wallets move: of the log's roles, only it may append facts about the chain.
+func (d *APIServer) staking(ctx context.Context) (core.Staking, error) {
+	if d.Config.StakeMint == "" {
+		return core.Dormant{}, nil
+	}
+	if d.Config.SolanaRPCURL == "" { // a local run that has no chain
+		return noChain{}, nil
+	}
+	onchain, err := d.stakeChain(ctx)
+	if err != nil {
+		return nil, err
+	}
+	least, err := strconv.ParseUint(d.Config.MinPartialUnstake, 10, 64)
+	if err != nil {
+		return nil, fmt.Errorf("MIN_PARTIAL_UNSTAKE: %w", err)
+	}
+	return staking.New(staking.Config{
+		Chain: onchain, Recorded: staking.ReadModel{Pool: d.Pool}, MinPartialUnstake: least,
+		Maturity: d.Config.StakeMaturity, Now: time.Now, Logger: d.Logger,
+	}), nil
+}
+
+// noChain is staking without a chain: balances are unknown.
+type noChain struct{}
+
+func (noChain) Status(context.Context, events.Owner) (core.StakingStatus, error) {
+	return core.StakingStatus{}, lots.ErrBalanceUnknown
+}
+
+func (noChain) Stake(_ context.Context, _ events.Owner, amount string) (core.UnsignedTransaction, error) {
+	if _, err := lots.Parse(amount); err != nil {
+		return core.UnsignedTransaction{}, err
+	}
+	return core.UnsignedTransaction{}, lots.ErrChainUnreadable
+}
+
+func (c noChain) Unstake(ctx context.Context, owner events.Owner, amount string) (core.UnsignedTransaction, error) {
+	return c.Stake(ctx, owner, amount)
+}
+
+// withStakes returns a function that runs the anchorer and records stakes at the same
+// time.
+func withStakes(b *Base, f *fence.Fence, run func(context.Context) error) func(context.Context) error {
+	return func(ctx context.Context) error {
+		group, ctx := errgroup.WithContext(ctx)
+		group.Go(func() error { return run(ctx) })
+		group.Go(func() error { return watchStakes(ctx, b, f) })
+		return group.Wait()
+	}
+}
+
+// watchStakes records the changes of all owners' vaults until ctx ends. It returns at
+// once if no mint is configured.
+func watchStakes(ctx context.Context, b *Base, f *fence.Fence) error {
+	if b.Config.StakeMint == "" {
+		return nil
+	}
+	onchain, err := b.stakeChain(ctx)
+	if err != nil {
+		return err
+	}
+	stakechain.NewWatcher(stakechain.WatcherConfig{
+		Chain: onchain, Store: staking.ReadModel{Pool: b.Pool}, Log: fitting{b.Log, f.CheckLog, nil}, Source: "/anchorer",
+		Now: time.Now, NewID: NewID, Logger: b.Logger, Sweep: 30 * time.Second,
+	}).Run(ctx)
+	return nil
+}
+
+// stakeChain refuses a mint or a program that staking can't work with. If the chain does
+// not answer, the service starts without the check: the staking routes answer 503 until
+// the chain answers, and every status checks the mint again.
+func (b *Base) stakeChain(ctx context.Context) (*stakechain.Chain, error) {
+	client, errURL := b.Config.Chain()
+	mint, program, errStake := b.Config.Stake()
+	if err := errors.Join(errURL, errStake); err != nil {
+		return nil, err
+	}
+	onchain := stakechain.NewChain(client, program, mint)
+	// This is how long a service waits at its start to read its mint. The service starts even
+	// if the chain is out of reach.
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	err := onchain.Check(ctx)
+	if errors.Is(err, stakechain.ErrUnreadable) {
+		b.Logger.Warn("the stake mint could not be checked yet", "err", err)
+		return onchain, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("staking can't be turned on: %w", err)
+	}
+	return onchain, nil
 }

@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/memory-ledger/ledger/services/keystore"
-	"github.com/memory-ledger/ledger/services/keystore/device/devicetest"
+	"github.com/memory-ledger/ledger/services/keystore/keystoretest/devicetest"
 	"github.com/memory-ledger/ledger/services/test/stacktest"
 )
 
