@@ -244,7 +244,7 @@ func (d *driver) giveUp(ctx context.Context, f *flight) error {
 	}
 	if known {
 		h := hold{alone: true, repeat: true, alarm: fmt.Errorf("its commit is refused: %w", reason)}
-		if isAhead(reason) {
+		if errors.Is(reason, program.ErrShrinks) || errors.Is(reason, program.ErrForks) { // because of what the account holds
 			h.alarm = fmt.Errorf("%w; the chain holds more than the log, as where the log was restored: "+
 				"the owner is anchored again once the log is longer than what was committed", h.alarm)
 		}
@@ -259,11 +259,6 @@ func (d *driver) giveUp(ctx context.Context, f *flight) error {
 	}
 	d.cameToNothing(reason)
 	return nil
-}
-
-// isAhead reports whether the program refused a commit because of the account's contents.
-func isAhead(reason error) bool {
-	return errors.Is(reason, program.ErrShrinks) || errors.Is(reason, program.ErrForks)
 }
 
 // cameToNothing slows down when flight after flight fails: filling the log with attempts
@@ -327,7 +322,7 @@ func (d *driver) transmit(ctx context.Context) error {
 			f.accepted = true
 		case errors.As(err, &refusal) && isFunds(refusal):
 			d.status.setFunds(fmt.Errorf("%w: %w", errUnfunded, err))
-		case errors.As(err, &refusal) && isTransient(refusal):
+		case errors.As(err, &refusal) && refusal.Index < 0: // it is not about the transaction: the node is behind, or has seen it
 			d.cfg.Logger.Debug("not taken yet", "signature", f.signature, "err", err)
 		case errors.As(err, &refusal):
 			f.refused = err

@@ -101,12 +101,6 @@ func isFunds(e *program.InstructionError) bool {
 	return e.Index < 0 && (strings.Contains(e.Reason, "InsufficientFunds") || e.Reason == "AccountNotFound" || e.Reason == "InvalidAccountForFee")
 }
 
-// isTransient reports whether preflight's refusal is not about the transaction itself:
-// the node is behind, or has already seen the transaction.
-func isTransient(e *program.InstructionError) bool {
-	return e.Index < 0
-}
-
 func (f *flight) drop(key events.Owner) {
 	kept := f.owners[:0]
 	for _, o := range f.owners {

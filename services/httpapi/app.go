@@ -25,6 +25,7 @@ import (
 	"github.com/memory-ledger/ledger/services/access"
 	"github.com/memory-ledger/ledger/services/command"
 	"github.com/memory-ledger/ledger/services/grant"
+	"github.com/memory-ledger/ledger/services/memory"
 	"github.com/memory-ledger/ledger/services/quota"
 )
 
@@ -369,7 +370,7 @@ func (a *App) tell(c *fiber.Ctx, status int, err error) {
 	untold, due := a.outages.tell(err, time.Now())
 	switch {
 	case !due:
-	case isLoad(err):
+	case errors.Is(err, command.ErrOverloaded), errors.Is(err, errBodies), errors.Is(err, memory.ErrBusy): // under load
 		log.Warn("request refused", "untold", untold)
 	default:
 		log.Error("request failed", "untold", untold)

@@ -40,7 +40,7 @@ func decode(c *fiber.Ctx, v any, read func(*fiber.Ctx) ([]byte, error), options 
 	if err := contentType(c, body); err != nil {
 		return err
 	}
-	if !isObject(body) {
+	if jsontext.Value(body).Kind() != '{' { // null would decode into any struct
 		return BadRequest("body must be a JSON object")
 	}
 	if err := json.Unmarshal(body, v, options); err != nil {
@@ -146,9 +146,6 @@ func contentType(c *fiber.Ctx, body []byte) error {
 	}
 	return nil
 }
-
-// isObject guards against null, which decodes into any struct.
-func isObject(body []byte) bool { return jsontext.Value(body).Kind() == '{' }
 
 // reason says what is wrong with a body and where. It never repeats a value.
 func reason(err error) string {

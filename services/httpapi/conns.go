@@ -55,7 +55,7 @@ func (l *listener) Accept() (net.Conn, error) {
 			return nil, err
 		}
 		l.log.Warn("connections can't be accepted for a moment", "err", err, "pause", pause)
-		l.sleep(pause)
+		l.until(pause, func() bool { return l.ending })
 	}
 }
 
@@ -114,11 +114,6 @@ func (l *listener) hasIdle() {
 		defer l.mu.Unlock()
 		l.changed.Broadcast()
 	}
-}
-
-// sleep returns after d, or when the listener ends.
-func (l *listener) sleep(d time.Duration) {
-	l.until(d, func() bool { return l.ending })
 }
 
 // end stops reading from all connections. A request that has not fully arrived is not

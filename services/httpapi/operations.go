@@ -12,9 +12,6 @@ import (
 	"github.com/gofiber/fiber/v2"
 	"github.com/gofiber/fiber/v2/middleware/adaptor"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
-
-	"github.com/memory-ledger/ledger/services/command"
-	"github.com/memory-ledger/ledger/services/memory"
 )
 
 // readiness is the answer of /readyz. If the service is not ready, it also has the
@@ -120,9 +117,4 @@ func (o *outages) tell(err error, now time.Time) (untold int, due bool) {
 	}
 	untold, *cause = cause.untold, outage{told: now}
 	return untold, true
-}
-
-// isLoad distinguishes a request refused under load from a failure.
-func isLoad(err error) bool {
-	return errors.Is(err, command.ErrOverloaded) || errors.Is(err, errBodies) || errors.Is(err, memory.ErrBusy)
 }

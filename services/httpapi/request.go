@@ -161,7 +161,7 @@ func (a *App) AllowAllOrigins(paths ...string) {
 
 func (cors CORS) handle(c *fiber.Ctx) error {
 	allowed := cors.mark(c)
-	if !isPreflight(c) {
+	if c.Method() != http.MethodOptions || c.Get(fiber.HeaderAccessControlRequestMethod) == "" { // no preflight
 		return c.Next()
 	}
 	if !allowed {
@@ -188,8 +188,4 @@ func (cors CORS) mark(c *fiber.Ctx) bool {
 	c.Set(fiber.HeaderAccessControlAllowOrigin, origin)
 	c.Set(fiber.HeaderAccessControlExposeHeaders, cors.Exposed)
 	return true
-}
-
-func isPreflight(c *fiber.Ctx) bool {
-	return c.Method() == http.MethodOptions && c.Get(fiber.HeaderAccessControlRequestMethod) != ""
 }

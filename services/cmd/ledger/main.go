@@ -19,6 +19,7 @@ import (
 	_ "golang.org/x/crypto/x509roots/fallback"
 
 	"github.com/memory-ledger/ledger/events/verify"
+	"github.com/memory-ledger/ledger/services/run/assembly"
 	"github.com/memory-ledger/ledger/services/run/config"
 )
 
@@ -91,7 +92,14 @@ func newRoot() *cobra.Command {
 	}
 	root.SetVersionTemplate("ledger {{.Version}}\n")
 	root.AddCommand(
-		newRun(), newCoreAPI(), newExtensionAPI(), newProjector(), newAnchorer(),
+		newRun(),
+		service("core-api", "The core API: SDKs, dashboards, API keys", assembly.RunCore,
+			config.NeedLog, config.NeedDatabase, config.NeedMasterKey, config.NeedJWTSecret, config.NeedStaking),
+		service("extension-api", "The extension API: browser extension, sign-in page, grants", assembly.RunExtension,
+			config.NeedLog, config.NeedDatabase, config.NeedMasterKey),
+		service("projector", "Builds the read models from the log", assembly.RunProjector, config.NeedLog, config.NeedDatabase),
+		service("anchorer", "Commits the roots of owners' logs to the chain", assembly.RunAnchorer,
+			config.NeedLog, config.NeedDatabase, config.NeedChain),
 		newTail(), newVerify(), newVerifyReceipt(), newVerifyExport(), newRebuild(), newRewrap(), newCheckKey(), newForget(), newForgetMemory(), newBackup(), newRestore(), newEnv(),
 		newProvision(), newSignIn(), newMCP(), newImport(), newProbe(),
 	)

@@ -90,7 +90,7 @@ func levelOf(name string) (level slog.Level) {
 
 // service is a command that runs one service, configured by the environment
 // alone.
-func service(name, short string, needs []config.Need, serve func(ctx context.Context, b *assembly.Base) error) *cobra.Command {
+func service(name, short string, serve func(ctx context.Context, b *assembly.Base) error, needs ...config.Need) *cobra.Command {
 	return &cobra.Command{
 		Use: name, Short: short, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -108,24 +108,4 @@ func service(name, short string, needs []config.Need, serve func(ctx context.Con
 			return serve(cmd.Context(), base)
 		},
 	}
-}
-
-func newCoreAPI() *cobra.Command {
-	needs := []config.Need{config.NeedLog, config.NeedDatabase, config.NeedMasterKey, config.NeedJWTSecret, config.NeedStaking}
-	return service("core-api", "The core API: SDKs, dashboards, API keys", needs, assembly.RunCore)
-}
-
-func newExtensionAPI() *cobra.Command {
-	needs := []config.Need{config.NeedLog, config.NeedDatabase, config.NeedMasterKey}
-	return service("extension-api", "The extension API: browser extension, sign-in page, grants", needs, assembly.RunExtension)
-}
-
-func newProjector() *cobra.Command {
-	needs := []config.Need{config.NeedLog, config.NeedDatabase}
-	return service("projector", "Builds the read models from the log", needs, assembly.RunProjector)
-}
-
-func newAnchorer() *cobra.Command {
-	needs := []config.Need{config.NeedLog, config.NeedDatabase, config.NeedChain}
-	return service("anchorer", "Commits the roots of owners' logs to the chain", needs, assembly.RunAnchorer)
 }

@@ -43,7 +43,9 @@ func (d *APIServer) ServeCore(ctx context.Context, listener net.Listener) error 
 	})
 	d.gauge("ledger_event_streams", "Event streams that are open.", nil, func() float64 { return float64(history.Streams()) })
 	grants := d.grants(memories, commands)
-	apps, err := d.openApps(ctx)
+	apps, err := d.bucket(ctx, oauth.Bucket, func(ctx context.Context) (jetstream.KeyValue, error) {
+		return oauth.CreateBucket(ctx, d.js, d.Config.NATSReplicas)
+	})
 	if err != nil {
 		return err
 	}
@@ -91,13 +93,6 @@ func (d *APIServer) ServeExtension(ctx context.Context, listener net.Listener) e
 	})
 	api.Mount(app)
 	return d.serve(ctx, app, listener)
-}
-
-// openApps opens the bucket of apps, which only the core API uses.
-func (d *APIServer) openApps(ctx context.Context) (jetstream.KeyValue, error) {
-	return d.bucket(ctx, oauth.Bucket, func(ctx context.Context) (jetstream.KeyValue, error) {
-		return oauth.CreateBucket(ctx, d.js, d.Config.NATSReplicas)
-	})
 }
 
 // grants returns the service of the one-time links. The extension API answers requests

@@ -127,7 +127,7 @@ func isKept(cfg config.Config, part backup.Part) bool {
 	case backup.Secrets:
 		return besideLog(cfg) && exists(filepath.Join(cfg.DataDir, secretsFolder))
 	case backup.Chain:
-		return besideLog(cfg) && hasChain(filepath.Join(cfg.DataDir, chainFolder))
+		return besideLog(cfg) && exists(filepath.Join(cfg.DataDir, chainFolder, localchain.StateName)) // one was ever saved
 	}
 	return true
 }
@@ -281,9 +281,6 @@ func streamsOf(parts []backup.Part) (streams []backup.Part) {
 	}
 	return streams
 }
-
-// hasChain reports whether a local chain was ever saved in a folder.
-func hasChain(dir string) bool { return exists(filepath.Join(dir, localchain.StateName)) }
 
 func exists(path string) bool {
 	_, err := os.Stat(path)

@@ -213,7 +213,10 @@ func (b *Base) openLog(ctx context.Context, dial Connector) error {
 	}); err != nil {
 		return err
 	}
-	b.approachLeader(ctx)
+	// Elsewhere than at the leader's node, each message and its acknowledgement take a way
+	// through one node more. Only the start moves the connection there: when another node
+	// takes the lead, moving it would interrupt what is under way.
+	b.moveTo(ctx, true)
 	// The rest of the log can still be served.
 	if err := b.Stream.Damaged(ctx); errors.Is(err, eventlog.ErrDamaged) {
 		b.Logger.Error("the log's server has lost messages", "err", err)
@@ -445,7 +448,7 @@ func (b *Base) masters(ctx context.Context) (masters []keystore.Master, err erro
 	}
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	err = waitingForDevice(b.Logger).eventually(ctx, func() error {
+	err = (waiting{what: "the device of the master key", logger: b.Logger, because: func(err error) reason { return reason{why: err} }}).eventually(ctx, func() error {
 		masters, err = openMasters(ctx, b.Config)
 		return err
 	})

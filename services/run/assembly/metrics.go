@@ -206,12 +206,6 @@ func (b *Base) registerReplicas() {
 	gauge("ledger_log_bytes", "Size of the log on each of its nodes", func(is eventlog.Replication) float64 { return float64(is.Bytes) })
 }
 
-// approachLeader moves the connection to the node that leads the log: elsewhere, each
-// message and its acknowledgement take a way through one node more. It is for the start: a
-// connection stays where it is when another node takes the lead, because moving it would
-// interrupt what is under way.
-func (b *Base) approachLeader(ctx context.Context) { b.moveTo(ctx, true) }
-
 // turn keeps a projector that works near the log's leader, and its standby at another node.
 // So one node that fails does not take both.
 func (b *Base) turn(ctx context.Context, working bool) {

@@ -328,8 +328,3 @@ func openMaster(ctx context.Context, setting config.MasterKeySetting) (keystore.
 	}
 	return device.Open(ctx, setting.Socket)
 }
-
-// waitingForDevice waits for the device of the master key.
-func waitingForDevice(logger *slog.Logger) waiting {
-	return waiting{what: "the device of the master key", logger: logger, because: func(err error) reason { return reason{why: err} }}
-}
