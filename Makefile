@@ -245,8 +245,9 @@ $(LINT)/node_modules: $(LINT)/package.json $(LINT)/package-lock.json
 .PHONY: bench
 BENCHFLAGS ?=
 bench: build ## the figures of docs/performance.md
-	go build -tags bleve -o bin/bench ./services/test/bench
+	go build -o bin/bench ./services/test/bench
 	bin/bench $(BENCHFLAGS)
+	$(if $(BENCHFLAGS),,go test -tags bleve -count=1 -v -run Bleve ./services/test/quality)
 	go test -run '^$$' -bench Sealing ./services/keystore # a key a memory beside one key an owner
 
 .PHONY: image

@@ -32,7 +32,7 @@ func main() {
 	flag.DurationVar(&o.duration, "duration", 3*time.Second, "length of a round under load")
 	flag.IntVar(&o.connections, "connections", 64, "connections under load")
 	flag.IntVar(&o.owners, "owners", 1000, "owners who write, at least 100")
-	flag.StringVar(&o.only, "only", "", "run only the parts whose name contains this: write, read, search, import, rebuild, deployed, recall")
+	flag.StringVar(&o.only, "only", "", "run only the parts whose name contains this: write, read, search, import, rebuild, deployed")
 	flag.StringVar(&o.ledger, "ledger", "bin/ledger", "the program to measure")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -47,7 +47,7 @@ func main() {
 	}
 }
 
-// part is what is measured in a world of its own, which start makes, if it needs one.
+// part is what is measured in a world of its own, which start makes.
 type part struct {
 	name  string
 	start func(*world, context.Context) error
@@ -71,10 +71,7 @@ func bench(ctx context.Context, o options) error {
 			continue
 		}
 		w := &world{options: o}
-		var err error
-		if part.start != nil {
-			err = w.start(ctx, part.start)
-		}
+		err := w.start(ctx, part.start)
 		if err == nil {
 			err = part.run(w, ctx)
 		}
