@@ -2,8 +2,12 @@ package anchorer
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
+
+	"github.com/memory-ledger/ledger/events/eventlog"
+	"github.com/memory-ledger/ledger/projections/projector"
 )
 
 // estate is a chain on which the authority's own account needs a rent reserve.
@@ -41,4 +45,67 @@ func TestWhatIsLeftToSpend(t *testing.T) {
 			t.Errorf("%d lamports, bound to %d: %d left, short is %v, %v", c.balance, c.bound, left, short, err)
 		}
 	}
+}
+
+// comes waits until a process works, or stands by.
+func (w *world) comes(p *process, standby bool) {
+	w.t.Helper()
+	deadline := time.Now().Add(patience)
+	for ok := false; !ok; eventlog.Pause(w.t.Context(), 5*time.Millisecond) {
+		s := p.folding.Status()
+		ok = s.Err == nil && (s.State == projector.Standby) == standby && s.Works() != standby
+		if time.Now().After(deadline) {
+			w.t.Fatal("an anchorer is not what it should be")
+		}
+	}
+}
+
+// TestKilledAnywhere kills the anchorer at every point, before the action or after it
+// with the answer lost. Then another anchorer finishes the work.
+func TestKilledAnywhere(t *testing.T) {
+	t.Parallel()
+	points := []struct {
+		name    string
+		counts  []int32
+		refused int // of the owners' commits
+	}{
+		{"append BatchCut", []int32{1}, 0},
+		{"append BatchSubmitted", []int32{1, 3}, 0},
+		{"append BatchConfirmed", []int32{3}, 0},
+		{"append BatchFailed", []int32{1, 3}, 1}, // while it gives up a refused pack
+		{"send", []int32{1}, 0},
+		{"status", []int32{1}, 0},
+		{"account", []int32{1}, 0},
+		{"checkpoint", []int32{1, 3}, 0},
+	}
+	for _, p := range points {
+		for _, count := range p.counts {
+			for _, after := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s %d after=%v", p.name, count, after), func(t *testing.T) {
+					t.Parallel()
+					killedOnce(t, &killer{point: p.name, count: count, after: after}, p.refused)
+				})
+			}
+		}
+	}
+}
+
+func killedOnce(t *testing.T, k *killer, refused int) {
+	w := newWorld(t, false)
+	keys := w.owners(3 + refused)
+	bad := keys[3:]
+	for _, key := range bad {
+		w.fork(key, 1)
+	}
+	first := w.start(k, nil)
+	select {
+	case <-first.ended:
+	case <-time.After(patience):
+		t.Fatal("the anchorer never came to the point where it is killed")
+	}
+	w.write(keys[0], 2) // writes continue
+	w.start(nil, nil)
+	w.allAnchored(bad...)
+	w.write(keys[1], 1)
+	w.allAnchored(bad...)
 }

@@ -8,9 +8,14 @@ import (
 
 	"github.com/memory-ledger/ledger/events/eventlog/logtest"
 	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
+	"github.com/memory-ledger/ledger/infra/testkit"
 	"github.com/memory-ledger/ledger/projections/schema"
 	"github.com/memory-ledger/ledger/services/command"
 )
+
+var must = testkit.Must
+
+func TestMain(m *testing.M) { pgtest.Main(m) }
 
 // TestNothingOfAVoidReadIsLeft: if the tables are swapped while an owner's state is read,
 // it is read again. A key revoked in between is not in the state, although it was alive at

@@ -2,9 +2,20 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
+	"time"
+	"unicode"
 
+	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/events/eventlog"
+	"github.com/memory-ledger/ledger/events/eventlog/logtest"
 	"github.com/memory-ledger/ledger/infra/testkit"
 )
 
@@ -38,5 +49,110 @@ func TestUsage(t *testing.T) {
 		if code := run(strings.Fields(args), &out); code != want.code {
 			t.Errorf("%q: exit code %d, want %d", args, code, want.code)
 		}
+	}
+}
+
+// A full log file becomes the previous one: at most two files, with whole lines.
+func TestLogFileIsBounded(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "run.log")
+	must(t, os.WriteFile(path, []byte("of the run before\n"), 0o600))
+	file, err := openLogFile(path, 40)
+	must(t, err)
+	for _, line := range []string{"one, ten bytes or so\n", "two, ten bytes or so\n", "three\n", strings.Repeat("x", 50) + "\n"} {
+		if _, err := file.Write([]byte(line)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	now, errNow := os.ReadFile(path)
+	before, errBefore := os.ReadFile(path + ".1")
+	must(t, errors.Join(errNow, errBefore))
+	if string(before) != "two, ten bytes or so\nthree\n" || string(now) != strings.Repeat("x", 50)+"\n" {
+		t.Errorf("%q, before that %q", now, before)
+	}
+}
+
+// TestNothingToRestore: restoring fails for a folder that is missing, holds no backup, or
+// has a damaged part, and leaves no data folder behind.
+func TestNothingToRestore(t *testing.T) {
+	for name, files := range map[string][]string{
+		"not there":  nil,
+		"another":    {"notes.txt"},
+		"unfinished": {"secrets/master-key", "log/stream.s2"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			from, data := filepath.Join(t.TempDir(), "backup"), filepath.Join(t.TempDir(), "data")
+			for _, file := range files {
+				path := filepath.Join(from, file)
+				must(t, os.MkdirAll(filepath.Dir(path), 0o700))
+				must(t, os.WriteFile(path, []byte("x"), 0o600))
+			}
+			t.Setenv("LEDGER_DATA_DIR", data)
+			t.Setenv("NATS_URL", "")
+			if code := run([]string{"restore", from}, io.Discard); code != exitUsage {
+				t.Errorf("exit code %d", code)
+			}
+			if _, err := os.Stat(data); !os.IsNotExist(err) {
+				t.Errorf("the data folder: %v", err)
+			}
+		})
+	}
+}
+
+// TestVerifyExport: each bad file is a finding; a missing file is not.
+func TestVerifyExport(t *testing.T) {
+	onlyEnviron(t, nil)
+	const folder = "../../../events/verify/testdata/export/"
+	verify := func(args string, want int, says string) {
+		t.Helper()
+		var out strings.Builder
+		if code := run(strings.Fields("verify-export "+args), &out); code != want || !strings.Contains(out.String(), says) {
+			t.Errorf("%s: exit code %d, %s", args, code, out.String())
+		}
+	}
+	verify(folder+"good.ndjson", 0, "good: the first 5 leaves")
+	verify(folder+"good-empty.ndjson", 0, "not anchored")
+	// It is not wrong: it was made too early.
+	verify(folder+"good-empty.ndjson --rpc http://127.0.0.1:1", exitNotAnchored, "not anchored")
+	verify(folder+"good-not-anchored.ndjson --rpc http://127.0.0.1:1", exitNotAnchored, "not anchored")
+	verify(folder+"good.ndjson --rpc http://127.0.0.1:1", exitUsage, "good: the first 5 leaves")
+	verify(folder+"none.ndjson", exitUsage, "")
+	bad, err := os.ReadDir(folder + "bad")
+	if err != nil || len(bad) == 0 {
+		t.Fatal(err)
+	}
+	for _, file := range bad {
+		verify(folder+"bad/"+file.Name(), exitFinding, "")
+	}
+}
+
+// TestTailIsHarmless: whatever an owner wrote into metadata, an event is printed as one
+// line, moves no cursor, and is the same JSON.
+func TestTailIsHarmless(t *testing.T) {
+	t.Parallel()
+	metadata := "{\"a\u009b2J\":\"\x7f\u0080\u0085\u009f\u2028\u2029\",\"b\":\"é\u00a0\u2027\u202a😀\\u001b\\u009b\"}"
+	payload, err := events.EncodeBatch([]events.Event{{
+		ID: "id", Source: "/test", Owner: logtest.Owner(), Time: events.At(time.Now()), OwnerVersion: 1, CommandID: "c",
+		Data: &events.MemoryWritten{MemoryID: "m", LeafVersion: 1, Metadata: []byte(metadata), Sealed: []byte("sealed")},
+	}})
+	must(t, err)
+	var out bytes.Buffer
+	tail := tailing{json: true}
+	must(t, tail.print(&out, eventlog.Record{Seq: 7, Payload: payload}))
+	line := strings.TrimSuffix(out.String(), "\n")
+	if strings.ContainsFunc(line, unicode.IsControl) || strings.ContainsAny(line, "\u2028\u2029") {
+		t.Errorf("%q", line)
+	}
+	for _, want := range []string{`\u007f\u0080\u0085\u009f\u2028\u2029`, `"a\u009b2J"`, "é\u00a0\u2027\u202a😀"} {
+		if !strings.Contains(line, want) {
+			t.Errorf("no %q in %s", want, line)
+		}
+	}
+	var printed struct {
+		Data struct{ Metadata any }
+	}
+	var want any
+	if json.Unmarshal([]byte(line), &printed) != nil || json.Unmarshal([]byte(metadata), &want) != nil || !reflect.DeepEqual(printed.Data.Metadata, want) {
+		t.Errorf("%s, want %s", line, metadata)
 	}
 }

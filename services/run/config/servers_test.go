@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -74,5 +75,57 @@ func TestAnEmptyFileIsNotSet(t *testing.T) {
 		if keys, err := cfg.MasterKeys(); err != nil || len(keys) != c.want {
 			t.Errorf("%q: %d keys, %v", c.previous, len(keys), err)
 		}
+	}
+}
+
+func TestStakingSettings(t *testing.T) {
+	t.Parallel()
+	const address = "11111111111111111111111111111111"
+	for name, test := range map[string]struct {
+		environ []string
+		want    string // part of the error
+	}{
+		"dormant":           {nil, ""},
+		"alive":             {[]string{"STAKE_MINT=" + address, "STAKING_PROGRAM_ID=" + address, "SOLANA_RPC_URL=http://u", "MIN_PARTIAL_UNSTAKE=18446744073709551615", "STAKE_MATURITY=0s"}, ""},
+		"no chain":          {[]string{"STAKE_MINT=" + address, "STAKING_PROGRAM_ID=" + address}, "SOLANA_RPC_URL"},
+		"no address":        {[]string{"STAKE_MINT=" + address, "STAKING_PROGRAM_ID=0", "SOLANA_RPC_URL=http://u"}, "STAKING_PROGRAM_ID"},
+		"half":              {[]string{"STAKE_MINT=m", "SOLANA_RPC_URL=u"}, "set both or neither"},
+		"negative minimum":  {[]string{"MIN_PARTIAL_UNSTAKE=-1"}, "MIN_PARTIAL_UNSTAKE"},
+		"maturity past":     {[]string{"STAKE_MATURITY=-1h"}, "STAKE_MATURITY"},
+		"maturity unitless": {[]string{"STAKE_MATURITY=24"}, "STAKE_MATURITY"},
+	} {
+		cfg, err := config.Load(test.environ)
+		if err == nil {
+			err = cfg.Check(config.NeedStaking)
+		}
+		if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestEveryVariableIsDocumented: each variable has a meaning and the commands that read
+// it. A new variable needs the tags for and doc.
+func TestEveryVariableIsDocumented(t *testing.T) {
+	t.Parallel()
+	var names []string
+	for _, v := range config.Variables() {
+		names = append(names, v.Name)
+		if v.Name == "" || len(v.Commands) == 0 || len(v.Meaning) < 10 || strings.Contains(v.Meaning, "|") {
+			t.Errorf("%+v", v)
+		}
+	}
+	for _, want := range []string{"CORE_ADDR", "EXTENSION_ADDR", "MASTER_KEY"} {
+		if !slices.Contains(names, want) {
+			t.Errorf("there is no %s", want)
+		}
+	}
+	for command, want := range map[string]string{"core-api": "CORE_ADDR", "extension-api": "EXTENSION_ADDR", "run": "LOCAL_CHAIN", "anchorer": "ANCHOR_MAX_WAIT", "restore": "NATS_REPLICAS"} {
+		if !slices.ContainsFunc(config.VariablesOf(command), func(v config.Variable) bool { return v.Name == want }) {
+			t.Errorf("%s does not read %s", command, want)
+		}
+	}
+	if slices.ContainsFunc(config.VariablesOf("core-api"), func(v config.Variable) bool { return v.Name == "EXTENSION_ADDR" }) {
+		t.Error("the core API reads EXTENSION_ADDR")
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/memory-ledger/ledger/infra/testkit"
 	"github.com/memory-ledger/ledger/services/test/stacktest"
 )
 
@@ -45,3 +46,7 @@ func TestGatewayLogsNoTokens(t *testing.T) {
 		}
 	}
 }
+
+var must = testkit.Must
+
+func TestMain(m *testing.M) { stacktest.Main(m) }

@@ -1,0 +1,121 @@
+package memory
+
+import (
+	"testing"
+	"time"
+
+	"github.com/memory-ledger/ledger/anchoring/chainview"
+	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
+	"github.com/memory-ledger/ledger/infra/testkit"
+	"github.com/memory-ledger/ledger/projections/readmodel/batches"
+	"github.com/memory-ledger/ledger/services/command"
+)
+
+var must = testkit.Must
+
+func TestMain(m *testing.M) { pgtest.Main(m) }
+
+// TestOnceAcrossTheHour: a batch that is written again within an hour has the first key,
+// also on the other side of the full hour. Later, or by another credential, or after a
+// retraction, the key is another one.
+func TestOnceAcrossTheHour(t *testing.T) {
+	t.Parallel()
+	h := newHistory(t)
+	w := h.writer(t)
+	h.write(t, w, "kept")
+	written := w.written[0].CreatedAt.Time()
+	s := New(Config{Keys: h.keys, Pool: h.pool})
+	by := func(credential string) *command.WriteBatch {
+		return &command.WriteBatch{
+			Memories: []*command.WriteMemory{{LeafHash: w.written[0].LeafHash}}, Credential: command.Credential{Kind: command.CredentialKey, ID: credential},
+		}
+	}
+	key := func(batch *command.WriteBatch, retracted string, after time.Duration) events.Hash {
+		t.Helper()
+		k, err := s.onceKey(t.Context(), w.owner, batch, retracted, written.Add(after))
+		must(t, err)
+		return k
+	}
+	first := key(by("a"), "", 0)
+	if _, err := h.pool.Exec(t.Context(), `UPDATE memories SET idempotency_key_hash = $1`, first[:]); err != nil {
+		t.Fatal(err)
+	}
+	// The memory was written 1 ms after a full hour: the third repeat is across the next one.
+	for after, same := range map[time.Duration]bool{
+		0: true, 59 * time.Minute: true, time.Hour - time.Millisecond: true, time.Hour: false, 90 * time.Minute: false, 3 * time.Hour: false,
+	} {
+		if got := key(by("a"), "", after); (got == first) != same {
+			t.Errorf("after %v the key is the same: %v, want %v", after, got == first, same)
+		}
+	}
+	if key(by("b"), "", 0) == first || key(by("a"), w.written[0].ID, 0) == first {
+		t.Error("another credential, or a retraction, has the same key")
+	}
+}
+
+// lastSeen is a chain view that has seen one account.
+type lastSeen struct{ seen *chainview.Seen }
+
+func (l lastSeen) Last(chainview.Account) *chainview.Seen { return l.seen }
+
+// TestOnchainRoot: an account only grows, so a node that shows fewer leaves than were
+// confirmed is behind.
+func TestOnchainRoot(t *testing.T) {
+	t.Parallel()
+	confirmed := time.Unix(1_700_000_000, 0)
+	at, root, seen := events.At(confirmed), events.Hash{1}, events.Hash{2}
+	newest := &batches.Batch{Size: 8, Root: root, ConfirmedAt: &at}
+	for name, c := range map[string]struct {
+		seen *chainview.Seen
+		want events.Hash
+	}{
+		"never":                    {nil, root},
+		"later, with more":         {&chainview.Seen{Size: 9, Root: seen, At: confirmed.Add(time.Hour)}, seen},
+		"later, with as many":      {&chainview.Seen{Size: 8, Root: seen, At: confirmed.Add(time.Hour)}, seen},
+		"before":                   {&chainview.Seen{Size: 7, Root: seen, At: confirmed.Add(-time.Hour)}, root},
+		"later, by a node behind":  {&chainview.Seen{Size: 7, Root: seen, At: confirmed.Add(time.Hour)}, root},
+		"before, with more leaves": {&chainview.Seen{Size: 9, Root: seen, At: confirmed.Add(-time.Hour)}, seen},
+	} {
+		s := &Service{Config: Config{Chain: lastSeen{c.seen}}}
+		if got := s.onchainRoot("owner", newest); got == nil || *got != c.want {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
+	}
+}
+
+// TestHeadSaysWhatWaits: the head of a log says since when its oldest memory waits for the
+// chain, and calls that delayed after three times the wait for a batch.
+func TestHeadSaysWhatWaits(t *testing.T) {
+	t.Parallel()
+	h := newHistory(t)
+	w := h.writer(t)
+	const wait = time.Minute
+	now := time.UnixMilli(1_800_000_000_000)
+	s := New(Config{Keys: h.keys, Pool: h.pool, AnchorMaxWait: wait, Now: func() time.Time { return now }})
+	check := func(when string, since *events.Timestamp, delayed bool) {
+		t.Helper()
+		head, err := s.Head(t.Context(), Reader{Owner: w.owner})
+		if err != nil || head.Delayed != delayed || (since == nil) != (head.WaitingSince == nil) || since != nil && *head.WaitingSince != *since {
+			t.Errorf("%s: since %v, delayed %v, %v; want %v, %v", when, head.WaitingSince, head.Delayed, err, since, delayed)
+		}
+	}
+	check("an empty log", nil, false)
+	h.write(t, w, "one", "two", "three")
+	first := w.written[0].CreatedAt
+	check("just written", &first, false)
+	now = first.Time().Add(3 * wait)
+	check("three times the wait", &first, false)
+	now = now.Add(time.Millisecond)
+	check("longer", &first, true)
+	batch := h.cut(t, w)
+	check("a batch that is not confirmed", &first, true)
+	h.write(t, w, "four")
+	h.confirm(t, w, batch, 3)
+	fourth := w.written[3].CreatedAt
+	now = fourth.Time().Add(wait)
+	check("the rest of the log", &fourth, false)
+	last := h.cut(t, w)
+	h.confirm(t, w, last, 4)
+	check("all anchored", nil, false)
+}
