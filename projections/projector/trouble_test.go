@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/projections/internal/fixture"
@@ -269,4 +270,57 @@ func TestAMissingCheckpointIsRefused(t *testing.T) {
 	if rows := fixture.Dump(t, pool, readmodel.All()...); len(rows) != 0 {
 		t.Errorf("it made %d rows", len(rows))
 	}
+}
+
+// TestTheLagIsSaid: while a projector can't write its rows, its status, its readiness and its
+// metrics report the lag, and afterwards none.
+func TestTheLagIsSaid(t *testing.T) {
+	t.Parallel()
+	_, pool, log := empty(t)
+	history := fixture.NewHistory(33, 3)
+	registry := prometheus.NewPedanticRegistry()
+	r, _ := project(t, pool, log, func(c *projector.Config) { c.ReadyLag, c.Registerer = time.Nanosecond, registry })
+	log.Publish(t, history.Messages(5)...)
+	caughtUp(t, pool, log)
+	held, err := pool.Begin(t.Context())
+	must(t, err)
+	defer func() { _ = held.Rollback(context.WithoutCancel(t.Context())) }()
+	_, err = held.Exec(t.Context(), `LOCK TABLE owners IN EXCLUSIVE MODE`)
+	must(t, err)
+	log.Publish(t, history.Messages(3)...)
+	fixture.Eventually(t, 2*time.Minute, func() error {
+		if s := r.Status(); s.Head != 8 || s.Position != 5 || s.Lag <= 0 {
+			return fmt.Errorf("status %+v", s)
+		}
+		return nil
+	})
+	if err := r.Ready(); !errors.Is(err, projector.ErrNotReady) || !strings.Contains(err.Error(), "at 5 of 8") {
+		t.Errorf("ready says %v", err)
+	}
+	if seconds := gaugeOf(t, registry, "ledger_projector_lag_seconds"); seconds <= 0 {
+		t.Errorf("the metrics say %v s", seconds)
+	}
+	if messages := gaugeOf(t, registry, "ledger_projector_lag_messages"); messages != 3 {
+		t.Errorf("the metrics say %v messages", messages)
+	}
+	must(t, held.Commit(t.Context()))
+	fixture.Eventually(t, 2*time.Minute, func() error {
+		if s := r.Status(); s.Lag != 0 || s.Position != 8 {
+			return fmt.Errorf("status %+v", s)
+		}
+		return r.Ready()
+	})
+}
+
+func gaugeOf(t *testing.T, registry *prometheus.Registry, name string) float64 {
+	t.Helper()
+	families, err := registry.Gather()
+	must(t, err)
+	for _, family := range families {
+		if family.GetName() == name {
+			return family.GetMetric()[0].GetGauge().GetValue()
+		}
+	}
+	t.Fatalf("no metric %s", name)
+	return 0
 }

@@ -2,11 +2,15 @@ package httpapi_test
 
 import (
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/gofiber/fiber/v2"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/memory-ledger/ledger/services/httpapi"
 )
@@ -79,5 +83,65 @@ func TestTwoCredentialsAreNone(t *testing.T) {
 		if _, body := answerTo(t, app, request); body != test.want {
 			t.Errorf("%q: %q", test.sent, body)
 		}
+	}
+}
+
+// TestDecode: a member must be absent or have its type; null is neither. A member that the
+// route does not know is refused, and the answer names the members that there are.
+func TestDecode(t *testing.T) {
+	app := httpapi.New(httpapi.Config{
+		Service: "test", Log: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(),
+		NewID: func() string { return "id" },
+	})
+	app.Post("/", func(c *fiber.Ctx) error {
+		var body struct {
+			Text     string  `json:"text"`
+			Optional *string `json:"optional"`
+			Number   *int    `json:"number"`
+			List     []struct {
+				A string `json:"a"`
+				B string `json:"b"`
+			} `json:"list,omitzero"`
+			None struct{}       `json:"none,omitzero"`
+			Free jsontext.Value `json:"free,omitzero"`
+		}
+		if err := httpapi.Decode(c, &body); err != nil {
+			return err
+		}
+		return c.JSON(body)
+	})
+	for body, want := range map[string]string{
+		`{}`:                                     `{"text":"","optional":null,"number":null}`,
+		`{"text":"a","optional":"b","number":3}`: `{"text":"a","optional":"b","number":3}`,
+		`{"text":"a","more":null}`:               `{"error":"unknown member \"/more\"; the members here are \"text\", \"optional\", \"number\", \"list\", \"none\", \"free\""}`,
+		`{"Text":"a"}`:                           `{"error":"unknown member \"/Text\"; the members here are \"text\", \"optional\", \"number\", \"list\", \"none\", \"free\""}`,
+		`{"list":[{"a":"x"},{"a":"x","c":1}]}`:   `{"error":"unknown member \"/list/1/c\"; the members here are \"a\", \"b\""}`,
+		`{"none":{"\u001b[2J":1}}`:               `{"error":"unknown member \"/none/\\x1b[2J\"; there are none here"}`,
+		`{"` + strings.Repeat("n", 300) + `":1}`: `{"error":"unknown member with a long name; the members here are \"text\", \"optional\", \"number\", \"list\", \"none\", \"free\""}`,
+		`{"free":{"anything":{"at":["all"]}}}`:   `{"text":"","optional":null,"number":null,"free":{"anything":{"at":["all"]}}}`,
+		`{"text":null}`:                          `{"error":"member \"/text\" has the wrong type"}`,
+		`{"optional":null}`:                      `{"error":"member \"/optional\" has the wrong type"}`,
+		`{"number":null}`:                        `{"error":"member \"/number\" has the wrong type"}`,
+		`{"number":"3"}`:                         `{"error":"member \"/number\" has the wrong type"}`,
+		`{"number":15.0}`:                        `{"text":"","optional":null,"number":15}`,
+		`{"number":1.5e1}`:                       `{"text":"","optional":null,"number":15}`,
+		`{"number":15.5}`:                        `{"error":"member \"/number\" has the wrong type"}`,
+		`{"number":1e99}`:                        `{"error":"member \"/number\" has the wrong type"}`,
+		`{"number":[15]}`:                        `{"error":"member \"/number\" has the wrong type"}`,
+		`{"number":true}`:                        `{"error":"member \"/number\" has the wrong type"}`,
+		`{"number":NaN}`:                         `{"error":"body is not valid JSON"}`,
+		`{"number":015}`:                         `{"error":"body is not valid JSON"}`,
+		`{"number":15.}`:                         `{"error":"body is not valid JSON"}`,
+		`null`:                                   `{"error":"body must be a JSON object"}`,
+	} {
+		request := httptest.NewRequest("POST", "/", strings.NewReader(body))
+		request.Header.Set("Content-Type", "application/json")
+		answer, err := app.Test(request)
+		must(t, err)
+		got, err := io.ReadAll(answer.Body)
+		if err != nil || string(got) != want {
+			t.Errorf("%s: %s %v, want %s", body, got, err, want)
+		}
+		_ = answer.Body.Close()
 	}
 }
