@@ -15,7 +15,7 @@ import (
 // followLook is how often an idle follower checks the log's end, and looks for its
 // consumer if the consumer is away. Without a consumer, or if no leader answers, it checks
 // the log's end every retryPause.
-const followLook = time.Second
+const followLook = 500 * time.Millisecond
 
 // Follow implements Follower. Messages come from a consumer, which only makes delivery
 // prompt: direct gets fetch what the consumer does not deliver, and messages that it

@@ -22,6 +22,7 @@ import (
 	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/infra/localpostgres"
 	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
+	"github.com/memory-ledger/ledger/services/keystore"
 	"github.com/memory-ledger/ledger/services/test/cluster"
 	"github.com/memory-ledger/ledger/services/test/contracttest"
 	"github.com/memory-ledger/ledger/services/test/stacktest"
@@ -40,7 +41,7 @@ type world struct {
 	workers  map[string]*cluster.Process // by machine
 	database *localpostgres.Server
 	settings localpostgres.Config
-	group    string // of the stream's replicas
+	groups   []string // of the replicas of the log, and of the keystore
 	election *watcher
 }
 
@@ -102,11 +103,13 @@ func newWorld(t *testing.T) *world {
 		t.Cleanup(conn.Close)
 		w.conns = append(w.conns, conn)
 	}
-	info, err := w.state(t.Context(), 0)
-	if err != nil || info.Cluster == nil {
-		t.Fatalf("the stream: %+v: %v", info, err)
+	for _, stream := range []string{eventlog.StreamName, keystore.Stream} {
+		info, err := w.state(t.Context(), 0, stream)
+		if err != nil || info.Cluster == nil {
+			t.Fatalf("the stream %s: %+v: %v", stream, info, err)
+		}
+		w.groups = append(w.groups, info.Cluster.RaftGroup)
 	}
-	w.group = info.Cluster.RaftGroup
 	w.election = watch(w)
 	return w
 }
@@ -200,11 +203,11 @@ func (w *world) halfOpen() {
 	run(w.t, nil, "iptables -A INPUT -p tcp --dport 5432 -j DROP; iptables -A OUTPUT -p tcp --sport 5432 -j DROP")
 }
 
-// state asks a node about the stream.
-func (w *world) state(ctx context.Context, node int) (*jetstream.StreamInfo, error) {
+// state asks a node about a stream.
+func (w *world) state(ctx context.Context, node int, stream string) (*jetstream.StreamInfo, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	answer, err := w.conns[node].RequestWithContext(ctx, "LEDGER.API.STREAM.INFO."+eventlog.StreamName, nil)
+	answer, err := w.conns[node].RequestWithContext(ctx, "LEDGER.API.STREAM.INFO."+stream, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -223,8 +226,15 @@ func (w *world) reads(node int) bool {
 
 // works reports whether the log works at a node: a majority of the replicas that the node
 // reaches follows a leader, which knows it and finds the first message. Stream information
-// says whom the leader has heard from, but not whether those have voted for another.
+// says whom the leader has heard from, but not whether those have voted for another. The
+// keystore's replicas elect a leader of their own, and a service that reads a key again
+// needs that.
 func (w *world) works(node int) bool {
+	return w.follow(node, w.groups[0]) && w.follow(node, w.groups[1]) && w.reads(node)
+}
+
+// follow reports whether a majority of a stream's replicas follows a leader.
+func (w *world) follow(node int, group string) bool {
 	ctx, cancel := context.WithTimeout(w.t.Context(), 500*time.Millisecond)
 	defer cancel()
 	answers, err := w.conns[node].SubscribeSync(w.conns[node].NewInbox())
@@ -232,7 +242,7 @@ func (w *world) works(node int) bool {
 		return false
 	}
 	defer func() { _ = answers.Unsubscribe() }() // a closed connection has no subscription
-	question := fmt.Appendf(nil, `{"account":"LEDGER","group":%q}`, w.group)
+	question := fmt.Appendf(nil, `{"account":"LEDGER","group":%q}`, group)
 	if w.conns[node].PublishRequest("$SYS.REQ.SERVER.PING.RAFTZ", answers.Subject, question) != nil {
 		return false
 	}
@@ -255,12 +265,12 @@ func (w *world) works(node int) bool {
 		if json.Unmarshal(answer.Data, &says) != nil {
 			continue
 		}
-		is := says.Data["LEDGER"][w.group]
+		is := says.Data["LEDGER"][group]
 		leader := following{is.Leader, is.Term}
 		votes[leader]++
 		leads[leader] = leads[leader] || is.State == "LEADER" && is.ID == is.Leader
 		if leads[leader] && votes[leader] >= 2 {
-			return w.reads(node)
+			return true
 		}
 	}
 }
@@ -271,7 +281,7 @@ func (w *world) leader() (leader int, followers []int) {
 	ctx, cancel := context.WithTimeout(w.t.Context(), time.Minute)
 	defer cancel()
 	for n := 0; ctx.Err() == nil; n = (n + 1) % 3 {
-		info, err := w.state(ctx, n)
+		info, err := w.state(ctx, n, eventlog.StreamName)
 		if err == nil && info.Cluster != nil && len(info.Cluster.Replicas) == 2 && info.Cluster.Replicas[0].Current && info.Cluster.Replicas[1].Current {
 			if _, err := fmt.Sscanf(info.Cluster.Leader, "nats-%d", &leader); err == nil {
 				leader--
