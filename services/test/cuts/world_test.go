@@ -103,13 +103,7 @@ func newWorld(t *testing.T) *world {
 		t.Cleanup(conn.Close)
 		w.conns = append(w.conns, conn)
 	}
-	for _, stream := range []string{eventlog.StreamName, keystore.Stream} {
-		info, err := w.state(t.Context(), 0, stream)
-		if err != nil || info.Cluster == nil {
-			t.Fatalf("the stream %s: %+v: %v", stream, info, err)
-		}
-		w.groups = append(w.groups, info.Cluster.RaftGroup)
-	}
+	w.groups = w.groupsOf(eventlog.StreamName, keystore.Stream)
 	w.election = watch(w)
 	return w
 }
@@ -203,11 +197,27 @@ func (w *world) halfOpen() {
 	run(w.t, nil, "iptables -A INPUT -p tcp --dport 5432 -j DROP; iptables -A OUTPUT -p tcp --sport 5432 -j DROP")
 }
 
-// state asks a node about a stream.
-func (w *world) state(ctx context.Context, node int, stream string) (*jetstream.StreamInfo, error) {
+// groupsOf returns the names of the replicas' groups of some streams, which the auditor may
+// not ask for.
+func (w *world) groupsOf(streams ...string) (groups []string) {
+	conn, err := nats.Connect(w.URL("admin"), nats.RootCAs(filepath.Join(w.Secrets, "ca_certificate")))
+	must(w.t, err)
+	defer conn.Close()
+	js, err := jetstream.New(conn)
+	must(w.t, err)
+	for _, name := range streams {
+		stream, err := js.Stream(w.t.Context(), name)
+		must(w.t, err)
+		groups = append(groups, stream.CachedInfo().Cluster.RaftGroup)
+	}
+	return groups
+}
+
+// state asks a node about the stream.
+func (w *world) state(ctx context.Context, node int) (*jetstream.StreamInfo, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	answer, err := w.conns[node].RequestWithContext(ctx, "LEDGER.API.STREAM.INFO."+stream, nil)
+	answer, err := w.conns[node].RequestWithContext(ctx, "LEDGER.API.STREAM.INFO."+eventlog.StreamName, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -281,7 +291,7 @@ func (w *world) leader() (leader int, followers []int) {
 	ctx, cancel := context.WithTimeout(w.t.Context(), time.Minute)
 	defer cancel()
 	for n := 0; ctx.Err() == nil; n = (n + 1) % 3 {
-		info, err := w.state(ctx, n, eventlog.StreamName)
+		info, err := w.state(ctx, n)
 		if err == nil && info.Cluster != nil && len(info.Cluster.Replicas) == 2 && info.Cluster.Replicas[0].Current && info.Cluster.Replicas[1].Current {
 			if _, err := fmt.Sscanf(info.Cluster.Leader, "nats-%d", &leader); err == nil {
 				leader--
