@@ -76,7 +76,8 @@ func TestOneMachine(t *testing.T) {
 			'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"recall","arguments":{"query":"memory"}}}' | grep 'the first memory'
 		ledger sign-in --keypair /srv/wallet --url https://extension.ledger.test >/dev/null
 		for inner in metrics readyz; do [ "$(curl -so /dev/null -w '%{http_code}' https://ledger.test/$inner)" = 404 ]; done
-		head -c 1100000 /dev/zero | curl -sX POST https://ledger.test/memories --data-binary @- -o /dev/null -w '%{http_code}\n' | grep -x 413`)
+		# curl may be told, after the answer, that the rest of the body is not wanted: 18.
+		head -c 1100000 /dev/zero | { curl -sX POST https://ledger.test/memories --data-binary @- -o /dev/null -w '%{http_code}\n' || [ $? = 18 ]; } | grep -x 413`)
 	h.cutPower()
 	h.boot()
 	h.inside("after the power came back", calling+`
