@@ -284,9 +284,9 @@ func TestAPositionIsNotBelievedWithoutAConnection(t *testing.T) {
 	must(t, f.Wait(t.Context(), 100))
 	must(t, server.Kill())
 	// A position that was reached before is no longer trusted.
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-	defer cancel()
 	fixture.Eventually(t, 2*time.Minute, func() error {
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
 		if err := f.Wait(ctx, 100); !errors.Is(err, fence.ErrBehind) || !strings.Contains(err.Error(), "can't be reached") {
 			return fmt.Errorf("without a database: %v", err)
 		}
