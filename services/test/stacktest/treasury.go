@@ -1,7 +1,6 @@
 package stacktest
 
 import (
-	"slices"
 	"testing"
 	"time"
 
@@ -93,18 +92,12 @@ func (y *Treasury) Land(tx *solana.Transaction) string {
 	y.Helper()
 	var signature string
 	y.Must(y.Call(y.Context(), &signature, "sendTransaction", tx.MustToBase64(), map[string]any{"encoding": "base64", "preflightCommitment": "confirmed"}))
-	y.await(signature, "confirmed", "finalized")
+	y.await(signature)
 	return signature
 }
 
-// Finalize waits until a transaction that landed is finalized.
-func (y *Treasury) Finalize(signature string) {
-	y.Helper()
-	y.await(signature, "finalized")
-}
-
-// await polls a transaction until it has one of the wanted statuses.
-func (y *Treasury) await(signature string, wanted ...string) {
+// await polls a transaction until it is confirmed.
+func (y *Treasury) await(signature string) {
 	y.Helper()
 	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 		var statuses struct {
@@ -114,14 +107,14 @@ func (y *Treasury) await(signature string, wanted ...string) {
 			}
 		}
 		y.Must(y.Call(y.Context(), &statuses, "getSignatureStatuses", []string{signature}))
-		if s := statuses.Value[0]; s != nil && slices.Contains(wanted, s.ConfirmationStatus) {
+		if s := statuses.Value[0]; s != nil && (s.ConfirmationStatus == "confirmed" || s.ConfirmationStatus == "finalized") {
 			if s.Err != nil {
 				y.Fatalf("transaction failed: %v", s.Err)
 			}
 			return
 		}
 	}
-	y.Fatalf("the transaction did not become %s", wanted[0])
+	y.Fatal("the transaction was not confirmed")
 }
 
 // Give mints tokens into a wallet's associated token account. It creates the account if
