@@ -13,8 +13,8 @@ import (
 )
 
 // followLook is how often an idle follower checks the log's end, and looks for its
-// consumer if the consumer is away. Without a consumer, or if no leader answers, it checks
-// the log's end every retryPause.
+// consumer if the consumer is away. Without a consumer, if no leader answers, or if the
+// consumer has not delivered what was there, it checks the log's end every retryPause.
 const followLook = 500 * time.Millisecond
 
 // Follow implements Follower. Messages come from a consumer, which only makes delivery
@@ -119,6 +119,7 @@ func (f *follower) run(ctx context.Context, head uint64) error {
 	look := time.NewTimer(retryPause)
 	defer look.Stop()
 	var is opened
+	late := false // the consumer did not deliver what the last looks found
 	for first := true; ; {
 		select {
 		case <-ctx.Done():
@@ -133,6 +134,7 @@ func (f *follower) run(ctx context.Context, head uint64) error {
 			is = opened{err: ErrUnavailable}
 		case msg := <-is.incoming:
 			f.away.Store(false)
+			late = false
 			if err := f.take(ctx, msg, is.incoming); err != nil {
 				return err
 			}
@@ -144,8 +146,9 @@ func (f *follower) run(ctx context.Context, head uint64) error {
 			if err != nil {
 				return err
 			}
+			late = late || !prompt
 			wait := retryPause
-			if prompt && is.err == nil && !f.away.Load() {
+			if !late && is.err == nil && !f.away.Load() {
 				wait = followLook
 			}
 			look.Reset(wait)

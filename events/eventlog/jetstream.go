@@ -180,10 +180,27 @@ func Ask(ctx context.Context, question func(context.Context) error) error {
 		asking, cancel := context.WithTimeout(ctx, patience)
 		err := question(asking)
 		cancel()
-		if !errors.Is(err, context.DeadlineExceeded) && !isLeaderless(err) || !Pause(ctx, retryPause) {
+		again := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrDisconnected) || isLeaderless(err)
+		if !again || !Pause(ctx, retryPause) {
 			return err
 		}
 	}
+}
+
+// Ask is the function of that name, for questions about other streams. If they have no answer,
+// it takes the client to another node, even if the log answers at this one: the streams' leaders
+// may be at different nodes, and only a node that reaches both can serve the client.
+func (l *JetStream) Ask(ctx context.Context, question func(context.Context) error) error {
+	began := time.Now()
+	return Ask(ctx, func(ctx context.Context) error {
+		err := question(ctx)
+		leaderless := isLeaderless(err)
+		silence, stay := patience(leaderless)
+		if (leaderless || errors.Is(err, context.DeadlineExceeded)) && time.Since(began) >= silence-2*retryPause {
+			l.inboxes.leave(stay)
+		}
+		return err
+	})
 }
 
 // Pause waits for d and returns false if ctx ended first.
@@ -273,7 +290,7 @@ func (i *inboxes) request(ctx context.Context, msg *nats.Msg, patience, again ti
 			}
 		case <-due:
 			repeat.Reset(min(again, retryPause))
-			i.unanswered(began)
+			i.unanswered(began, leaderless != nil)
 			if now := i.connection(); now == connection && time.Since(sent) < again {
 				continue
 			} else if i.nc.PublishMsg(msg) == nil {
@@ -281,7 +298,7 @@ func (i *inboxes) request(ctx context.Context, msg *nats.Msg, patience, again ti
 				copies++
 			}
 		case <-box.patient.C:
-			i.unanswered(began)
+			i.unanswered(began, leaderless != nil)
 			if leaderless != nil {
 				return leaderless, copies, nil
 			}
@@ -359,9 +376,9 @@ func (m *mover) answered() {
 	m.answer, m.since = time.Now(), time.Time{}
 }
 
-// unanswered notes that an attempt has no answer yet. The cause may be the node, or the way
-// from there to the leader.
-func (m *mover) unanswered(began time.Time) {
+// unanswered notes that an attempt has no answer yet, or that nodes without a leader answered.
+// The cause may be the node, or the way from there to the leader.
+func (m *mover) unanswered(began time.Time, leaderless bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.since.IsZero() {
@@ -369,16 +386,22 @@ func (m *mover) unanswered(began time.Time) {
 			m.since = m.answer
 		}
 	}
-	const just = 500 * time.Millisecond
 	if node := m.connection(); node != m.node {
 		m.node, m.came = node, time.Now()
 	}
-	// This is how long the log may be silent before the client goes to another node of the
-	// cluster. There it sends again what has no answer, and gives that node half a second,
-	// however long the way there took.
-	if time.Since(m.since) >= time.Second && time.Since(m.came) >= just {
-		m.move(just)
+	if silence, stay := patience(leaderless); time.Since(m.since) >= silence && time.Since(m.came) >= stay {
+		m.move(stay)
 	}
+}
+
+// patience returns how long the log may be silent before the client goes to another node of
+// the cluster, and how long that node gets to answer, however long the way there took. A node
+// that knows no leader says so at once.
+func patience(leaderless bool) (silence, stay time.Duration) {
+	if leaderless {
+		return 300 * time.Millisecond, 300 * time.Millisecond
+	}
+	return time.Second, 500 * time.Millisecond
 }
 
 // leave goes to another node, unless the client has just moved.

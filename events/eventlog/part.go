@@ -46,9 +46,9 @@ func (l *JetStream) fetch(ctx context.Context, cfg ReadConfig, out chan<- Slice)
 	patience := l.batchPatience(cfg.Subject)
 	for next := cfg.From; next <= cfg.To; {
 		records, more, err := l.batch(ctx, next, cfg.Subject, int(min(batchRecords, cfg.To-next+1)), cfg.MaxBytes, patience)
-		if err != nil && cfg.Subject == "" && l.askLeader() && !errors.Is(err, ErrGap) {
+		if (err != nil || len(records) == 0) && cfg.Subject == "" && l.askLeader() && !errors.Is(err, ErrGap) {
 			patience = min(2*patience, time.Second) // the server may be slow
-			records, more, err = l.nextOfLeader(ctx, next, err)
+			records, more, err = l.ofLeader(ctx, next, cfg.To, err)
 		}
 		missing := err == nil && len(records) == 0
 		if missing && cfg.Subject != "" { // perhaps no message passes the filter
@@ -95,14 +95,20 @@ func (l *JetStream) fetch(ctx context.Context, cfg ReadConfig, out chan<- Slice)
 	return nil
 }
 
-// nextOfLeader reads one message from the leader: the replica that was asked for many can
-// perhaps not be reached.
-func (l *JetStream) nextOfLeader(ctx context.Context, seq uint64, was error) (records []Record, more bool, err error) {
-	record, found, err := l.At(ctx, seq)
-	if err != nil || !found {
-		return nil, false, errors.Join(was, err)
+// ofLeader reads some messages from the leader, one by one: the replica that was asked for
+// them can perhaps not be reached, or is behind.
+func (l *JetStream) ofLeader(ctx context.Context, from, to uint64, was error) (records []Record, more bool, err error) {
+	for seq := from; seq <= to && len(records) < 100; seq++ {
+		record, found, err := l.At(ctx, seq)
+		switch {
+		case (err != nil || !found) && len(records) > 0:
+			return records, true, nil
+		case err != nil || !found:
+			return nil, false, errors.Join(was, err)
+		}
+		records = append(records, record)
 	}
-	return []Record{record}, true, nil
+	return records, true, nil
 }
 
 // readEnds returns the error of a read that can no longer wait: its context has ended or

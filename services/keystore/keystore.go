@@ -83,6 +83,9 @@ type Config struct {
 	// Sync, if any, makes new entries durable, for a server that acknowledges before it
 	// syncs.
 	Sync func(context.Context) error
+	// Ask, if any, puts a question to the server again until there is an answer; nil means
+	// eventlog.Ask.
+	Ask func(ctx context.Context, question func(context.Context) error) error
 	// Marked, if any, returns the revision of the mark that the bucket keeps in place of an
 	// owner's destroyed key, or 0 if there is none; see the function of that name.
 	Marked func(context.Context, events.Owner) (uint64, error)
@@ -103,6 +106,7 @@ type Store struct {
 	now     func() time.Time
 	rand    io.Reader
 	sync    func(context.Context) error
+	ask     func(context.Context, func(context.Context) error) error
 	marked  func(context.Context, events.Owner) (uint64, error)
 	told    func(events.Owner)
 	pause   func(context.Context, time.Duration) bool
@@ -168,13 +172,17 @@ func Open(bucket jetstream.KeyValue, cfg Config) (*Store, error) {
 	if cfg.Pause == nil {
 		cfg.Pause = eventlog.Pause
 	}
+	if cfg.Ask == nil {
+		cfg.Ask = eventlog.Ask
+	}
 	cache, err := lru.New[events.Owner, cachedKey](cfg.Cached)
 	if err != nil {
 		return nil, fmt.Errorf("keystore: %w", err)
 	}
 	s := &Store{
 		bucket: bucket, masters: map[string]Master{}, wrapID: cfg.Masters[0].ID(), cache: cache,
-		maxAge: cfg.MaxAge, now: cfg.Now, rand: cfg.Rand, sync: cfg.Sync, marked: cfg.Marked, told: cfg.Forgotten, pause: cfg.Pause,
+		maxAge: cfg.MaxAge, now: cfg.Now, rand: cfg.Rand, sync: cfg.Sync, ask: cfg.Ask, marked: cfg.Marked,
+		told: cfg.Forgotten, pause: cfg.Pause,
 	}
 	for _, master := range cfg.Masters {
 		s.masters[master.ID()] = master
@@ -278,7 +286,7 @@ func (s *Store) stored(ctx context.Context, owner events.Owner) (entry jetstream
 	// This is how long a lookup asks the bucket for a key.
 	asking, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	err = eventlog.Ask(asking, func(ctx context.Context) (err error) {
+	err = s.ask(asking, func(ctx context.Context) (err error) {
 		entry, err = s.bucket.Get(ctx, string(owner))
 		return err
 	})

@@ -384,7 +384,7 @@ func NewAPIServer(ctx context.Context, b *Base, neighbors Neighbors) (*APIServer
 	}
 	store := keystore.Config{
 		Masters: masters, Cached: cachedOwners, MaxAge: b.Config.KeyMaxAge, Marked: keystore.Marked(stream),
-		Sync:      b.syncOf(keystore.Stream, true),
+		Sync: b.syncOf(keystore.Stream, true), Ask: b.Stream.Ask,
 		Forgotten: d.texts.Drop,
 	}
 	if d.Keys, err = keystore.Open(keys, store); err != nil {
