@@ -242,19 +242,22 @@ func (x *Executor) append(ctx context.Context, e *entry, d Decision, commandID s
 		return false, 0, err
 	}
 	x.apply(e, seq, batch)
-	return true, e.rest(began), nil
+	return true, e.rest(began, len(payload)), nil
 }
 
 // rest returns for how long the owner's next command waits after an append. Now and then it
 // must wait, or this process could win every race for the owner's next message: another one
 // needs the time of at least three appends for one try, because it reads the tail after each
-// append that lost, and more where the machine is busy.
-func (e *entry) rest(began time.Time) time.Duration {
+// append that lost, and more where the machine is busy. What waits is short, even after a
+// message of an import.
+func (e *entry) rest(began time.Time, bytes int) time.Duration {
+	const short = 32 << 10
 	took := time.Since(began)
 	if began.Sub(e.rested) < min(80*took, time.Second/2) {
 		return 0
 	}
-	rest := max(min(8*took, 300*time.Millisecond), min(3*took, time.Second/2))
+	try := took * short / time.Duration(max(short, bytes))
+	rest := max(min(8*try, 300*time.Millisecond), min(3*try, time.Second/2))
 	e.rested = began.Add(took + rest)
 	return rest
 }
