@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -57,13 +58,10 @@ func withoutStreams(t *testing.T) string {
 }
 
 // answering returns a log whose server gives the same answer to each get and reports state
-// as the stream's state. It does not answer requests on the silent subjects.
-func answering(t *testing.T, get *nats.Msg, state string, silent ...string) *JetStream {
+// as the stream's state.
+func answering(t *testing.T, get *nats.Msg, state string) *JetStream {
 	t.Helper()
 	return scriptedAt(t, withoutStreams(t), "$JS.API.>", func(m *nats.Msg) {
-		if slices.Contains(silent, m.Subject) {
-			return
-		}
 		answer := get
 		if m.Subject == "$JS.API.STREAM.INFO."+StreamName {
 			answer = &nats.Msg{Data: []byte(state)}
@@ -191,5 +189,32 @@ func check(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
 		t.Error(err)
+	}
+}
+
+// If the replica that was asked for a part is silent, or behind, the leader has the rest of the
+// part: another replica is not asked, and waited for, after each message.
+func TestTheLeaderReadsInsteadOfAReplica(t *testing.T) {
+	t.Parallel()
+	for name, replica := range map[string]*nats.Msg{"silent": nil, "behind": {Header: nats.Header{"Status": {"404"}}}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			asked := 0
+			log := scriptedAt(t, withoutStreams(t), "$JS.API.>", func(m *nats.Msg) {
+				var request getRequest
+				check(t, json.Unmarshal(m.Data, &request))
+				if m.Subject == "$JS.API.STREAM.MSG.GET."+StreamName {
+					check(t, m.Respond(fmt.Appendf(nil, `{"message":{"subject":"x","seq":%d,"time":"1970-01-01T00:00:00Z"}}`, request.Seq)))
+				} else if asked++; replica != nil {
+					check(t, m.RespondMsg(replica))
+				}
+			})
+			log.clustered = true
+			records := 0
+			err := log.Read(t.Context(), ReadConfig{To: 90}, func(s Slice) error { records += len(s.Records); return nil })
+			if err != nil || records != 90 || asked != 1 {
+				t.Errorf("%d records, after %d questions to a replica: %v", records, asked, err)
+			}
+		})
 	}
 }
