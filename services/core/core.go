@@ -2,6 +2,7 @@
 package core
 
 import (
+	"cmp"
 	"context"
 	_ "embed"
 	"fmt"
@@ -22,6 +23,7 @@ import (
 	"github.com/memory-ledger/ledger/services/feed"
 	"github.com/memory-ledger/ledger/services/grant"
 	"github.com/memory-ledger/ledger/services/httpapi"
+	"github.com/memory-ledger/ledger/services/httpapi/connect"
 	"github.com/memory-ledger/ledger/services/mcp"
 	"github.com/memory-ledger/ledger/services/memory"
 	"github.com/memory-ledger/ledger/services/oauth"
@@ -59,7 +61,7 @@ func (a *API) Mount(app *httpapi.App) {
 	a.uses = newKeyUses(a.recordUse)
 	app.AllowAllOrigins(serverMetadataPath, metadataPath, "/oauth/register", "/oauth/token", "/oauth/revoke")
 	app.AllowOrigins(httpapi.CORS{
-		Allows:  func(origin string) bool { return slices.Contains(a.AllowedOrigins, origin) },
+		Allows:  a.allows,
 		Methods: "DELETE, GET, POST", Exposed: "Damaged, Link, Matched, Next-Cursor, Retry-After, WWW-Authenticate, X-Request-Id",
 		Sent: "Last-Event-ID, Mcp-Method, Mcp-Name, Mcp-Protocol-Version",
 	})
@@ -109,6 +111,15 @@ func (a *API) Mount(app *httpapi.App) {
 	app.Get("/staking/status", a.owning(a.stakingStatus))
 	app.Post("/staking/stake", a.stake)
 	app.Post("/staking/unstake", a.unstake)
+}
+
+// allows reports whether a page may make a request. A page of any browser extension may add
+// a memory, as an app that only writes: no list can hold its origin, because Firefox makes a
+// new id for each installation.
+func (a *API) allows(c *fiber.Ctx, origin string) bool {
+	method := cmp.Or(c.Get(fiber.HeaderAccessControlRequestMethod), c.Method()) // a preflight names what will follow
+	adds := method == http.MethodPost && c.Path() == "/memories"
+	return slices.Contains(a.AllowedOrigins, origin) || adds && connect.IsExtensionOrigin(origin)
 }
 
 // reader authenticates a request that reads memories. The use of an API key is recorded

@@ -70,3 +70,22 @@ func TestNoOtherPage(t *testing.T) {
 		}
 	}
 }
+
+// TestExtensionsAdd: a browser extension may add memories and read the answers, without a
+// list of origins. It may do nothing else, and no other page may do this.
+func TestExtensionsAdd(t *testing.T) {
+	t.Parallel()
+	app, mine := corsApp(), "moz-extension://0a1b2c3d-0a1b-4c3d-8e9f-0a1b2c3d4e5f"
+	for _, c := range []struct{ origin, method, path, allowed string }{
+		{mine, "POST", "/memories", mine},
+		{mine, "POST", "/memories/batch", ""}, {mine, "POST", "/memories/search", ""}, {mine, "POST", "/mcp", ""}, {mine, "DELETE", "/memories", ""},
+		{listedOrigin, "POST", "/memories", ""}, {mine + ".attacker.example", "POST", "/memories", ""},
+	} {
+		preflight := ask(t, app, "OPTIONS", c.path, "Origin", c.origin, "Access-Control-Request-Method", c.method)
+		for _, answer := range []*http.Response{preflight, ask(t, app, c.method, c.path, "Origin", c.origin)} {
+			if got := answer.Header.Get("Access-Control-Allow-Origin"); got != c.allowed || answer.StatusCode == http.StatusNoContent && c.allowed == "" {
+				t.Errorf("%s %s from %s: %d, allowed %q", c.method, c.path, c.origin, answer.StatusCode, got)
+			}
+		}
+	}
+}

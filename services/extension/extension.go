@@ -40,7 +40,7 @@ type API struct {
 
 func (a *API) Mount(app *httpapi.App) {
 	app.AllowOrigins(httpapi.CORS{
-		Allows: func(origin string) bool {
+		Allows: func(_ *fiber.Ctx, origin string) bool {
 			return connect.IsExtensionOrigin(origin) || slices.Contains(a.AllowedOrigins, origin)
 		},
 		Methods: "GET, POST", Exposed: "Damaged, Matched, Next-Cursor, Retry-After, WWW-Authenticate, X-Request-Id",

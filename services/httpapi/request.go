@@ -138,7 +138,7 @@ const (
 type CORS struct {
 	// Allows must compare the whole origin: one that only looks like an allowed origin is
 	// a different origin.
-	Allows  func(origin string) bool
+	Allows  func(c *fiber.Ctx, origin string) bool
 	Methods string // methods that a page may use, comma-separated
 	Exposed string // response headers that a page may read, beside the default ones
 	Sent    string // request headers that a page may send, beside readHeaders; may be empty
@@ -153,7 +153,7 @@ func (a *App) AllowOrigins(cors CORS) {
 // AllowAllOrigins adds CORS to these paths, for pages of any origin. Their answers say nothing
 // to a page that it could not ask for without a browser. Call it before AllowOrigins.
 func (a *App) AllowAllOrigins(paths ...string) {
-	cors := CORS{Allows: func(origin string) bool { return origin != "" }, Methods: "GET, POST", Exposed: "Retry-After, WWW-Authenticate, X-Request-Id", Sent: "Last-Event-ID, Mcp-Method, Mcp-Name, Mcp-Protocol-Version"}
+	cors := CORS{Allows: func(_ *fiber.Ctx, origin string) bool { return origin != "" }, Methods: "GET, POST", Exposed: "Retry-After, WWW-Authenticate, X-Request-Id", Sent: "Last-Event-ID, Mcp-Method, Mcp-Name, Mcp-Protocol-Version"}
 	for _, path := range paths {
 		a.Use(path, cors.handle)
 	}
@@ -182,7 +182,7 @@ func (cors CORS) handle(c *fiber.Ctx) error {
 func (cors CORS) mark(c *fiber.Ctx) bool {
 	c.Vary(fiber.HeaderOrigin)
 	origin := utils.CopyString(c.Get(fiber.HeaderOrigin))
-	if !cors.Allows(origin) {
+	if !cors.Allows(c, origin) {
 		return false
 	}
 	c.Set(fiber.HeaderAccessControlAllowOrigin, origin)
