@@ -1,7 +1,7 @@
 // The worker: it saves for the menus and the shortcut, and sends the queue. The browser may end
 // it at any moment, so all its state is in storage.local.
 import { capture } from './capture.js';
-import { queue, save, sendQueue, session } from './service.js';
+import { queue, save, sendQueue, session, whenSent } from './service.js';
 
 chrome.runtime.onInstalled.addListener(async () => {
   await chrome.contextMenus.removeAll();
@@ -14,7 +14,7 @@ chrome.commands.onCommand.addListener((command, tab) => command === 'save' && sa
 
 // Each of these events may find something to send: a save, a sign-in, the browser's start, and
 // the network's return. An alarm sends every minute while entries wait.
-chrome.storage.onChanged.addListener(({ queue, session }) => (queue || session) && send());
+chrome.storage.onChanged.addListener(({ queue, session, writer }) => (queue || session || writer) && send());
 chrome.runtime.onStartup.addListener(send);
 chrome.alarms.onAlarm.addListener(send);
 addEventListener('online', send);
@@ -39,7 +39,7 @@ async function send() {
   if (waiting > 0) await chrome.alarms.create('send', { periodInMinutes: 1 });
   else await chrome.alarms.clear('send');
   if (entries.length > waiting) await show('!', 'Something was refused');
-  else if (waiting > 0) await show(String(waiting), `${waiting} to be sent${(await session())?.token ? '' : ' after you sign in'}`);
+  else if (waiting > 0) await show(String(waiting), `${waiting} to be sent ${whenSent(await session())}`);
   else if (stored > 0) await show('✓', 'Saved');
   else if ((await chrome.action.getBadgeText({})) !== '✓') await show('', 'nothing waits');
 }

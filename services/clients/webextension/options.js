@@ -1,4 +1,4 @@
-import { configure, saveByLink, serviceAt, serviceURL } from './service.js';
+import { configure, connectToSave, isCore, saveByLink, serviceAt, serviceURL, session } from './service.js';
 
 const url = document.getElementById('url'), status = document.getElementById('status');
 url.value = await serviceURL();
@@ -47,3 +47,31 @@ document.getElementById('by-link').addEventListener('submit', async (event) => {
   url.value = address;
   link.value = '';
 });
+
+const core = document.getElementById('core'), connected = document.getElementById('connected');
+/** Shows the connection that only saves, if there is one. */
+async function showConnection() {
+  const { client, url, token } = (await session()) ?? {};
+  if (client) core.value = url;
+  connected.textContent = !client ? '' : token ? 'Connected. The extension now saves, and reads nothing.' : 'The connection has ended. Connect again to send what waits.';
+}
+chrome.storage.onChanged.addListener(({ writer }) => writer && showConnection());
+document.getElementById('by-wallet').addEventListener('submit', async (event) => {
+  event.preventDefault();
+  const address = addressOf(core.value.trim().replace(/\/app\/?([?#].*)?$/, ''));
+  connected.textContent = 'Asking…';
+  const answers = address && await isCore(address).catch(() => false);
+  core.ariaInvalid = String(!answers);
+  if (!answers) {
+    connected.textContent = 'No core API of a Memory Ledger has that address. Check it and your connection.';
+    return core.focus();
+  }
+  connected.textContent = 'Waiting for your wallet…';
+  try {
+    await connectToSave(address);
+    await showConnection();
+  } catch (error) {
+    connected.textContent = `Not connected: ${error.message}`;
+  }
+});
+await showConnection();

@@ -1,5 +1,5 @@
 import { capture } from './capture.js';
-import { queue, save, search, serviceURL, session, shown, signIn, signOut } from './service.js';
+import { queue, save, search, serviceURL, session, shown, signIn, signOut, whenSent } from './service.js';
 import { sendable } from './queue.js';
 
 const $ = (id) => document.getElementById(id);
@@ -16,9 +16,14 @@ async function render() {
   const current = await session(), entries = await queue.entries();
   $('signed-in').hidden = !current?.token;
   $('signed-out').hidden = Boolean(current?.token);
+  $('connect').hidden = !current?.client;
+  $('sign-in').classList.toggle('primary', !current?.client);
+  $('search').hidden = Boolean(current?.client);
   if (current?.drop) $('why').textContent = 'You save by a link, which reads nothing. Sign in to search.';
+  else if (current?.client && !current.token) $('why').textContent = 'The connection that saves has ended. Connect again to send what waits.';
   else if (current && !current.token) $('why').textContent = 'Your session has ended. Sign in again to search, and to send what waits.';
   if (current?.token) {
+    $('as').textContent = current.client ? 'Only saves, for' : 'Signed in as';
     $('owner').textContent = `${current.owner.slice(0, 4)}…${current.owner.slice(-4)}`;
     $('owner').title = current.owner;
   }
@@ -27,7 +32,7 @@ async function render() {
   const others = entries.length - refused.length - mine;
   $('waiting').hidden = entries.length === 0;
   $('waiting-text').textContent = [
-    mine && `${mine} to be sent${current?.token || current?.drop ? ' as soon as the service answers' : ' after you sign in'}.`,
+    mine && `${mine} to be sent ${whenSent(current)}.`,
     others && `${others} of another wallet or service: sign in there to send.`,
     refused.length && 'The service refused:',
   ].filter(Boolean).join(' ');
@@ -78,6 +83,7 @@ function result({ content, metadata, createdAt, anchored }) {
 }
 
 $('options').addEventListener('click', () => chrome.runtime.openOptionsPage());
+$('connect').addEventListener('click', () => chrome.runtime.openOptionsPage());
 $('sign-in').addEventListener('click', signIn);
 $('sign-out').addEventListener('click', signOut);
 $('save-selection').addEventListener('click', () => saveTab());

@@ -47,6 +47,7 @@ func inspector(t *testing.T, server string) string {
 // webextensionSetting is the input of the driver of the extension's tests.
 type webextensionSetting struct {
 	API         string `json:"api"`
+	Core        string `json:"core"` // of another service: a connection knows only its own
 	Chromium    string `json:"chromium"`
 	Firefox     string `json:"firefox"`
 	Modules     string `json:"modules"`
@@ -58,7 +59,7 @@ type webextensionSetting struct {
 
 // TestWebExtensionInChromium loads the extension as a person would, and signs in. It
 // saves while the service is up, is down, or does not answer. Then it restarts the
-// browser and searches.
+// browser and searches. At last it connects to save only.
 func TestWebExtensionInChromium(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a browser")
@@ -69,14 +70,14 @@ func TestWebExtensionInChromium(t *testing.T) {
 		Extension: buildWebExtension(t),
 	}
 	s.ExtensionID = extensionID(t, s.Extension)
-	s.API = startAPI(t, "", "")
+	s.API, s.Core = startAPI(t, "", ""), startCore(t, "").URL
 	told, err := json.Marshal(s)
 	must(t, err)
 	runNode(t, []string{"BROWSER_TEST=" + string(told)}, "node", filepath.Join("testdata", "webextension", "driver.mjs"))
 }
 
 // TestWebExtensionInFirefox loads the same extension as a temporary add-on: choose the
-// service, sign in, save by menu and by shortcut, search.
+// service, sign in, save by menu and by shortcut, search, connect to save only.
 func TestWebExtensionInFirefox(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a browser")
@@ -86,7 +87,7 @@ func TestWebExtensionInFirefox(t *testing.T) {
 		Firefox: firefox(t), Modules: modules(t), Extension: buildWebExtension(t),
 		ExtensionID: "0a1b2c3d-0a1b-4c3d-8e9f-0a1b2c3d4e5f", // Firefox reads it from a preference, and otherwise makes one up
 	}
-	s.API = startAPI(t, "", "")
+	s.API, s.Core = startAPI(t, "", ""), startCore(t, "").URL
 	told, err := json.Marshal(s)
 	must(t, err)
 	runNode(t, []string{"BROWSER_TEST=" + string(told)}, "node", filepath.Join("testdata", "webextension", "firefox.mjs"))

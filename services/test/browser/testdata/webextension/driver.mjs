@@ -1,6 +1,7 @@
 // Loads the extension into Chromium as a person would, and uses it against the service. Prints
 // what is wrong and fails. BROWSER_TEST holds the paths and addresses that it needs.
 import assert from 'node:assert/strict';
+import { generateKeyPairSync } from 'node:crypto';
 import fs from 'node:fs';
 import http from 'node:http';
 import { createRequire } from 'node:module';
@@ -20,6 +21,9 @@ const article = http.createServer((_, response) => response.setHeader('Content-T
   '<!doctype html><title>On bees</title><nav>Menu</nav><main><p id="p">Bees dance to tell the way.</p><p>Hives hum ☂.</p></main>'));
 await new Promise((resolve) => article.listen(0, '127.0.0.1', resolve));
 const articleURL = `http://127.0.0.1:${article.address().port}/bees`;
+
+const { publicKey, privateKey } = generateKeyPairSync('ed25519');
+const wallet = { name: 'Test Wallet', key: { pkcs8: privateKey.export({ type: 'pkcs8', format: 'der' }).toString('base64'), raw: Buffer.from(publicKey.export({ format: 'jwk' }).x, 'base64url').toString('base64') } };
 
 let context, worker, complaints = [];
 process.stdin.on('end', () => context?.close().finally(() => process.exit(1))).resume();
@@ -53,6 +57,7 @@ const queueLength = (n) => until(`the queue has ${n}`, async (n) => ((await chro
 async function open(name) {
   const page = await context.newPage();
   await page.goto(`${home}/${name}`);
+  await page.waitForFunction(() => document.getElementById('url')?.value !== ''); // then the options listen
   return page;
 }
 
@@ -69,7 +74,7 @@ async function looks(page, name, width) {
     assert.deepEqual(found, [], name);
     const { content, room } = await page.evaluate(() => ({ content: document.documentElement.scrollWidth, room: document.documentElement.clientWidth }));
     assert.ok(content <= room, `${name}: content is ${content} px wide in a window of ${room}`);
-    if (config.screenshots) await page.screenshot({ path: path.join(config.screenshots, `webextension-${name}-${colorScheme}.png`) });
+    if (config.screenshots) await page.screenshot({ fullPage: true, path: path.join(config.screenshots, `webextension-${name}-${colorScheme}.png`) });
   }
 }
 
@@ -109,7 +114,7 @@ async function refusesStrangers() {
 async function signsIn() {
   const popup = await open('popup.html');
   await looks(popup, 'popup-signed-out', 360);
-  await context.addInitScript(installWallet, { name: 'Test Wallet' });
+  await context.addInitScript(installWallet, wallet);
   const [page] = await Promise.all([context.waitForEvent('page'), popup.getByRole('button', { name: 'Sign in with your wallet' }).press('Enter')]);
   assert.equal(await page.locator('.who').first().textContent(), 'Memory Ledger', 'the service knows its own extension');
   await page.getByRole('button', { name: 'Continue with Test Wallet' }).click();
@@ -293,9 +298,77 @@ async function savesByLink() {
   await queueLength(0);
 }
 
+// call asks the core API itself, and returns the status and the body.
+async function call(method, path, credential) {
+  const response = await fetch(config.core + path, { method, headers: { Authorization: credential } });
+  return [response.status, await response.json()];
+}
+
+// A connection that only saves lasts, renews its token, and can't read. After its end its
+// saves wait for the same wallet.
+async function onlySaves() {
+  await context.addInitScript(installWallet, wallet); // the browser was restarted
+  const page = await open('options.html'), popup = await open('popup.html');
+  const field = page.getByLabel('Address of the core API');
+  for (const bad of ['nonsense', config.api]) {
+    await field.fill(bad);
+    await page.keyboard.press('Enter');
+    await page.getByText('No core API of a Memory Ledger has that address.').waitFor();
+  }
+  complaints = complaints.filter((text) => !/CORS policy/.test(text));
+  await field.fill(`${config.core}/app/#memories`);
+  // connect goes through the window of the wallet. It returns the credential of the session in it.
+  const connect = async () => {
+    const [asked] = await Promise.all([context.waitForEvent('page'), page.getByRole('button', { name: 'Connect to save only' }).press('Enter')]);
+    assert.match(await asked.locator('#answer').textContent(), new RegExp(`^${config.extensionId}\\.chromiumapp\\.org`));
+    assert.deepEqual(await asked.locator('[name=scope]').evaluateAll((boxes) => boxes.map(({ value }) => value)), ['write']);
+    const [allowed] = await Promise.all([
+      asked.waitForRequest((request) => request.method() === 'POST' && request.url().startsWith(`${config.core}/oauth/authorize`)),
+      asked.getByRole('button', { name: 'Continue with Test Wallet' }).click(),
+    ]);
+    await page.getByText('Connected. The extension now saves, and reads nothing.').waitFor();
+    return allowed.headers().authorization;
+  };
+  let session = await connect();
+  await looks(page, 'options-saving', 700);
+  await popup.getByText('Only saves, for').waitFor();
+  assert.equal(await popup.getByRole('searchbox').isVisible(), false);
+  await looks(popup, 'popup-saving', 360);
+
+  await click('Saved by a connection');
+  await until('it is saved', async () => (await chrome.action.getBadgeText({})) === '✓');
+  const { token, refresh } = await stored('writer');
+  assert.equal((await call('GET', '/memories', `Bearer ${token}`))[0], 403);
+  await worker.evaluate((writer) => chrome.storage.local.set({ writer }), { ...await stored('writer'), token: `${token}x` }); // as an expired one
+  await click('Saved with a new token');
+  await queueLength(0);
+  assert.notEqual((await stored('writer')).refresh, refresh);
+
+  const [, [key]] = await call('GET', '/keys', session);
+  assert.deepEqual([key.app.name, key.scopes], ['Memory Ledger extension', ['write']]);
+  assert.equal((await call('DELETE', `/keys/${key.id}`, session))[0], 200);
+  await click('Saved after the end');
+  await popup.getByText('The connection that saves has ended. Connect again to send what waits.').waitFor();
+  await popup.getByText('1 to be sent after you connect again.').waitFor();
+  await page.getByText('The connection has ended. Connect again to send what waits.').waitFor();
+  await looks(popup, 'popup-ended', 360);
+  session = await connect();
+  await queueLength(0);
+  const [, memories] = await call('GET', '/memories', session);
+  assert.deepEqual(memories.map(({ content, metadata }) => [content, metadata]),
+    ['Saved by a connection', 'Saved with a new token', 'Saved after the end'].map((content) => [content, { source: 'web extension', title: 'On bees', url: articleURL }]));
+  assert.equal(memories[0].via.id, key.id);
+  await Promise.all([
+    popup.waitForResponse(`${config.core}/oauth/revoke`),
+    popup.getByRole('button', { name: 'Sign out' }).press('Enter'),
+  ]);
+  await popup.getByRole('button', { name: 'Sign in with your wallet' }).waitFor();
+  assert.ok((await call('GET', '/keys', session))[1].every(({ revokedAt }) => revokedAt), 'signing out ends the connection');
+}
+
 try {
   await start();
-  for (const step of [choosesService, refusesStrangers, signsIn, savesSelection, savesPage, sendsOnce, searches, savesByLink]) {
+  for (const step of [choosesService, refusesStrangers, signsIn, savesSelection, savesPage, sendsOnce, searches, savesByLink, onlySaves]) {
     const began = performance.now();
     await step();
     console.log(`${step.name}: ${Math.round(performance.now() - began)} ms`);

@@ -24,7 +24,7 @@ async function starts() {
 async function extensionPage(name) {
   const opened = await open();
   await opened.goto(`${home}/${name}`, { waitUntil: [] });
-  await opened.waitForFunction(() => document.readyState === 'complete' && document.querySelector('h1'));
+  await opened.waitForFunction(() => document.readyState === 'complete' && document.querySelector('h1') && document.getElementById('url')?.value !== '');
   return opened;
 }
 
@@ -32,9 +32,10 @@ const stored = (name) => options.evaluate(async (name) => (await chrome.storage.
 const says = (of, id, words) => of.waitForFunction((id, words) => document.getElementById(id).textContent === words, {}, id, words);
 
 // memories returns the memories of the log, from the service itself.
-async function memories() {
-  const response = await fetch(`${config.api}/memories`, { headers: { Authorization: `Bearer ${(await stored('session')).token}` } });
-  return (await response.json()).memories;
+async function memories(api = config.api, credential) {
+  const Authorization = credential ?? `Bearer ${(await stored('session')).token}`;
+  const body = await (await fetch(`${api}/memories`, { headers: { Authorization } })).json();
+  return body.memories ?? body; // the core API lists them alone
 }
 
 async function choosesService() {
@@ -90,8 +91,8 @@ async function saves() {
 
 // written waits until the service has n memories. It does not wait in a page of the extension,
 // because Firefox slows the timers of tabs that are not in sight.
-async function written(n) {
-  for (const deadline = Date.now() + 8000; (await memories()).length < n;) {
+async function written(n, ...where) {
+  for (const deadline = Date.now() + 8000; (await memories(...where)).length < n;) {
     assert.ok(Date.now() < deadline, `${n} are not stored: ${JSON.stringify(await stored('queue'))}`);
     await new Promise((resolve) => setTimeout(resolve, 20));
   }
@@ -109,4 +110,28 @@ async function searches() {
   assert.equal(await stored('session'), undefined);
 }
 
-await play(starts, choosesService, signsIn, saves, searches);
+// The window of the wallet is one of the browser's own, which knows the extension's address.
+async function onlySaves() {
+  await options.bringToFront();
+  await options.locator('#core').fill(config.core);
+  const [target] = await Promise.all([
+    browser.waitForTarget((target) => target.url().startsWith(`${config.core}/oauth/authorize`)),
+    options.locator('#by-wallet button').click(),
+  ]);
+  const asked = await target.page();
+  await asked.evaluateOnNewDocument(installWallet, { name: 'Test Wallet' });
+  await asked.reload();
+  const [allowed] = await Promise.all([
+    asked.waitForRequest((request) => request.method() === 'POST' && request.url().startsWith(`${config.core}/oauth/authorize`)),
+    asked.locator(role('Continue with Test Wallet', 'button')).click(),
+  ]);
+  await says(options, 'connected', 'Connected. The extension now saves, and reads nothing.');
+  await popup.waitForFunction(() => !document.getElementById('signed-in').hidden && document.getElementById('search').hidden);
+  const { token } = await stored('writer');
+  assert.equal((await fetch(`${config.core}/memories`, { headers: { Authorization: `Bearer ${token}` } })).status, 403);
+  await page.bringToFront();
+  await inWindow(`document.querySelector('keyset[id*="memory-ledger"] key[key=S]').doCommand()`);
+  await written(1, config.core, allowed.headers().authorization);
+}
+
+await play(starts, choosesService, signsIn, saves, searches, onlySaves);
