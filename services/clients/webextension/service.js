@@ -35,18 +35,11 @@ export async function serviceAt(url) {
   return body?.service;
 }
 
-/** Takes a link to add, at the configured service: it saves without a sign-in, and reads nothing. */
-export async function saveByLink(url, path) {
-  await configure(url);
-  await local.set({ drop: { url, owner: path, drop: path } });
-}
+/** Takes a link to add, and its service: it saves without a sign-in, and reads nothing. */
+export const saveByLink = (url, path) => replace({ url, drop: { url, owner: path, drop: path } });
 
 /** Changes the service. It signs out, because the session is of no use at the new service. */
-export async function configure(url) {
-  await signOut();
-  await local.remove('signIn');
-  await local.set({ url });
-}
+export const configure = (url) => replace({ url });
 
 /** Whether the core API of a service of ours has this address. Throws if nothing answers. */
 export async function isCore(url) {
@@ -73,8 +66,7 @@ export async function connectToSave(url) {
   const given = await post(`${url}/oauth/token`, { grant_type: 'authorization_code', code: answer.get('code'), redirect_uri, client_id, code_verifier });
   // The access token is a JWT (RFC 9068), and its subject the wallet.
   const { sub: owner } = JSON.parse(atob(given.access_token.split('.')[1].replaceAll('-', '+').replaceAll('_', '/')));
-  await signOut();
-  await local.set({ writer: { url, owner, client: client_id, token: given.access_token, refresh: given.refresh_token } });
+  await replace({ writer: { url, owner, client: client_id, token: given.access_token, refresh: given.refresh_token } });
 }
 
 /** Sends a form to a route of apps. */
@@ -121,17 +113,22 @@ export async function accept(search, hash) {
   if (!signIn || state !== signIn.state) return false;
   const given = Object.fromEntries(new URLSearchParams(hash.slice(1)));
   if (!given.token || !given.publicKey) return false;
-  await signOut();
-  await local.set({ session: { url: signIn.url, owner: given.publicKey, token: given.token, expiresAt: given.expiresAt } });
-  await local.remove('signIn');
+  await replace({ session: { url: signIn.url, owner: given.publicKey, token: given.token, expiresAt: given.expiresAt } });
   return true;
 }
 
-/** Ends the session; locally, even if the service can't be reached. Queued entries still belong to its wallet. */
-export async function signOut() {
+export const signOut = () => replace({});
+
+/**
+ * Puts other entries into the storage in place of the session, the connection or the link, and
+ * ends it; locally, even if the service can't be reached. Queued entries still belong to its
+ * wallet.
+ */
+async function replace(entries) {
   const ended = await navigator.locks.request('writer', async () => {
     const way = await session();
-    await local.remove(['writer', 'session', 'drop']);
+    await local.remove(['writer', 'session', 'drop', 'signIn']);
+    await local.set(entries);
     return way;
   });
   if (ended?.refresh) await post(`${ended.url}/oauth/revoke`, { token: ended.refresh, client_id: ended.client }).catch(() => {});
