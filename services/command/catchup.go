@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/eventlog"
@@ -108,4 +109,26 @@ func leavesAfter(batch []events.Event) (leaves uint64, some bool) {
 		}
 	}
 	return leaves, some
+}
+
+// Standing is an owner's status in the log.
+type Standing struct {
+	UserID     string
+	Registered bool // the owner has signed in at least once
+	Erasures   int  // how often the owner has erased everything
+	// KeyMissing says that the data key may be missing: no leaf was sealed with it.
+	KeyMissing bool
+}
+
+func (x *Executor) Standing(ctx context.Context, owner events.Owner) (is Standing, err error) {
+	err = x.inTurn(ctx, owner, func(ctx context.Context, e *entry) (time.Duration, error) {
+		e.fresh = false // another process may have written since this one read the tail
+		if err := x.catchUp(ctx, owner, e); err != nil {
+			return 0, err
+		}
+		s := e.state
+		is = Standing{s.UserID, s.Registered, s.Erased.Times, !s.Registered || s.Erased.Times > 0 && s.Erased.Leaves == s.Leaves}
+		return 0, nil
+	})
+	return is, err
 }
