@@ -126,10 +126,7 @@ func (a *API) consent(c *fiber.Ctx, caller access.Caller) error {
 		return err
 	}
 	redirect, err := a.Apps.Consent(httpapi.Context(c), caller, request, terms)
-	if err != nil {
-		return err
-	}
-	return c.JSON(fiber.Map{"redirect": redirect})
+	return httpapi.Answered(c, fiber.Map{"redirect": redirect}, err)
 }
 
 // appForm reads a form, and returns the function that looks up its parameters.
@@ -155,10 +152,7 @@ func (a *API) exchangeToken(c *fiber.Ctx) error {
 	default:
 		err = &oauth.Error{Code: "unsupported_grant_type", Description: "grant_type must be authorization_code or refresh_token"}
 	}
-	if err != nil {
-		return err
-	}
-	return c.JSON(granted)
+	return httpapi.Answered(c, granted, err)
 }
 
 func (a *API) revokeToken(c *fiber.Ctx) error {
@@ -166,8 +160,5 @@ func (a *API) revokeToken(c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
-	if err := a.Apps.Revoke(httpapi.Context(c), parameter("token"), parameter("client_id")); err != nil {
-		return err
-	}
-	return c.JSON(fiber.Map{})
+	return httpapi.Answered(c, fiber.Map{}, a.Apps.Revoke(httpapi.Context(c), parameter("token"), parameter("client_id")))
 }

@@ -109,8 +109,8 @@ func (a *API) Mount(app *httpapi.App) {
 	app.Post("/oauth/revoke", a.revokeToken)
 
 	app.Get("/staking/status", a.owning(a.stakingStatus))
-	app.Post("/staking/stake", a.stake)
-	app.Post("/staking/unstake", a.unstake)
+	app.Post("/staking/stake", a.owning(a.stake))
+	app.Post("/staking/unstake", a.owning(a.unstake))
 }
 
 // allows reports whether a page may make a request. A page of any browser extension may add
@@ -299,19 +299,13 @@ func (a *API) retractMemory(c *fiber.Ctx) error {
 		return err
 	}
 	reader := readerOf(caller)
-	if err := a.Memories.Retract(httpapi.Context(c), reader, caller.Credential, httpapi.Param(c, "id")); err != nil {
-		return err
-	}
-	return c.JSON(fiber.Map{"ok": true})
+	return httpapi.Done(c, a.Memories.Retract(httpapi.Context(c), reader, caller.Credential, httpapi.Param(c, "id")))
 }
 
 // forgetMemory makes the text of a memory unreadable for good.
 func (a *API) forgetMemory(c *fiber.Ctx, caller access.Caller) error {
 	reader := memory.Reader{Owner: caller.Owner, Head: caller.Head}
-	if err := a.Memories.Forget(httpapi.Context(c), reader, caller.Credential, httpapi.Param(c, "id")); err != nil {
-		return err
-	}
-	return c.JSON(fiber.Map{"ok": true})
+	return httpapi.Done(c, a.Memories.Forget(httpapi.Context(c), reader, caller.Credential, httpapi.Param(c, "id")))
 }
 
 func (a *API) searchMemories(c *fiber.Ctx, reader memory.Reader) error {
@@ -365,26 +359,17 @@ func (a *API) listMemories(c *fiber.Ctx, reader memory.Reader) error {
 
 func (a *API) proveMemory(c *fiber.Ctx, reader memory.Reader) error {
 	proof, err := a.Memories.Prove(httpapi.Context(c), reader, httpapi.Param(c, "id"))
-	if err != nil {
-		return err
-	}
-	return c.JSON(proof)
+	return httpapi.Answered(c, proof, err)
 }
 
 func (a *API) receiptOfMemory(c *fiber.Ctx, reader memory.Reader) error {
 	receipt, err := a.Memories.Receipt(httpapi.Context(c), reader, httpapi.Param(c, "id"))
-	if err != nil {
-		return err
-	}
-	return c.JSON(receipt)
+	return httpapi.Answered(c, receipt, err)
 }
 
 func (a *API) logHead(c *fiber.Ctx, reader memory.Reader) error {
 	head, err := a.Memories.Head(httpapi.Context(c), reader)
-	if err != nil {
-		return err
-	}
-	return c.JSON(head)
+	return httpapi.Answered(c, head, err)
 }
 
 func (a *API) logConsistency(c *fiber.Ctx, reader memory.Reader) error {
@@ -397,10 +382,7 @@ func (a *API) logConsistency(c *fiber.Ctx, reader memory.Reader) error {
 		return err
 	}
 	consistency, err := a.Memories.ProveConsistency(httpapi.Context(c), reader, from, to)
-	if err != nil {
-		return err
-	}
-	return c.JSON(consistency)
+	return httpapi.Answered(c, consistency, err)
 }
 
 // sizeIn reads a size of the log from the query parameter name.

@@ -49,10 +49,7 @@ func (a *API) eraseOwner(c *fiber.Ctx) error {
 		erased, err = a.Memories.Erase(ctx, answer.PublicKey)
 		return err
 	})
-	if err != nil {
-		return err
-	}
-	return c.JSON(fiber.Map{"ok": true, "erased": erased})
+	return httpapi.Answered(c, fiber.Map{"ok": true, "erased": erased}, err)
 }
 
 // importLog adds the leaves of an export of the owner's log at another place, or goes on with
@@ -63,16 +60,10 @@ func (a *API) importLog(c *fiber.Ctx, caller access.Caller) error {
 		return err
 	}
 	done, err := a.Memories.Import(ctx, readerOf(caller), caller.Credential, export)
-	if err != nil {
-		return err
-	}
-	return c.JSON(done)
+	return httpapi.Answered(c, done, err)
 }
 
 // giveUpImport ends an import that broke off.
 func (a *API) giveUpImport(c *fiber.Ctx, caller access.Caller) error {
-	if err := a.Memories.GiveUpImport(httpapi.Context(c), caller.Owner, caller.Credential); err != nil {
-		return err
-	}
-	return c.JSON(fiber.Map{"ok": true})
+	return httpapi.Done(c, a.Memories.GiveUpImport(httpapi.Context(c), caller.Owner, caller.Credential))
 }

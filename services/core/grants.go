@@ -47,10 +47,7 @@ func (a *API) listGrants(c *fiber.Ctx, caller access.Caller) error {
 
 // endGrant ends a grant. It answers alike for a grant that has ended before.
 func (a *API) endGrant(c *fiber.Ctx, caller access.Caller) error {
-	if err := a.Grants.End(httpapi.Context(c), caller.Owner, caller.Credential, httpapi.Param(c, "id")); err != nil {
-		return err
-	}
-	return c.JSON(fiber.Map{"ok": true})
+	return httpapi.Done(c, a.Grants.End(httpapi.Context(c), caller.Owner, caller.Credential, httpapi.Param(c, "id")))
 }
 
 // metadataPath is the path at which a refused client finds how to authenticate (RFC

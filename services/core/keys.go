@@ -184,10 +184,7 @@ func (a *API) revokeKey(c *fiber.Ctx, caller access.Caller) error {
 			err = lookup
 		}
 	}
-	if err != nil {
-		return err
-	}
-	return c.JSON(fiber.Map{"ok": true})
+	return httpapi.Done(c, err)
 }
 
 // keyUses records which API keys were used by requests that store no memory: within
@@ -324,17 +321,12 @@ func (a *API) endSession(c *fiber.Ctx, caller access.Caller) error {
 			err = lookup
 		}
 	}
-	if err != nil {
-		return err
-	}
-	return c.JSON(fiber.Map{"ok": true})
+	return httpapi.Done(c, err)
 }
 
 // endOtherSessions ends all of the owner's sessions except the session of the request.
 func (a *API) endOtherSessions(c *fiber.Ctx, caller access.Caller) error {
 	end := &command.EndAccess{Kind: events.KindSession, Except: caller.Credential.ID, Credential: caller.Credential}
-	if err := a.Commands.Execute(httpapi.Context(c), caller.Owner, end); err != nil {
-		return err
-	}
-	return c.JSON(fiber.Map{"ok": true, "ended": end.Ended})
+	err := a.Commands.Execute(httpapi.Context(c), caller.Owner, end)
+	return httpapi.Answered(c, fiber.Map{"ok": true, "ended": end.Ended}, err)
 }

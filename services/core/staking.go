@@ -78,21 +78,18 @@ func (Dormant) Unstake(context.Context, events.Owner, string) (UnsignedTransacti
 
 func (a *API) stakingStatus(c *fiber.Ctx, caller access.Caller) error {
 	status, err := a.Staking.Status(httpapi.Context(c), caller.Owner)
-	if err != nil {
-		return err
-	}
-	return c.JSON(status)
+	return httpapi.Answered(c, status, err)
 }
 
-func (a *API) stake(c *fiber.Ctx) error { return a.move(c, a.Staking.Stake) }
+func (a *API) stake(c *fiber.Ctx, caller access.Caller) error {
+	return a.move(c, caller, a.Staking.Stake)
+}
 
-func (a *API) unstake(c *fiber.Ctx) error { return a.move(c, a.Staking.Unstake) }
+func (a *API) unstake(c *fiber.Ctx, caller access.Caller) error {
+	return a.move(c, caller, a.Staking.Unstake)
+}
 
-func (a *API) move(c *fiber.Ctx, build func(context.Context, events.Owner, string) (UnsignedTransaction, error)) error {
-	caller, err := a.session(c)
-	if err != nil {
-		return err
-	}
+func (a *API) move(c *fiber.Ctx, caller access.Caller, build func(context.Context, events.Owner, string) (UnsignedTransaction, error)) error {
 	// Dormant staking answers 503 for any body.
 	if _, dormant := a.Staking.(Dormant); dormant {
 		return errDormant
@@ -107,8 +104,5 @@ func (a *API) move(c *fiber.Ctx, build func(context.Context, events.Owner, strin
 		return httpapi.BadRequest("amount must be a decimal string of base units")
 	}
 	transaction, err := build(httpapi.Context(c), caller.Owner, *body.Amount)
-	if err != nil {
-		return err
-	}
-	return c.JSON(transaction)
+	return httpapi.Answered(c, transaction, err)
 }

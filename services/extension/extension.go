@@ -48,66 +48,54 @@ func (a *API) Mount(app *httpapi.App) {
 	app.Page = refusalPage
 	app.Health("memory-ledger-extension")
 	app.SignIn(a.Desk, signin.ParseSignatureJSON)
-	app.Get("/auth/me", a.me)
+	app.Get("/auth/me", a.reading(a.me))
 	app.Post("/auth/logout", httpapi.Writing(a.Access, a.logout))
 	app.Get("/connect", connect.Page(connect.Config{APIURL: a.BaseURL, SessionTTL: a.SessionTTL, Names: a.ExtensionNames}))
 
-	app.Get("/memories", app.Compressed(a.listMemories))
+	app.Get("/memories", app.Compressed(a.reading(a.listMemories)))
 	app.Post("/memories", httpapi.Writing(a.Access, a.writeMemory))
-	app.Post("/memories/search", app.Compressed(a.searchMemories))
+	app.Post("/memories/search", app.Compressed(a.reading(a.searchMemories)))
 
 	app.Post("/agent-cases", httpapi.Writing(a.Access, a.mint(events.GrantCase)))
-	app.Get("/agent-cases/:id/status", a.status(events.GrantCase))
-	app.Post("/agent-cases/:id/revoke", a.revoke(events.GrantCase))
+	app.Get("/agent-cases/:id/status", a.reading(a.status(events.GrantCase)))
+	app.Post("/agent-cases/:id/revoke", a.reading(a.revoke(events.GrantCase)))
 	// Not Get, which also adds HEAD: a HEAD request would spend a read without returning
 	// the document.
 	app.Add(http.MethodGet, "/agent-cases/:token", refuseLooking, a.showCase)
 	app.Post("/agent-cases/:token", refuseLooking, a.readCase)
 
 	app.Post("/memory-drops", httpapi.Writing(a.Access, a.mint(events.GrantDrop)))
-	app.Get("/memory-drops/:id/status", a.status(events.GrantDrop))
-	app.Post("/memory-drops/:id/revoke", a.revoke(events.GrantDrop))
+	app.Get("/memory-drops/:id/status", a.reading(a.status(events.GrantDrop)))
+	app.Post("/memory-drops/:id/revoke", a.reading(a.revoke(events.GrantDrop)))
 	app.Add(http.MethodGet, "/memory-drops/:token", a.showDrop)
 	app.Post("/memory-drops/:token", a.fillDrop)
 }
 
-func (a *API) reader(c *fiber.Ctx) (access.Caller, error) {
-	return a.Access.Read(httpapi.Context(c), httpapi.Authorization(c))
+func (a *API) reading(route func(*fiber.Ctx, access.Caller) error) fiber.Handler {
+	return func(c *fiber.Ctx) error {
+		caller, err := a.Access.Read(httpapi.Context(c), httpapi.Authorization(c))
+		if err != nil {
+			return err
+		}
+		return route(c, caller)
+	}
 }
 
-func (a *API) me(c *fiber.Ctx) error {
-	caller, err := a.reader(c)
-	if err != nil {
-		return err
-	}
+func (a *API) me(c *fiber.Ctx, caller access.Caller) error {
 	standing, err := a.Commands.Standing(httpapi.Context(c), caller.Owner)
-	if err != nil {
-		return err
-	}
-	return c.JSON(fiber.Map{"userId": standing.UserID, "publicKey": caller.Owner})
+	return httpapi.Answered(c, fiber.Map{"userId": standing.UserID, "publicKey": caller.Owner}, err)
 }
 
 func (a *API) logout(c *fiber.Ctx, caller access.Caller) error {
-	if err := a.Commands.Execute(httpapi.Context(c), caller.Owner, &command.SignOut{SessionID: caller.Credential.ID}); err != nil {
-		return err
-	}
-	return c.JSON(fiber.Map{"ok": true})
+	return httpapi.Done(c, a.Commands.Execute(httpapi.Context(c), caller.Owner, &command.SignOut{SessionID: caller.Credential.ID}))
 }
 
-func (a *API) listMemories(c *fiber.Ctx) error {
-	caller, err := a.reader(c)
-	if err != nil {
-		return err
-	}
+func (a *API) listMemories(c *fiber.Ctx, caller access.Caller) error {
 	return httpapi.StreamMemories(c, a.Memories, memory.Reader{Owner: caller.Owner, Head: caller.Head},
 		memory.Selection{Order: memory.Oldest, Damaged: true}, `{"memories":`, `}`, func(*memory.Picked) {})
 }
 
-func (a *API) searchMemories(c *fiber.Ctx) error {
-	caller, err := a.reader(c)
-	if err != nil {
-		return err
-	}
+func (a *API) searchMemories(c *fiber.Ctx, caller access.Caller) error {
 	return httpapi.SearchMemories(c, a.Memories, a.Quotas, memory.Reader{Owner: caller.Owner, Head: caller.Head}, `{"memories":`, `}`)
 }
 

@@ -123,12 +123,8 @@ type dropStatus struct {
 	Expired         bool `json:"expired"`
 }
 
-func (a *API) status(kind events.GrantKind) fiber.Handler {
-	return func(c *fiber.Ctx) error {
-		caller, err := a.reader(c)
-		if err != nil {
-			return err
-		}
+func (a *API) status(kind events.GrantKind) func(*fiber.Ctx, access.Caller) error {
+	return func(c *fiber.Ctx, caller access.Caller) error {
 		s, err := a.Grants.Status(httpapi.Context(c), caller.Owner, kind, httpapi.Param(c, "id"))
 		if err != nil {
 			return err
@@ -140,17 +136,10 @@ func (a *API) status(kind events.GrantKind) fiber.Handler {
 	}
 }
 
-func (a *API) revoke(kind events.GrantKind) fiber.Handler {
-	return func(c *fiber.Ctx) error {
-		caller, err := a.reader(c)
-		if err != nil {
-			return err
-		}
+func (a *API) revoke(kind events.GrantKind) func(*fiber.Ctx, access.Caller) error {
+	return func(c *fiber.Ctx, caller access.Caller) error {
 		revoked, err := a.Grants.Revoke(httpapi.Context(c), caller.Owner, caller.Credential, kind, httpapi.Param(c, "id"))
-		if err != nil {
-			return err
-		}
-		return c.JSON(fiber.Map{"ok": true, "revoked": revoked})
+		return httpapi.Answered(c, fiber.Map{"ok": true, "revoked": revoked}, err)
 	}
 }
 
@@ -182,12 +171,10 @@ func (a *API) openCase(c *fiber.Ctx) error {
 	}
 	// The template's escaper would hold all of a link in memory.
 	before, after, _ := strings.Cut(end.String(), "DOCUMENT")
-	return httpapi.Stream(c, io.MultiReader(page, strings.NewReader(before), inBase64(document), strings.NewReader(after)))
+	return httpapi.Stream(c, io.MultiReader(page, strings.NewReader(before), &base64Reader{text: document}, strings.NewReader(after)))
 }
 
-// inBase64 returns a reader of a text's base64.
-func inBase64(text io.Reader) io.Reader { return &base64Reader{text: text} }
-
+// base64Reader reads a text's base64.
 type base64Reader struct {
 	text   io.Reader
 	piece  [3 << 13]byte // a multiple of 3, so that only the last piece is padded

@@ -28,10 +28,7 @@ func challenge(c *fiber.Ctx, signIn *signin.SignIn) error {
 		purpose = signin.Purpose(*body.Purpose)
 	}
 	challenge, err := signIn.Challenge(body.PublicKey, purpose)
-	if err != nil {
-		return err
-	}
-	return c.JSON(challenge)
+	return Answered(c, challenge, err)
 }
 
 func verify(c *fiber.Ctx, signIn *signin.SignIn, parseSignature func(jsontext.Value) ([]byte, error)) error {
@@ -40,10 +37,7 @@ func verify(c *fiber.Ctx, signIn *signin.SignIn, parseSignature func(jsontext.Va
 		return err
 	}
 	session, err := signIn.Verify(Context(c), answer)
-	if err != nil {
-		return err
-	}
-	return c.JSON(session)
+	return Answered(c, session, err)
 }
 
 // SignedChallenge reads a challenge that a wallet signed, on a route other than sign-in.

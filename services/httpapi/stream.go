@@ -72,6 +72,17 @@ func SendJSON(c *fiber.Ctx, text []byte) error {
 	return nil
 }
 
+// Answered answers with a value, unless there is an error.
+func Answered(c *fiber.Ctx, value any, err error) error {
+	if err != nil {
+		return err
+	}
+	return c.JSON(value)
+}
+
+// Done answers that a request was done, unless there is an error.
+func Done(c *fiber.Ctx, err error) error { return Answered(c, fiber.Map{"ok": true}, err) }
+
 // Stream answers with a body of unknown length. HTTP/1.0 has no chunks, so there the end
 // of the connection ends the body.
 func Stream(c *fiber.Ctx, body io.Reader) error {
