@@ -13,7 +13,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/memory-ledger/ledger/infra/localpostgres"
 	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
 )
 
@@ -47,7 +46,7 @@ func TestDatabaseSpeaksTLS(t *testing.T) {
 	if len(settings) != 3 {
 		t.Fatalf("settings of TLS: %v", settings)
 	}
-	server := pgtest.Start(t, localpostgres.Config{NoSync: true, TCP: true, Settings: settings})
+	_, server := pgtest.StartTCP(t, settings)
 
 	made, err := url.Parse(strings.TrimSpace(contents(t, secrets)["database_url_core"]))
 	must(t, err)
@@ -56,10 +55,7 @@ func TestDatabaseSpeaksTLS(t *testing.T) {
 		t.Errorf("the URL says %s", made.RawQuery)
 	}
 	connect := func(host, authority string) error {
-		at, err := url.Parse(server.URL())
-		if err != nil {
-			return err
-		}
+		at := *server
 		at.Host = host + ":" + at.Port()
 		query.Set("sslrootcert", authority)
 		at.RawQuery = query.Encode()

@@ -7,7 +7,6 @@
 //	            the server trusts every client that can open the socket. If the path is
 //	            too long, it is a folder in /tmp
 //	id          see below
-//	password    of the TCP listener, if one was asked for, mode 0600
 //
 // A database here is derived from the log and can always be made again. So the database of
 // another major version of PostgreSQL is deleted, not upgraded.

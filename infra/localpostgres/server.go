@@ -1,6 +1,7 @@
 package localpostgres
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,12 +27,10 @@ import (
 // Server is a running server. Its methods are safe for concurrent use, except
 // that Stop or Kill must be called once and last.
 type Server struct {
-	proc     *child.Process
-	lock     *datadir.FileLock
-	sockets  string
-	port     int // without TCP: 5432, which only names the socket
-	password string
-	tcp      bool
+	proc    *child.Process
+	lock    *datadir.FileLock
+	sockets string
+	port    string // it only names the socket
 }
 
 // Start runs the server of cfg.Dir and returns when the database takes connections. It
@@ -81,12 +80,7 @@ func startLocked(ctx context.Context, cfg Config) (*Server, error) {
 			return nil, err
 		}
 	}
-	s := &Server{tcp: cfg.TCP, port: 5432, sockets: p.sockets}
-	if cfg.TCP {
-		if s.password, err = datadir.PasswordFile(filepath.Join(cfg.Dir, "password")); err != nil {
-			return nil, err
-		}
-	}
+	s := &Server{port: cmp.Or(cfg.Settings["port"], "5432"), sockets: p.sockets}
 	return s, s.bringUp(ctx, cfg, p, inst, cluster)
 }
 
@@ -107,9 +101,8 @@ func stopLeftover(ctx context.Context, p place, inst installation, cluster strin
 	return err
 }
 
-// bringUp starts the process and prepares the database. It tries again, because another
-// program may take the port that we picked, or an earlier server may need a moment to end.
-// After an error no process is left.
+// bringUp starts the process and prepares the database. It tries again, because an earlier
+// server may need a moment to end. After an error no process is left.
 func (s *Server) bringUp(ctx context.Context, cfg Config, p place, inst installation, cluster string) error {
 	for try := 1; ; try++ {
 		err := s.launch(ctx, cfg, p, inst, cluster)
@@ -127,16 +120,8 @@ func (s *Server) bringUp(ctx context.Context, cfg Config, p place, inst installa
 var errEndedEarly = errors.New("the server ended while starting")
 
 func (s *Server) launch(ctx context.Context, cfg Config, p place, inst installation, cluster string) error {
-	tcpPort := 0
-	if s.tcp {
-		var err error
-		if tcpPort, err = freePort(); err != nil {
-			return err
-		}
-		s.port = tcpPort
-	}
 	cmd := exec.Command(inst.program("postgres"), "-D", cluster)
-	settings := cfg.settings(s.sockets, tcpPort)
+	settings := cfg.settings(s.sockets)
 	for _, k := range slices.Sorted(maps.Keys(settings)) {
 		cmd.Args = append(cmd.Args, "-c", k+"="+settings[k])
 	}
@@ -197,9 +182,6 @@ func (s *Server) provision(ctx context.Context, conn *pgx.Conn) error {
 	if !hasRole {
 		todo = append(todo, "CREATE ROLE ledger LOGIN")
 	}
-	if s.password != "" { // base64url: it cannot end the literal
-		todo = append(todo, "ALTER ROLE ledger PASSWORD '"+s.password+"'")
-	}
 	if !hasDatabase {
 		todo = append(todo, "CREATE DATABASE ledger OWNER ledger TEMPLATE template0")
 	}
@@ -211,27 +193,17 @@ func (s *Server) provision(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
-// URL of the database ledger, for pgx and psql alike. With Config.TCP it holds
-// a password; otherwise the socket's folder is the access control. The URL stays the
-// same across restarts on one folder, except for the TCP port.
+// URL of the database ledger, for pgx and psql alike. The socket's folder is the access
+// control. The URL stays the same across restarts on one folder.
 func (s *Server) URL() string { return s.DatabaseURL(DatabaseName) }
 
-func (s *Server) DatabaseURL(name string) string {
-	if !s.tcp {
-		return s.socketURL(DatabaseName, name)
-	}
-	u := url.URL{
-		Scheme: "postgresql", User: url.UserPassword(DatabaseName, s.password),
-		Host: fmt.Sprintf("127.0.0.1:%d", s.port), Path: "/" + name, RawQuery: "sslmode=disable",
-	}
-	return u.String()
-}
+func (s *Server) DatabaseURL(name string) string { return s.socketURL(DatabaseName, name) }
 
 // AdminURL is for the cluster's superuser, over the socket.
 func (s *Server) AdminURL() string { return s.socketURL(superuser, superuser) }
 
 func (s *Server) socketURL(user, database string) string {
-	query := url.Values{"host": {s.sockets}, "port": {fmt.Sprint(s.port)}}
+	query := url.Values{"host": {s.sockets}, "port": {s.port}}
 	// libpq and pgx do not read a plus as a space. Encode wrote a real plus as %2B, so
 	// every plus that is left was a space.
 	raw := strings.ReplaceAll(query.Encode(), "+", "%20")
@@ -267,16 +239,6 @@ func (s *Server) gone(err error) error {
 		_ = os.Remove(s.sockets) // empty; the next start makes it again
 	}
 	return errors.Join(err, s.lock.Release())
-}
-
-// freePort asks the system for a free port. Another process may take it before the
-// server does. Then the server ends at once and the start is tried again.
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, fmt.Errorf("free port: %w", err)
-	}
-	return l.Addr().(*net.TCPAddr).Port, l.Close()
 }
 
 func logLines(log *slog.Logger) func(string) {
@@ -318,7 +280,7 @@ func StartStandby(ctx context.Context, cfg Config, of *Server) (*Server, error) 
 		return nil, err
 	}
 	if err := run(ctx, p.who, p.home, inst.program("pg_basebackup"), "--write-recovery-conf", "--checkpoint=fast",
-		"--pgdata="+cluster, "--host="+of.sockets, fmt.Sprintf("--port=%d", of.port), "--username="+superuser); err != nil {
+		"--pgdata="+cluster, "--host="+of.sockets, "--port="+of.port, "--username="+superuser); err != nil {
 		return nil, err
 	}
 	return Start(ctx, cfg)
@@ -337,9 +299,6 @@ type Config struct {
 	// Dir holds everything that the server keeps, unless we are root; see the package. It
 	// is created if need be.
 	Dir string
-	// TCP adds a listener on a free port of 127.0.0.1, guarded by a generated
-	// password, and makes URL use that listener. The Unix socket always exists.
-	TCP bool
 	// AsyncCommit turns synchronous_commit off: a crash may lose the commits of the
 	// last fraction of a second. It loses whole commits only, never the database.
 	AsyncCommit bool
@@ -381,7 +340,7 @@ func (c *Config) normalise() (err error) {
 
 // settings returns the settings for the command line. So the cluster's own files stay
 // as initdb wrote them, and keep nothing from an earlier run.
-func (c *Config) settings(socketDir string, port int) map[string]string {
+func (c *Config) settings(socketDir string) map[string]string {
 	s := map[string]string{
 		"unix_socket_directories": socketDir,
 		"unix_socket_permissions": "0700",
@@ -400,13 +359,7 @@ func (c *Config) settings(socketDir string, port int) map[string]string {
 		"full_page_writes":        onOff(!c.NoSync),
 		"synchronous_commit":      onOff(!c.AsyncCommit),
 	}
-	if port != 0 {
-		s["listen_addresses"] = "127.0.0.1"
-		s["port"] = fmt.Sprint(port)
-	}
-	for k, v := range c.Settings {
-		s[k] = v
-	}
+	maps.Copy(s, c.Settings)
 	return s
 }
 

@@ -126,35 +126,6 @@ func TestRestartKeepsDataAndURL(t *testing.T) {
 	wantRow(t, url, "SHOW synchronous_commit", "off")
 }
 
-func TestTCPNeedsThePassword(t *testing.T) {
-	t.Parallel()
-	dir := pgtest.Folder(t)
-	s := pgtest.Start(t, localpostgres.Config{Dir: dir, NoSync: true, TCP: true})
-	wantRow(t, s.URL(), "SELECT inet_server_addr()::text", "127.0.0.1/32")
-	config, err := pgx.ParseConfig(s.URL())
-	must(t, err)
-	password := config.Password
-	for _, wrong := range []string{"", "wrong"} {
-		for _, user := range []string{"ledger", "postgres"} {
-			config.Password, config.User = wrong, user
-			if conn, err := pgx.ConnectConfig(t.Context(), config); err == nil {
-				_ = conn.Close(t.Context())
-				t.Errorf("user %s got in with password %q", user, wrong)
-			}
-		}
-	}
-	info, err := os.Stat(filepath.Join(dir, "password"))
-	if err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("password file: %v, %v", info, err)
-	}
-	stop(t, s)
-	s = pgtest.Start(t, localpostgres.Config{Dir: dir, NoSync: true, TCP: true})
-	if !strings.Contains(s.URL(), password) {
-		t.Error("the password changed across a restart")
-	}
-	wantRow(t, s.URL(), "SELECT 'up'", "up")
-}
-
 func TestStopInAHurryLosesNothing(t *testing.T) {
 	t.Parallel()
 	dir := pgtest.Folder(t)

@@ -64,7 +64,7 @@ func TestNewerTablesAreRefused(t *testing.T) {
 // which role can do it.
 func TestARoleWithoutRightsFindsTheSchema(t *testing.T) {
 	t.Parallel()
-	server := pgtest.Start(t, localpostgres.Config{Dir: pgtest.Folder(t), NoSync: true, TCP: true})
+	server, reader := pgtest.StartTCP(t, nil)
 	admin := connect(t, server.AdminURL())
 	name := admin.Config().Database
 	exec := func(sql string) {
@@ -74,10 +74,8 @@ func TestARoleWithoutRightsFindsTheSchema(t *testing.T) {
 		}
 	}
 	exec(`CREATE ROLE reader LOGIN PASSWORD 'r'`)
-	reader, err := url.Parse(server.DatabaseURL(name))
-	must(t, err)
 	as := admin.Config().User
-	reader.User = url.UserPassword("reader", "r")
+	reader.User, reader.Path = url.UserPassword("reader", "r"), "/"+name
 	if err := schema.Migrate(t.Context(), reader.String(), schema.Live); err == nil || !strings.Contains(err.Error(), "has to start first") {
 		t.Errorf("without a schema, in %s: %v", name, err)
 	}

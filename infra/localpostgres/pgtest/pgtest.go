@@ -10,6 +10,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"net"
+	"net/url"
 	"os"
 	"path/filepath"
 	"sync"
@@ -89,6 +92,27 @@ func Start(t testing.TB, cfg localpostgres.Config) *localpostgres.Server {
 		}
 	})
 	return s
+}
+
+// StartTCP is Start with a listener on a free port of 127.0.0.1 too. It returns the URL of
+// that listener, with a password.
+func StartTCP(t testing.TB, settings map[string]string) (*localpostgres.Server, *url.URL) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err == nil {
+		err = l.Close()
+	}
+	if err != nil {
+		t.Fatalf("pgtest: %v", err)
+	}
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	all := map[string]string{"listen_addresses": "127.0.0.1", "port": port}
+	maps.Copy(all, settings)
+	s := Start(t, localpostgres.Config{NoSync: true, Settings: all})
+	if err := admin(t.Context(), s, "ALTER ROLE ledger PASSWORD 'right'"); err != nil {
+		t.Fatalf("pgtest: %v", err)
+	}
+	return s, &url.URL{Scheme: "postgresql", User: url.UserPassword("ledger", "right"), Host: l.Addr().String(), Path: "/ledger", RawQuery: "sslmode=disable"}
 }
 
 // Folder makes a folder for one test's server. Unlike the path of t.TempDir, its path is

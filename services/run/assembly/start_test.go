@@ -126,9 +126,7 @@ func TestRefusedCredentialsEndTheStart(t *testing.T) {
 	conf := filepath.Join(t.TempDir(), "nats.conf")
 	must(t, os.WriteFile(conf, []byte("authorization { user: u, password: right }\n"), 0o600))
 	guarded := natstest.FromConfig(t, conf)
-	db := pgtest.Start(t, localpostgres.Config{Dir: pgtest.Folder(t), NoSync: true, TCP: true})
-	wrong, err := url.Parse(db.URL())
-	must(t, err)
+	_, wrong := pgtest.StartTCP(t, nil)
 	wrong.User = url.UserPassword("ledger", "s3cr3t")
 	for name, c := range map[string]struct {
 		cfg  config.Config
