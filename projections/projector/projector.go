@@ -8,9 +8,8 @@
 //	   └────── failed <── any error ──────────┘        stopped: ctx ended
 //
 // The log arrives in slices: contiguous runs of up to a few thousand messages. A slice is
-// the payload of one message of a watermill Router over [SliceSubscriber]. The router's
-// middlewares recover from panics, bound the time, measure, trace, and end the session at
-// an error. One transaction commits the checkpoint and the rows that all projections make
+// one message of a watermill Router over [SliceSubscriber]. The router's middlewares
+// recover from panics, bound the time, measure, trace, and end the session at an error. One transaction commits the checkpoint and the rows that all projections make
 // of a slice, so every message takes effect exactly once. After a crash at any point the
 // rows and the checkpoint agree, and the projector follows the log from the checkpoint
 // on.
@@ -56,11 +55,10 @@ var (
 )
 
 const (
-	defaultSliceRecords = 2000
-	defaultSliceBytes   = 8 << 20
-	defaultApplyTimeout = time.Minute
-	watchInterval       = time.Second
-	standbyInterval     = 250 * time.Millisecond
+	maxSliceBytes   = 8 << 20     // of payloads, at which a slice stops growing
+	applyTimeout    = time.Minute // how long one slice may take
+	watchInterval   = time.Second
+	standbyInterval = 250 * time.Millisecond
 )
 
 // Log is the part of the log that the projector uses.
@@ -91,8 +89,7 @@ type Config struct {
 	Logger       *slog.Logger          // nil means slog.Default()
 	Registerer   prometheus.Registerer // nil means no metrics
 	Tracer       trace.Tracer          // nil means no traces
-	SliceRecords int                   // see SliceConfig.MaxRecords
-	ApplyTimeout time.Duration         // how long one slice may take; 0 means a minute
+	SliceRecords int                   // maximum records in a slice; 0 means 2000
 	DrainTimeout time.Duration         // how long a slice may take after ctx ends; 0 means 5 s
 	MinBackoff   time.Duration         // pause after a first failure; 0 means 100 ms
 	MaxBackoff   time.Duration         // longest pause; 0 means 5 s
@@ -126,16 +123,11 @@ func (c *Config) setDefaults() {
 	if c.Turn == nil {
 		c.Turn = func(context.Context, bool) {}
 	}
-	c.SliceRecords = orDefault(c.SliceRecords, defaultSliceRecords)
-	c.ApplyTimeout = orDefault(c.ApplyTimeout, defaultApplyTimeout)
-	c.DrainTimeout = orDefault(c.DrainTimeout, 5*time.Second)
-	c.MinBackoff = orDefault(c.MinBackoff, 100*time.Millisecond)
-	c.MaxBackoff = max(c.MinBackoff, orDefault(c.MaxBackoff, 5*time.Second))
-	c.ReadyLag = orDefault(c.ReadyLag, 30*time.Second)
-}
-
-func orDefault[T int | time.Duration](v, otherwise T) T {
-	return cmp.Or(max(0, v), otherwise)
+	c.SliceRecords = cmp.Or(c.SliceRecords, 2000)
+	c.DrainTimeout = cmp.Or(c.DrainTimeout, 5*time.Second)
+	c.MinBackoff = cmp.Or(c.MinBackoff, 100*time.Millisecond)
+	c.MaxBackoff = max(c.MinBackoff, cmp.Or(c.MaxBackoff, 5*time.Second))
+	c.ReadyLag = cmp.Or(c.ReadyLag, 30*time.Second)
 }
 
 type Runner struct {

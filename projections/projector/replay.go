@@ -86,7 +86,7 @@ func (r *Replayer) read(ctx context.Context, have, to uint64, out chan<- Slice) 
 		for i := range raw.Records {
 			bytes += len(raw.Records[i].Payload)
 		}
-		if len(gathered.Records) < 10_000 && bytes < defaultSliceBytes && gathered.Last < to {
+		if len(gathered.Records) < 10_000 && bytes < maxSliceBytes && gathered.Last < to {
 			return nil
 		}
 		select {

@@ -113,7 +113,7 @@ func (r *Runner) renew(ctx context.Context, conn *pgx.Conn, steps []Step) error 
 }
 
 func (r *Runner) checkpoint(ctx context.Context, conn *pgx.Conn) (Checkpoint, error) {
-	ctx, cancel := context.WithTimeout(ctx, r.cfg.ApplyTimeout)
+	ctx, cancel := context.WithTimeout(ctx, applyTimeout)
 	defer cancel()
 	return ReadCheckpoint(ctx, conn)
 }
@@ -166,8 +166,7 @@ func (s *session) run(ctx context.Context, maxRecords int) error {
 		s.read--
 	}
 	s.catchUp()
-	// A reader waits at most the pace for what was just written.
-	subscriber := NewSliceSubscriber(r.cfg.Log, SliceConfig{From: s.read + 1, MaxRecords: maxRecords, Pace: 5 * time.Millisecond})
+	subscriber := NewSliceSubscriber(r.cfg.Log, s.read+1, maxRecords)
 	router, err := s.newRouter()
 	if err != nil {
 		return err
@@ -228,11 +227,7 @@ func (s *session) catchUp() {
 // handle applies the slice of a message. If the projector is stopped meanwhile, handle
 // still finishes, within the drain timeout.
 func (s *session) handle(msg *message.Message) error {
-	raw, err := unmarshal(msg.Payload)
-	if err != nil {
-		return err
-	}
-	ctx := msg.Context()
+	raw, ctx := sliceOf(msg), msg.Context()
 	for i := range raw.Records {
 		if err := s.prove(&raw.Records[i]); err != nil {
 			return err
@@ -378,7 +373,7 @@ func (s *session) checkConn(ctx context.Context) error {
 // [Runner.Run] retries with backoff: it is the only restart loop.
 func (s *session) newRouter() (*message.Router, error) {
 	cfg := &s.runner.cfg
-	router, err := message.NewRouter(message.RouterConfig{CloseTimeout: cfg.ApplyTimeout + time.Second},
+	router, err := message.NewRouter(message.RouterConfig{CloseTimeout: applyTimeout + time.Second},
 		// The router logs only routine events, and errors that Run also reports.
 		watermill.NewSlogLoggerWithLevelMapping(cfg.Logger, map[slog.Level]slog.Level{slog.LevelInfo: slog.LevelDebug, slog.LevelError: slog.LevelDebug}))
 	if err != nil {
@@ -453,7 +448,7 @@ func (m *metrics) measure(next message.HandlerFunc) message.HandlerFunc {
 // the drain timeout.
 func (r *Runner) limit(next message.HandlerFunc) message.HandlerFunc {
 	return func(msg *message.Message) ([]*message.Message, error) {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(msg.Context()), r.cfg.ApplyTimeout)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(msg.Context()), applyTimeout)
 		defer cancel()
 		stop := context.AfterFunc(msg.Context(), func() { time.AfterFunc(r.cfg.DrainTimeout, cancel) })
 		defer stop()

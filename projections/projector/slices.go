@@ -2,8 +2,6 @@ package projector
 
 import (
 	"context"
-	"encoding/binary"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -14,38 +12,34 @@ import (
 	"github.com/memory-ledger/ledger/events/eventlog"
 )
 
-// SliceSubscriber is a watermill Subscriber whose messages are slices of the log. It
-// sends a slice after the previous one was acknowledged. After a nack it ends: the next
-// session reads the checkpoint and follows the log from there.
+// SliceSubscriber is a watermill Subscriber whose messages are slices of the log. A message
+// carries its slice in its context, see sliceOf: it never leaves the process, so its payload
+// is empty. The subscriber sends a slice after the previous one was acknowledged. After a nack
+// it ends: the next session reads the checkpoint and follows the log from there.
 //
 // The next slice grows while the current one is applied, and until the pace allows the
 // next one. So a reader that is behind gets long slices, and a reader that keeps up gets
 // short ones.
 type SliceSubscriber struct {
-	follower eventlog.Follower
-	cfg      SliceConfig
+	follower   eventlog.Follower
+	from       uint64
+	maxRecords int
 
 	cancel  context.CancelFunc
 	running sync.WaitGroup
 	err     error // of the follower; read it after running.Wait
 }
 
-// SliceConfig sets where to begin and how long slices become.
-type SliceConfig struct {
-	From       uint64 // first sequence wanted; 0 means 1
-	MaxRecords int    // maximum records in a slice; 0 means 2000
-	MaxBytes   int    // payload bytes at which a slice stops growing; 0 means 8 MiB
-	// Pace is the least time from one slice to the next, unless the next one is already
-	// long: a transaction costs the database the same for one message as for fifty. A
-	// message that arrives after a pause this long is sent at once. 0 means no pace.
-	Pace time.Duration
-}
+// pace is the least time from one slice to the next, unless the next one is already long: a
+// transaction costs the database the same for one message as for fifty. A message that
+// arrives after a pause this long is sent at once. A reader waits at most this long for what
+// was just written.
+const pace = 5 * time.Millisecond
 
-// NewSliceSubscriber returns a subscriber over a follower of the log, for one Subscribe.
-func NewSliceSubscriber(follower eventlog.Follower, cfg SliceConfig) *SliceSubscriber {
-	cfg.MaxRecords = orDefault(cfg.MaxRecords, defaultSliceRecords)
-	cfg.MaxBytes = orDefault(cfg.MaxBytes, defaultSliceBytes)
-	return &SliceSubscriber{follower: follower, cfg: cfg, cancel: func() {}}
+// NewSliceSubscriber returns a subscriber over a follower of the log, for one Subscribe. from
+// is the first sequence wanted. A slice has at most maxRecords records.
+func NewSliceSubscriber(follower eventlog.Follower, from uint64, maxRecords int) *SliceSubscriber {
+	return &SliceSubscriber{follower: follower, from: from, maxRecords: maxRecords, cancel: func() {}}
 }
 
 // Subscribe implements message.Subscriber. There is only one log, so the topic is
@@ -82,7 +76,7 @@ func (s *SliceSubscriber) Err() error {
 
 func (s *SliceSubscriber) follow(ctx context.Context, received chan<- eventlog.Slice) error {
 	// Receive half a slice at a time, so that two halves make a whole slice.
-	cfg := eventlog.FollowConfig{From: s.cfg.From, MaxRecords: (s.cfg.MaxRecords + 1) / 2, MaxBytes: s.cfg.MaxBytes / 2}
+	cfg := eventlog.FollowConfig{From: s.from, MaxRecords: (s.maxRecords + 1) / 2, MaxBytes: maxSliceBytes / 2}
 	err := s.follower.Follow(ctx, cfg, func(slice eventlog.Slice) error {
 		select {
 		case received <- slice:
@@ -100,27 +94,27 @@ func (s *SliceSubscriber) follow(ctx context.Context, received chan<- eventlog.S
 // emit sends the slices one by one, and lets the next one grow meanwhile. If the follower
 // fails, emit still sends the messages that it has received.
 func (s *SliceSubscriber) emit(ctx context.Context, received <-chan eventlog.Slice, out chan<- *message.Message) {
-	pace := time.NewTimer(0)
-	defer pace.Stop()
+	paces := time.NewTimer(0)
+	defer paces.Stop()
 	var next growing
 	var acked, nacked <-chan struct{} // of the slice being applied
 	paced, lost := true, false
 	for {
-		isLong := 2*len(next.Records) > s.cfg.MaxRecords || 2*next.bytes > s.cfg.MaxBytes
+		isLong := 2*len(next.Records) > s.maxRecords || 2*next.bytes > maxSliceBytes
 		idle, empty := acked == nil, next.Last == 0
 		switch {
 		case idle && empty && lost:
 			return
 		case idle && !empty && (paced || isLong || lost):
-			msg := message.NewMessageWithContext(ctx, fmt.Sprintf("%d to %d", next.First, next.Last), marshal(&next))
+			msg := message.NewMessageWithContext(context.WithValue(ctx, sliceKey{}, next.Slice), fmt.Sprintf("%d to %d", next.First, next.Last), nil)
 			select {
 			case out <- msg:
 			case <-ctx.Done():
 				return
 			}
 			acked, nacked = msg.Acked(), msg.Nacked()
-			next, paced = growing{}, s.cfg.Pace <= 0
-			pace.Reset(s.cfg.Pace)
+			next, paced = growing{}, false
+			paces.Reset(pace)
 			continue
 		}
 		more := received
@@ -136,7 +130,7 @@ func (s *SliceSubscriber) emit(ctx context.Context, received <-chan eventlog.Sli
 			acked, nacked = nil, nil
 		case <-nacked:
 			return
-		case <-pace.C:
+		case <-paces.C:
 			paced = true
 		case <-ctx.Done():
 			return
@@ -160,57 +154,11 @@ func (g *growing) grow(more eventlog.Slice) {
 	}
 }
 
-// marshal encodes a slice as the payload of a message: its bounds, then each record's
-// sequence, time, subject and bytes. It is handwritten because a slice holds two thousand
-// records, and package gob takes 3.5 µs per record, a third of a replay.
-func marshal(slice *growing) []byte {
-	const perRecord = 160 // typical size of subject, sequence, time and two lengths
-	b := make([]byte, 0, 20+slice.bytes+perRecord*len(slice.Records))
-	b = binary.AppendUvarint(b, slice.First)
-	b = binary.AppendUvarint(b, slice.Last)
-	for i := range slice.Records {
-		r := &slice.Records[i]
-		b = binary.AppendUvarint(b, r.Seq)
-		b = binary.AppendUvarint(b, uint64(r.Time.UnixNano()))
-		b = append(binary.AppendUvarint(b, uint64(len(r.Subject))), r.Subject...)
-		b = append(binary.AppendUvarint(b, uint64(len(r.Payload))), r.Payload...)
-	}
-	return b
-}
+type sliceKey struct{}
 
-var errPayload = errors.New("the message's payload is not a slice")
-
-// unmarshal returns the slice of a message. Its payloads share memory with b.
-func unmarshal(b []byte) (slice eventlog.Slice, err error) {
-	number := func() uint64 {
-		n, size := binary.Uvarint(b)
-		if size <= 0 {
-			b, err = nil, errPayload
-			return 0
-		}
-		b = b[size:]
-		return n
-	}
-	text := func() []byte {
-		n := number()
-		if n > uint64(len(b)) {
-			b, err = nil, errPayload
-			return nil
-		}
-		t := b[:n:n]
-		b = b[n:]
-		return t
-	}
-	slice.First, slice.Last = number(), number()
-	for len(b) > 0 {
-		r := eventlog.Record{Seq: number(), Time: time.Unix(0, int64(number()))}
-		r.Subject, r.Payload = string(text()), text()
-		slice.Records = append(slice.Records, r)
-	}
-	if n := len(slice.Records); err == nil && (n == 0 || slice.Records[n-1].Seq != slice.Last) {
-		err = errPayload
-	}
-	return slice, err
+// sliceOf returns the slice of a message.
+func sliceOf(msg *message.Message) eventlog.Slice {
+	return msg.Context().Value(sliceKey{}).(eventlog.Slice)
 }
 
 // decoder reads messages. It is for one goroutine.
