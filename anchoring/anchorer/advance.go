@@ -93,7 +93,7 @@ func (d *driver) pollGroup(ctx context.Context, flights []*flight, height chain.
 	for group := range slices.Chunk(flights, chain.MaxStatuses) {
 		signatures := make([]string, len(group))
 		for i, f := range group {
-			signatures[i] = f.signature
+			signatures[i] = f.Signature
 		}
 		statuses, slot, err := d.cfg.Chain.Statuses(ctx, signatures, history)
 		if err != nil {
@@ -175,17 +175,17 @@ func (d *driver) settle(ctx context.Context, f *flight, succeeded bool, held map
 		if !read {
 			continue
 		}
-		b := o.batch
-		if account != nil && account.Size == b.size && account.Root == [32]byte(b.root) {
+		b := o.Batch
+		if account != nil && account.Size == b.Size && account.Root == [32]byte(b.Root) {
 			address, err := d.address(o)
 			if err != nil {
 				return err
 			}
 			records = append(records, record{o, &events.BatchConfirmed{
-				BatchID: b.id, Size: b.size, Root: b.root, Signature: f.signature, Slot: account.Slot,
+				BatchID: b.ID, Size: b.Size, Root: b.Root, Signature: f.Signature, Slot: account.Slot,
 				Cluster: d.genesis, ProgramID: d.signer.program.String(), Account: address.String(),
 			}})
-			lamports += shareOf(f.transaction, o.confirmedSize == 0, d.rent.Load())
+			lamports += shareOf(f.Transaction, o.ConfirmedSize == 0, d.rent.Load())
 			continue
 		}
 		why, alarm := lacking(account, o, succeeded)
@@ -214,9 +214,9 @@ func lacking(account *commitment.Account, o *owner, succeeded bool) (why error, 
 	switch {
 	case account != nil && account.Size > o.size():
 		return fmt.Errorf("%w: it holds %d leaves, the log %d", errAhead, account.Size, o.size()), true
-	case account != nil && account.Size == o.batch.size:
-		return fmt.Errorf("%w: at %d leaves it has %x, the log %s", errFork, account.Size, account.Root, o.batch.root), true
-	case account != nil && account.Size > o.batch.size:
+	case account != nil && account.Size == o.Batch.Size:
+		return fmt.Errorf("%w: at %d leaves it has %x, the log %s", errFork, account.Size, account.Root, o.Batch.Root), true
+	case account != nil && account.Size > o.Batch.Size:
 		return fmt.Errorf("superseded: the account holds %d leaves", account.Size), false
 	case succeeded:
 		return errLandedWithout, true
@@ -225,7 +225,7 @@ func lacking(account *commitment.Account, o *owner, succeeded bool) (why error, 
 }
 
 func failure(f *flight, b *batch, why error) *events.BatchFailed {
-	return &events.BatchFailed{BatchID: b.id, Signature: f.signature, Reason: why.Error()}
+	return &events.BatchFailed{BatchID: b.ID, Signature: f.Signature, Reason: why.Error()}
 }
 
 // giveUp ends a flight that failed or was refused. New batches are cut at once for its
@@ -240,7 +240,7 @@ func (d *driver) giveUp(ctx context.Context, f *flight) error {
 		if known && o.key != culprit {
 			why = fmt.Errorf("packed with one that failed: %w", reason)
 		}
-		records = append(records, record{o, failure(f, o.batch, why)})
+		records = append(records, record{o, failure(f, o.Batch, why)})
 	}
 	if known {
 		h := hold{alone: true, repeat: true, alarm: fmt.Errorf("its commit is refused: %w", reason)}
@@ -281,7 +281,7 @@ func (d *driver) cameToNothing(why error) {
 func (d *driver) end(ctx context.Context, f *flight, records []record) (confirmed int, err error) {
 	batches := make([]*batch, len(records))
 	for i, r := range records {
-		batches[i] = r.owner.batch
+		batches[i] = r.owner.Batch
 	}
 	stored, err := d.append(ctx, records)
 	if err != nil {
@@ -292,11 +292,11 @@ func (d *driver) end(ctx context.Context, f *flight, records []record) (confirme
 		if _, ok := r.data.(*events.BatchConfirmed); ok && stored[i] {
 			confirmed++
 			d.clear(r.owner.key)
-			d.metrics.latency.Observe(d.cfg.Now().Sub(batches[i].oldest).Seconds())
+			d.metrics.latency.Observe(d.cfg.Now().Sub(batches[i].Oldest).Seconds())
 		}
 	}
 	if len(f.owners) == 0 {
-		delete(d.flights, f.signature)
+		delete(d.flights, f.Signature)
 	}
 	return confirmed, nil
 }
@@ -315,7 +315,7 @@ func (d *driver) transmit(ctx context.Context) error {
 			continue // it may have landed long ago: poll first
 		}
 		f.sentAt = now
-		err := d.cfg.Chain.Send(ctx, f.transaction, !f.accepted)
+		err := d.cfg.Chain.Send(ctx, f.Transaction, !f.accepted)
 		var refusal *program.InstructionError
 		switch {
 		case err == nil:
@@ -323,14 +323,14 @@ func (d *driver) transmit(ctx context.Context) error {
 		case errors.As(err, &refusal) && isFunds(refusal):
 			d.status.setFunds(fmt.Errorf("%w: %w", errUnfunded, err))
 		case errors.As(err, &refusal) && refusal.Index < 0: // it is not about the transaction: the node is behind, or has seen it
-			d.cfg.Logger.Debug("not taken yet", "signature", f.signature, "err", err)
+			d.cfg.Logger.Debug("not taken yet", "signature", f.Signature, "err", err)
 		case errors.As(err, &refusal):
 			f.refused = err
 		case errors.Is(err, chain.ErrUnreachable):
 			d.status.setChain(err, now)
 			return ctx.Err() // the other sends would fail too
 		default:
-			d.cfg.Logger.Warn("send", "signature", f.signature, "err", err)
+			d.cfg.Logger.Warn("send", "signature", f.Signature, "err", err)
 		}
 	}
 	return ctx.Err()

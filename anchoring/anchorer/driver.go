@@ -273,7 +273,7 @@ func (d *driver) append(ctx context.Context, records []record) ([]bool, error) {
 			default:
 				return err
 			}
-			if d.busy[r.owner.key] = seq; stored[i] && r.owner.batch != nil {
+			if d.busy[r.owner.key] = seq; stored[i] && r.owner.Batch != nil {
 				d.busy[r.owner.key] = inFlight
 			}
 			return nil
@@ -288,7 +288,7 @@ func (d *driver) appendOne(ctx context.Context, r record) (seq uint64, err error
 	id := d.cfg.NewID() // also the command ID: the command has only this event, and sharing saves 60 bytes per batch
 	event := events.Event{
 		ID: id, Source: "/anchorer", Owner: o.key, Time: events.At(at),
-		OwnerVersion: o.chainVersion + 1, CommandID: id, Data: r.data,
+		OwnerVersion: o.ChainVersion + 1, CommandID: id, Data: r.data,
 	}
 	payload, err := events.EncodeBatch([]events.Event{event})
 	if err != nil {
@@ -301,7 +301,7 @@ func (d *driver) appendOne(ctx context.Context, r record) (seq uint64, err error
 	for {
 		seq, err := d.cfg.Log.Append(ctx, eventlog.Append{
 			Family: events.FamilyChain, Owner: o.key, Kind: events.KindBatch,
-			CommandID: event.CommandID, Expected: o.chainSeq, Payload: payload,
+			CommandID: event.CommandID, Expected: o.ChainSeq, Payload: payload,
 		})
 		switch {
 		case err == nil:

@@ -67,7 +67,7 @@ func (f *flight) verdict(height chain.Height, want chain.Commitment) verdict {
 // is so far ahead that the chain was exchanged, or put back to an earlier state.
 func (f *flight) past(height chain.Height) bool {
 	// This is more blocks than a blockhash lives, and than finality lags.
-	return height.Block > f.lastValid || f.lastValid > height.Block+10_000
+	return height.Block > f.LastValid || f.LastValid > height.Block+10_000
 }
 
 func (f *flight) reason() error {
@@ -83,7 +83,7 @@ func (f *flight) culprit() (events.Owner, bool) {
 	if !errors.As(f.reason(), &failure) || isFunds(failure) {
 		return "", false
 	}
-	c, err := parse(f.transaction)
+	c, err := parse(f.Transaction)
 	i := failure.Index - budgetInstructions
 	if err != nil || i < 0 || i >= len(c.commits) {
 		return "", false

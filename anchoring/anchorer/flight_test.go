@@ -41,7 +41,7 @@ func TestVerdict(t *testing.T) {
 		"failed, which another fork may not do": {flight{polled: true, status: landedAs(chain.Confirmed, failure)}, 1, chain.Confirmed, wait},
 		"failed for good":                       {flight{polled: true, status: landedAs(chain.Finalized, failure)}, 1, chain.Confirmed, failed},
 	} {
-		c.flight.lastValid = lastValid
+		c.flight.LastValid = lastValid
 		if got := c.flight.verdict(chain.Height{Block: c.block}, c.level); got != c.want {
 			t.Errorf("%s: %d, want %d", name, got, c.want)
 		}
@@ -90,7 +90,7 @@ func TestANodeThatIsBehindSaysNothing(t *testing.T) {
 		{slot, &chain.Status{Slot: slot + 1}, true, false},
 	} {
 		o := newOwner(newOwnerKey())
-		f := &flight{attempt: attempt{signature: "s", lastValid: 1}, owners: []*owner{o}}
+		f := &flight{attempt: attempt{Signature: "s", LastValid: 1}, owners: []*owner{o}}
 		d := &driver{
 			cfg:     &Config{Chain: behind{slot: c.slot, status: c.status}},
 			signer:  signer{key: solana.NewWallet().PrivateKey, program: program.LocalID},

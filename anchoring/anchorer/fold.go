@@ -90,7 +90,7 @@ func (f *fold) record(o *owner, r *projector.Record, spent map[string]uint64, ge
 			// Before the rent was read from the chain, two years of 3480 lamports for each byte
 			// count, as on every cluster.
 			const mostRent = (128 + accountLen) * 2 * 3480
-			spent[at.Format(dayLayout)] += shareOf(data.Transaction, o.confirmedSize == 0, cmp.Or(f.anchorer.rent.Load(), mostRent))
+			spent[at.Format(dayLayout)] += shareOf(data.Transaction, o.ConfirmedSize == 0, cmp.Or(f.anchorer.rent.Load(), mostRent))
 		case *events.BatchConfirmed:
 			*genesis = data.Cluster
 		}
@@ -105,39 +105,39 @@ func (f *fold) record(o *owner, r *projector.Record, spent map[string]uint64, ge
 var errLog = errors.New("the log contradicts itself")
 
 // owner is the anchoring state of one owner's log. It is a fold of the owner's leaves and
-// chain events, and of nothing else.
+// chain events, and of nothing else. Its row keeps the exported fields as JSON.
 type owner struct {
 	key      events.Owner
 	frontier *tree.Frontier
 
-	chainSeq     uint64 // of the newest message in the chain family
-	chainVersion int
+	ChainSeq     uint64 // of the newest message in the chain family
+	ChainVersion int
 
-	confirmedSize uint64
-	confirmedRoot events.Hash
+	ConfirmedSize uint64
+	ConfirmedRoot events.Hash
 
-	// waiting is when the oldest leaf was written that no open or confirmed batch covers;
+	// Waiting is when the oldest leaf was written that no open or confirmed batch covers;
 	// zero if there is no such leaf.
-	waiting time.Time
-	batch   *batch // the open one; nil: none
+	Waiting time.Time
+	Batch   *batch `json:",omitempty"` // the open one; nil: none
 }
 
 // batch is an open batch: cut, and neither confirmed nor failed.
 type batch struct {
-	id     string
-	from   uint64
-	size   uint64
-	root   events.Hash
-	oldest time.Time // when its oldest leaf was written
-	tried  *attempt  // nil until it is submitted
+	ID     string
+	From   uint64
+	Size   uint64
+	Root   events.Hash
+	Oldest time.Time // when its oldest leaf was written
+	Tried  *attempt  `json:",omitempty"` // nil until it is submitted
 }
 
 // attempt is the signed transaction that commits a batch, with others.
 type attempt struct {
-	signature   string
-	blockhash   string
-	lastValid   uint64
-	transaction []byte
+	Signature   string
+	Blockhash   string
+	LastValid   uint64
+	Transaction []byte
 }
 
 func newOwner(key events.Owner) *owner { return &owner{key: key, frontier: tree.EmptyFrontier()} }
@@ -146,10 +146,10 @@ func (o *owner) size() uint64 { return o.frontier.Size() }
 
 // oldest is when the oldest unanchored leaf was written; zero if all leaves are anchored.
 func (o *owner) oldest() time.Time {
-	if o.batch != nil {
-		return o.batch.oldest
+	if o.Batch != nil {
+		return o.Batch.Oldest
 	}
-	return o.waiting
+	return o.Waiting
 }
 
 func (o *owner) leaf(e *events.MemoryWritten, at time.Time) error {
@@ -157,18 +157,18 @@ func (o *owner) leaf(e *events.MemoryWritten, at time.Time) error {
 		return fmt.Errorf("%w: leaf %d of %s follows %d leaves", errLog, e.LeafIndex, o.key, o.size())
 	}
 	o.frontier.Append(e.LeafHash)
-	if o.waiting.IsZero() {
-		o.waiting = at
+	if o.Waiting.IsZero() {
+		o.Waiting = at
 	}
 	return nil
 }
 
 // message records the sequence and version of a message of the chain family.
 func (o *owner) message(seq uint64, version int) error {
-	if version != o.chainVersion+1 {
-		return fmt.Errorf("%w: chain version %d of %s follows %d", errLog, version, o.key, o.chainVersion)
+	if version != o.ChainVersion+1 {
+		return fmt.Errorf("%w: chain version %d of %s follows %d", errLog, version, o.key, o.ChainVersion)
 	}
-	o.chainSeq, o.chainVersion = seq, version
+	o.ChainSeq, o.ChainVersion = seq, version
 	return nil
 }
 
@@ -180,40 +180,40 @@ func (o *owner) fold(data events.Data, at time.Time) error {
 	case *events.BatchCut:
 		return o.cut(e, at)
 	case *events.BatchSubmitted:
-		if o.batch != nil && o.batch.id == e.BatchID {
-			o.batch.tried = &attempt{e.Signature, e.Blockhash, e.LastValidBlockHeight, e.Transaction}
+		if o.Batch != nil && o.Batch.ID == e.BatchID {
+			o.Batch.Tried = &attempt{e.Signature, e.Blockhash, e.LastValidBlockHeight, e.Transaction}
 		}
 	case *events.BatchConfirmed:
-		if e.Size >= o.confirmedSize {
-			o.confirmedSize, o.confirmedRoot = e.Size, e.Root
+		if e.Size >= o.ConfirmedSize {
+			o.ConfirmedSize, o.ConfirmedRoot = e.Size, e.Root
 		}
-		if o.batch != nil && o.batch.id == e.BatchID {
-			o.batch = nil
+		if o.Batch != nil && o.Batch.ID == e.BatchID {
+			o.Batch = nil
 		}
 	case *events.BatchFailed:
-		if o.batch != nil && o.batch.id == e.BatchID {
-			if o.size() > o.confirmedSize {
-				o.waiting = o.batch.oldest
+		if o.Batch != nil && o.Batch.ID == e.BatchID {
+			if o.size() > o.ConfirmedSize {
+				o.Waiting = o.Batch.Oldest
 			}
-			o.batch = nil
+			o.Batch = nil
 		}
 	}
 	return nil
 }
 
 func (o *owner) cut(e *events.BatchCut, at time.Time) error {
-	if o.batch != nil || e.Size > o.size() {
+	if o.Batch != nil || e.Size > o.size() {
 		return fmt.Errorf("%w: batch %s of %s is cut at %d of %d leaves", errLog, e.BatchID, o.key, e.Size, o.size())
 	}
-	o.batch = &batch{id: e.BatchID, from: e.FromSize, size: e.Size, root: e.Root, oldest: o.waiting}
-	if o.batch.oldest.IsZero() {
-		o.batch.oldest = at
+	o.Batch = &batch{ID: e.BatchID, From: e.FromSize, Size: e.Size, Root: e.Root, Oldest: o.Waiting}
+	if o.Batch.Oldest.IsZero() {
+		o.Batch.Oldest = at
 	}
-	o.waiting = time.Time{}
+	o.Waiting = time.Time{}
 	if o.size() > e.Size {
 		// These leaves were written while the batch was being cut. The time of the cut is
 		// used as theirs.
-		o.waiting = at
+		o.Waiting = at
 	}
 	return nil
 }

@@ -96,8 +96,8 @@ func sender(c Chain, now *time.Time, flights ...*flight) *driver {
 		flights: map[string]*flight{},
 	}
 	for i, f := range flights {
-		f.signature = fmt.Sprint(i)
-		d.flights[f.signature] = f
+		f.Signature = fmt.Sprint(i)
+		d.flights[f.Signature] = f
 	}
 	return d
 }

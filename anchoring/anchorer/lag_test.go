@@ -79,7 +79,7 @@ func (s treeCache) Consistency(context.Context, events.Owner, uint64, uint64) ([
 func (l *lone) owner(confirmed, size uint64) *owner {
 	l.t.Helper()
 	o := newOwner(newOwnerKey())
-	o.confirmedSize = confirmed
+	o.ConfirmedSize = confirmed
 	l.grow(o, size)
 	l.cache.sizes[o.key] = size
 	return o
@@ -122,11 +122,11 @@ func TestDue(t *testing.T) {
 	} {
 		l.now = made
 		o := l.owner(c.anchored, c.anchored)
-		o.waiting = time.Time{}
+		o.Waiting = time.Time{}
 		l.grow(o, c.size)
 		if c.open {
 			must(t, o.fold(&events.BatchCut{BatchID: newID(), Size: 2, Root: o.frontier.Root()}, l.now))
-			must(t, o.fold(&events.BatchSubmitted{BatchID: o.batch.id, Signature: "s"}, l.now))
+			must(t, o.fold(&events.BatchSubmitted{BatchID: o.Batch.ID, Signature: "s"}, l.now))
 			l.busy[o.key] = inFlight
 		}
 		l.save(o)

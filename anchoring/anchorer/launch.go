@@ -34,7 +34,7 @@ func (d *driver) launch(ctx context.Context, work []*owner) error {
 	// Recorded transactions come first. Such a transaction may commit owners whose own
 	// record of it is missing. These owners must not get into a second transaction.
 	for _, o := range work {
-		if o.batch != nil && o.batch.tried != nil && d.busy[o.key] == 0 {
+		if o.Batch != nil && o.Batch.Tried != nil && d.busy[o.key] == 0 {
 			if err := d.adopt(ctx, o); err != nil {
 				return err
 			}
@@ -42,7 +42,7 @@ func (d *driver) launch(ctx context.Context, work []*owner) error {
 	}
 	var unsigned []*owner
 	for _, o := range work {
-		if d.busy[o.key] == 0 && (o.batch == nil || o.batch.tried == nil) {
+		if d.busy[o.key] == 0 && (o.Batch == nil || o.Batch.Tried == nil) {
 			unsigned = append(unsigned, o)
 		}
 	}
@@ -58,12 +58,12 @@ func (d *driver) launch(ctx context.Context, work []*owner) error {
 // interrupted its recording, adopt first completes the recording: for every owner whose
 // cut batch is the one that the transaction commits.
 func (d *driver) adopt(ctx context.Context, first *owner) error {
-	f := d.flights[first.batch.tried.signature]
+	f := d.flights[first.Batch.Tried.Signature]
 	if f == nil {
-		f = &flight{attempt: *first.batch.tried, resumed: true}
+		f = &flight{attempt: *first.Batch.Tried, resumed: true}
 	}
 	owners := []*owner{first}
-	if c, err := parse(f.transaction); err == nil {
+	if c, err := parse(f.Transaction); err == nil {
 		keys := make([]events.Owner, len(c.commits))
 		for i := range c.commits {
 			keys[i] = events.OwnerFromBytes(c.commits[i].Owner)
@@ -74,29 +74,29 @@ func (d *driver) adopt(ctx context.Context, first *owner) error {
 	}
 	var missing []record
 	for _, o := range owners {
-		b := o.batch
+		b := o.Batch
 		switch {
 		case d.busy[o.key] != 0 || b == nil:
-		case b.tried != nil && b.tried.signature == f.signature:
+		case b.Tried != nil && b.Tried.Signature == f.Signature:
 			f.owners = append(f.owners, o)
 			d.busy[o.key] = inFlight
-		case b.tried == nil && f.commits(o):
+		case b.Tried == nil && f.commits(o):
 			missing = append(missing, record{o, submitted(b, &f.attempt)})
 		}
 	}
-	d.flights[f.signature] = f
+	d.flights[f.Signature] = f
 	return d.register(ctx, f, missing)
 }
 
 // commits reports whether the transaction commits the owner's open batch.
 func (f *flight) commits(o *owner) bool {
-	c, err := parse(f.transaction)
+	c, err := parse(f.Transaction)
 	if err != nil {
 		return false
 	}
 	for _, in := range c.commits {
 		if events.OwnerFromBytes(in.Owner) == o.key {
-			return in.Size == o.batch.size && in.Root == [32]byte(o.batch.root)
+			return in.Size == o.Batch.Size && in.Root == [32]byte(o.Batch.Root)
 		}
 	}
 	return false
@@ -104,8 +104,8 @@ func (f *flight) commits(o *owner) bool {
 
 func submitted(b *batch, a *attempt) *events.BatchSubmitted {
 	return &events.BatchSubmitted{
-		BatchID: b.id, Size: b.size, Root: b.root, Signature: a.signature,
-		Blockhash: a.blockhash, LastValidBlockHeight: a.lastValid, Transaction: a.transaction,
+		BatchID: b.ID, Size: b.Size, Root: b.Root, Signature: a.Signature,
+		Blockhash: a.Blockhash, LastValidBlockHeight: a.LastValid, Transaction: a.Transaction,
 	}
 }
 
@@ -122,7 +122,7 @@ func (d *driver) register(ctx context.Context, f *flight, records []record) erro
 		}
 	}
 	if len(f.owners) == 0 {
-		delete(d.flights, f.signature)
+		delete(d.flights, f.Signature)
 	}
 	return nil
 }
@@ -153,9 +153,9 @@ func (d *driver) begin(ctx context.Context, owners []*owner) error {
 		f := &flight{attempt: signed}
 		records := make([]record, len(pack))
 		for i, o := range pack {
-			records[i] = record{o, submitted(o.batch, &f.attempt)}
+			records[i] = record{o, submitted(o.Batch, &f.attempt)}
 		}
-		d.flights[f.signature] = f
+		d.flights[f.Signature] = f
 		if err := d.register(ctx, f, records); err != nil {
 			return err
 		}
@@ -237,7 +237,7 @@ func saturating(a, b uint64) uint64 {
 }
 
 func (d *driver) costOf(o *owner) uint64 {
-	first := o.confirmedSize == 0
+	first := o.ConfirmedSize == 0
 	cost := d.signer.cost(first)
 	if first {
 		cost += d.rent.Load()
@@ -248,7 +248,7 @@ func (d *driver) costOf(o *owner) uint64 {
 func (d *driver) inFlightCost() (cost uint64) {
 	for _, f := range d.flights {
 		for _, o := range f.owners {
-			cost += shareOf(f.transaction, o.confirmedSize == 0, d.rent.Load())
+			cost += shareOf(f.Transaction, o.ConfirmedSize == 0, d.rent.Load())
 		}
 	}
 	return cost
@@ -296,10 +296,10 @@ func (d *driver) verify(ctx context.Context, o *owner) error {
 	if cached != root {
 		return fmt.Errorf("%w: at %d leaves the events give %s, the cache %s", errDisagree, size, root, cached)
 	}
-	if o.batch == nil || o.batch.size == size && o.batch.root == root {
+	if o.Batch == nil || o.Batch.Size == size && o.Batch.Root == root {
 		return nil
 	}
-	path, err := d.cfg.Tree.Consistency(ctx, o.key, o.batch.size, size)
+	path, err := d.cfg.Tree.Consistency(ctx, o.key, o.Batch.Size, size)
 	if err != nil {
 		return err
 	}
@@ -307,8 +307,8 @@ func (d *driver) verify(ctx context.Context, o *owner) error {
 	for i := range path {
 		raw[i] = path[i][:]
 	}
-	if err := proof.VerifyConsistency(rfc6962.DefaultHasher, o.batch.size, size, raw, o.batch.root[:], root[:]); err != nil {
-		return fmt.Errorf("%w: the batch cut at %d leaves is no prefix of %d: %w", errDisagree, o.batch.size, size, err)
+	if err := proof.VerifyConsistency(rfc6962.DefaultHasher, o.Batch.Size, size, raw, o.Batch.Root[:], root[:]); err != nil {
+		return fmt.Errorf("%w: the batch cut at %d leaves is no prefix of %d: %w", errDisagree, o.Batch.Size, size, err)
 	}
 	return nil
 }
@@ -318,12 +318,12 @@ func (d *driver) cut(ctx context.Context, owners []*owner) ([]*owner, error) {
 	var records []record
 	var ready []*owner
 	for _, o := range owners {
-		if o.batch != nil {
+		if o.Batch != nil {
 			ready = append(ready, o)
 			continue
 		}
 		records = append(records, record{o, &events.BatchCut{
-			BatchID: d.cfg.NewID(), FromSize: o.confirmedSize, Size: o.size(), Root: o.frontier.Root(),
+			BatchID: d.cfg.NewID(), FromSize: o.ConfirmedSize, Size: o.size(), Root: o.frontier.Root(),
 		}})
 	}
 	stored, err := d.append(ctx, records)

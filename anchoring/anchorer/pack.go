@@ -71,12 +71,12 @@ func (s *signer) instructions(pack []*owner) ([]solana.Instruction, error) {
 	units := uint32(unitsBase)
 	list := make([]solana.Instruction, budgetInstructions, budgetInstructions+len(pack))
 	for _, o := range pack {
-		commit := commitment.Commit{Owner: solana.PublicKey(o.key.Bytes()), Size: o.batch.size, Root: o.batch.root}
+		commit := commitment.Commit{Owner: solana.PublicKey(o.key.Bytes()), Size: o.Batch.Size, Root: o.Batch.Root}
 		_, bump, err := commitment.Address(s.program, s.key.PublicKey(), commit.Owner)
 		if err != nil {
 			return nil, err
 		}
-		if o.confirmedSize == 0 { // it creates the account
+		if o.ConfirmedSize == 0 { // it creates the account
 			units += unitsCreate + unitsEachBump*uint32(255-bump)
 		} else {
 			units += unitsUpdate

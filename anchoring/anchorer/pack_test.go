@@ -18,7 +18,7 @@ var must = testkit.Must
 
 func cutOwner(size uint64) *owner {
 	o := newOwner(newOwnerKey())
-	o.batch = &batch{id: newID(), size: size, root: events.Hash{byte(size)}}
+	o.Batch = &batch{ID: newID(), Size: size, Root: events.Hash{byte(size)}}
 	return o
 }
 
@@ -35,7 +35,7 @@ func TestPacksFit(t *testing.T) {
 		}
 		tx, err := s.sign(owners, chain.Blockhash{Hash: solana.Hash{1}})
 		must(t, err)
-		c, err := parse(tx.transaction)
+		c, err := parse(tx.Transaction)
 		if err != nil || len(c.commits) != n || c.fee <= signatureCharge {
 			t.Fatalf("%d commits: %+v, %v", n, c, err)
 		}
@@ -44,17 +44,17 @@ func TestPacksFit(t *testing.T) {
 			if !f.commits(o) {
 				t.Errorf("commit %d of %d is not the owner's", i, n)
 			}
-			o.batch.size++
+			o.Batch.Size++
 			if f.commits(o) {
 				t.Error("a commit of another size passes for the owner's")
 			}
-			o.batch.size--
-			o.batch.root[0]++
+			o.Batch.Size--
+			o.Batch.Root[0]++
 			if f.commits(o) {
 				t.Error("a commit of another root passes for the owner's")
 			}
 		}
-		if shareOf(tx.transaction, true, 1000)*uint64(n) < c.fee+1000*uint64(n) {
+		if shareOf(tx.Transaction, true, 1000)*uint64(n) < c.fee+1000*uint64(n) {
 			t.Errorf("%d shares do not pay for the whole", n)
 		}
 	}
@@ -74,32 +74,32 @@ func TestFold(t *testing.T) {
 		now := start
 		for range 200 {
 			now = now.Add(time.Second)
-			switch b := o.batch; {
+			switch b := o.Batch; {
 			case rand.IntN(2) == 0:
 				leaf := events.Hash{byte(rand.Int()), byte(rand.Int())}
 				must(t, o.leaf(&events.MemoryWritten{LeafIndex: uint64(len(leaves)), LeafHash: leaf}, now))
 				leaves = append(leaves, leaf)
-			case b == nil && !o.waiting.IsZero() && rand.IntN(2) == 0:
+			case b == nil && !o.Waiting.IsZero() && rand.IntN(2) == 0:
 				must(t, o.fold(&events.BatchCut{BatchID: newID(), Size: o.size(), Root: o.frontier.Root()}, now))
 			case b == nil:
 				must(t, o.fold(&events.BatchFailed{BatchID: newID()}, now)) // late, for an unknown batch
-			case b.tried == nil:
-				must(t, o.fold(&events.BatchSubmitted{BatchID: b.id, Signature: "s"}, now))
+			case b.Tried == nil:
+				must(t, o.fold(&events.BatchSubmitted{BatchID: b.ID, Signature: "s"}, now))
 			case rand.IntN(3) == 0:
-				must(t, o.fold(&events.BatchFailed{BatchID: b.id}, now))
+				must(t, o.fold(&events.BatchFailed{BatchID: b.ID}, now))
 			default:
-				must(t, o.fold(&events.BatchConfirmed{BatchID: b.id, Size: b.size, Root: b.root}, now))
-				confirmed = b.size
+				must(t, o.fold(&events.BatchConfirmed{BatchID: b.ID, Size: b.Size, Root: b.Root}, now))
+				confirmed = b.Size
 			}
-			if o.size() != uint64(len(leaves)) || o.frontier.Root() != tree.RootOf(leaves) || o.confirmedSize != confirmed {
+			if o.size() != uint64(len(leaves)) || o.frontier.Root() != tree.RootOf(leaves) || o.ConfirmedSize != confirmed {
 				t.Fatalf("%d leaves, %d confirmed: %+v", len(leaves), confirmed, o)
 			}
 			covered := confirmed
-			if o.batch != nil {
-				covered = o.batch.size
+			if o.Batch != nil {
+				covered = o.Batch.Size
 			}
-			if o.waiting.IsZero() != (covered == o.size()) {
-				t.Fatalf("%d leaves, %d covered, waiting since %v", o.size(), covered, o.waiting)
+			if o.Waiting.IsZero() != (covered == o.size()) {
+				t.Fatalf("%d leaves, %d covered, waiting since %v", o.size(), covered, o.Waiting)
 			}
 		}
 	}

@@ -169,10 +169,8 @@ func newMetrics(a *Anchorer) (*metrics, error) {
 			}
 			return 0
 		}),
-		gauge("ready", "1 while leaves are being anchored.", nil, func(s *status) float64 {
-			folding := a.folding.Status()
-			ready := folding.Err == nil && (folding.State == projector.Standby || folding.State == projector.Live)
-			if !ready || s.chain != nil || s.funds != nil || s.alarm != nil || s.cache != nil {
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: prefix + "ready", Help: "1 while leaves are being anchored."}, func() float64 {
+			if a.Ready() != nil {
 				return 0
 			}
 			return 1

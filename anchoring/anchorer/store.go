@@ -165,12 +165,12 @@ func (s *store) fields(owners []*owner) []any {
 	for i, o := range owners {
 		key[i], state[i] = string(o.key), encode(o)
 		code[i] = s.key.code(o.key, state[i])
-		first[i], unanchored[i] = o.confirmedSize == 0, o.size()-min(o.size(), o.confirmedSize)
-		if !o.waiting.IsZero() {
-			waiting[i] = &o.waiting
+		first[i], unanchored[i] = o.ConfirmedSize == 0, o.size()-min(o.size(), o.ConfirmedSize)
+		if !o.Waiting.IsZero() {
+			waiting[i] = &o.Waiting
 		}
-		if b := o.batch; b != nil {
-			oldest[i], signed[i] = &b.oldest, b.tried != nil
+		if b := o.Batch; b != nil {
+			oldest[i], signed[i] = &b.Oldest, b.Tried != nil
 		}
 	}
 	return []any{key, first, unanchored, waiting, oldest, signed, state, code}
@@ -289,44 +289,15 @@ func (s *store) scan(row pgx.CollectableRow) (*owner, error) {
 	return o, nil
 }
 
-// saved is an owner's state as its row keeps it.
+// saved is an owner as its row keeps it. The key is a column of its own.
 type saved struct {
-	Size          uint64
-	Frontier      []events.Hash // largest subtree first
-	ChainSeq      uint64
-	ChainVersion  int
-	ConfirmedSize uint64
-	ConfirmedRoot events.Hash
-	Waiting       time.Time
-	Batch         *savedBatch `json:",omitempty"`
-}
-
-type savedBatch struct {
-	ID         string
-	From, Size uint64
-	Root       events.Hash
-	Oldest     time.Time
-	Tried      *savedAttempt `json:",omitempty"`
-}
-
-type savedAttempt struct {
-	Signature, Blockhash string
-	LastValid            uint64
-	Transaction          []byte
+	*owner
+	Size     uint64
+	Frontier []events.Hash // largest subtree first
 }
 
 func encode(o *owner) []byte {
-	s := saved{
-		Size: o.size(), Frontier: o.frontier.Hashes(), ChainSeq: o.chainSeq, ChainVersion: o.chainVersion,
-		ConfirmedSize: o.confirmedSize, ConfirmedRoot: o.confirmedRoot, Waiting: o.waiting,
-	}
-	if b := o.batch; b != nil {
-		s.Batch = &savedBatch{ID: b.id, From: b.from, Size: b.size, Root: b.root, Oldest: b.oldest}
-		if a := b.tried; a != nil {
-			s.Batch.Tried = &savedAttempt{a.signature, a.blockhash, a.lastValid, a.transaction}
-		}
-	}
-	text, err := json.Marshal(s)
+	text, err := json.Marshal(saved{o, o.size(), o.frontier.Hashes()})
 	if err != nil {
 		panic(err) // every field has a form in JSON
 	}
@@ -334,25 +305,12 @@ func encode(o *owner) []byte {
 }
 
 func decode(key events.Owner, state []byte) (*owner, error) {
-	var s saved
-	if err := json.Unmarshal(state, &s); err != nil {
-		return nil, err
+	s := saved{owner: newOwner(key)}
+	err := json.Unmarshal(state, &s)
+	if err == nil {
+		s.frontier, err = tree.NewFrontier(s.Size, s.Frontier)
 	}
-	frontier, err := tree.NewFrontier(s.Size, s.Frontier)
-	if err != nil {
-		return nil, err
-	}
-	o := &owner{
-		key: key, frontier: frontier, chainSeq: s.ChainSeq, chainVersion: s.ChainVersion,
-		confirmedSize: s.ConfirmedSize, confirmedRoot: s.ConfirmedRoot, waiting: s.Waiting,
-	}
-	if b := s.Batch; b != nil {
-		o.batch = &batch{id: b.ID, from: b.From, size: b.Size, root: b.Root, oldest: b.Oldest}
-		if a := b.Tried; a != nil {
-			o.batch.tried = &attempt{a.Signature, a.Blockhash, a.LastValid, a.Transaction}
-		}
-	}
-	return o, nil
+	return s.owner, err
 }
 
 func texts(keys []events.Owner) []string {

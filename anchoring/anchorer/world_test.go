@@ -452,7 +452,7 @@ func (h *history) add(t testing.TB, e *events.Event) {
 		if h.submitted[d.BatchID] != nil {
 			t.Errorf("%s: batch %s has two transactions", e.Owner, d.BatchID)
 		}
-		f, of := flight{attempt: attempt{transaction: d.Transaction}}, owner{key: e.Owner, batch: &batch{size: d.Size, root: d.Root}}
+		f, of := flight{attempt: attempt{Transaction: d.Transaction}}, owner{key: e.Owner, Batch: &batch{Size: d.Size, Root: d.Root}}
 		if !f.commits(&of) {
 			t.Errorf("%s: batch %s has a transaction that does not commit it", e.Owner, d.BatchID)
 		}
