@@ -49,8 +49,7 @@ type Made struct{ What, Now string }
 // No stream is compressed. A node that was killed cuts its replica back to its last snapshot
 // when it starts, and replays the rest. nats-server 2.15.3 cuts a compressed block as if it
 // were not: it destroys the block, and the replica stays away. If all nodes lose power at
-// once, acknowledged messages are lost. A log that an earlier build compressed is safe once
-// each node was stopped in an orderly way and started again after Provision.
+// once, acknowledged messages are lost.
 //
 // Provision never weakens a stream's protection: a stream that denies purges or deletes
 // keeps denying them. So a bucket of keys that was made before its file allowed deletes
@@ -74,9 +73,6 @@ func Provision(ctx context.Context, js jetstream.JetStream, replicas int) ([]Mad
 		return nil, err
 	}
 	for _, cfg := range consumers {
-		if err := dropOther(ctx, js, cfg); err != nil {
-			return nil, fmt.Errorf("consumer %s: %w", cfg.Name, err)
-		}
 		consumer, err := js.CreateOrUpdateConsumer(ctx, Stream, cfg)
 		if err != nil {
 			return nil, fmt.Errorf("consumer %s: %w", cfg.Name, err)
@@ -84,23 +80,6 @@ func Provision(ctx context.Context, js jetstream.JetStream, replicas int) ([]Mad
 		made = append(made, Made{"consumer " + cfg.Name, fmt.Sprintf("of %s, %d messages to bring", Stream, consumer.CachedInfo().NumPending)})
 	}
 	return made, nil
-}
-
-// dropOther deletes the consumer of that name if the server can't update it to cfg. Its
-// followers know their own places, and read by direct gets until the consumer exists again.
-func dropOther(ctx context.Context, js jetstream.JetStream, cfg jetstream.ConsumerConfig) error {
-	existing, err := js.Consumer(ctx, Stream, cfg.Name)
-	if errors.Is(err, jetstream.ErrConsumerNotFound) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	is := existing.CachedInfo().Config
-	if is.AckPolicy == cfg.AckPolicy && is.DeliverPolicy == cfg.DeliverPolicy && is.MemoryStorage == cfg.MemoryStorage {
-		return nil
-	}
-	return js.DeleteConsumer(ctx, Stream, cfg.Name)
 }
 
 // plan returns the configurations that the streams are to have. It changes no stream.

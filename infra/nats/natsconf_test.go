@@ -322,32 +322,3 @@ func TestMissingPasswordStopsTheServer(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
-
-// TestProvisionEndsCompression: a log that was made with compression keeps its messages, and
-// goes on without it.
-func TestProvisionEndsCompression(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	compression := func() jetstream.StoreCompression {
-		stream, err := w.admin.Stream(t.Context(), natsconf.Stream)
-		must(t, err)
-		return stream.CachedInfo().Config.Compression
-	}
-	stream, err := w.admin.Stream(t.Context(), natsconf.Stream)
-	must(t, err)
-	before := stream.CachedInfo().Config
-	before.Compression = jetstream.S2Compression
-	if _, err := w.admin.UpdateStream(t.Context(), before); err != nil {
-		t.Fatal(err)
-	}
-	if got := compression(); got != jetstream.S2Compression {
-		t.Fatalf("compression %v before", got)
-	}
-	if _, err := natsconf.Provision(t.Context(), w.admin, 1); err != nil {
-		t.Fatal(err)
-	}
-	if got := compression(); got != jetstream.NoCompression {
-		t.Errorf("compression %v after", got)
-	}
-	w.wantUnhurt()
-}

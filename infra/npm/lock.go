@@ -21,12 +21,9 @@ type pkg struct {
 
 // entry is the part of a lock file's entry that decides what is fetched.
 type entry struct {
-	Name      string `json:"name,omitempty"` // if it differs from the folder's
 	Version   string `json:"version,omitempty"`
 	Integrity string `json:"integrity,omitempty"`
 	Optional  bool   `json:"optional,omitempty"`
-	Dev       bool   `json:"dev,omitempty"`
-	Link      bool   `json:"link,omitempty"`
 	OS        list   `json:"os,omitempty"`
 	CPU       list   `json:"cpu,omitempty"`
 	Libc      list   `json:"libc,omitempty"`
@@ -61,8 +58,9 @@ func here() platform {
 	return p
 }
 
-// parse returns the packages of a lock file (version 3) that the platform needs: not
-// those for development, and of the optional ones those that suit it.
+// parse returns the packages of a lock file (version 3) that the platform needs: of the
+// optional ones those that suit it. Our lock files have none for development, no links, and
+// no list of systems that a package does not run on.
 func parse(lock []byte, on platform) ([]pkg, error) {
 	var file struct {
 		Version  int              `json:"lockfileVersion"`
@@ -76,7 +74,7 @@ func parse(lock []byte, on platform) ([]pkg, error) {
 	}
 	var packages []pkg
 	for folder, e := range file.Packages {
-		if folder == "" || e.Dev || e.Link || e.Optional && !e.suits(on) {
+		if folder == "" || e.Optional && !e.suits(on) {
 			continue
 		}
 		p, err := e.pkg(folder, on)
@@ -105,10 +103,7 @@ func (e entry) pkg(folder string, on platform) (pkg, error) {
 	if !strings.HasPrefix(e.Integrity, "sha512-") {
 		return pkg{}, errors.New("it has no sha512 integrity")
 	}
-	name := e.Name
-	if name == "" {
-		name = folder[strings.LastIndex(folder, modules)+len(modules):]
-	}
+	name := folder[strings.LastIndex(folder, modules)+len(modules):]
 	return pkg{folder: folder, name: name, version: e.Version, integrity: e.Integrity}, nil
 }
 
@@ -116,15 +111,8 @@ func (e entry) suits(on platform) bool {
 	return allows(e.OS, on.os) && allows(e.CPU, on.cpu) && (on.libc == "" || allows(e.Libc, on.libc))
 }
 
-// allows reports whether a list of npm admits a value: an empty list admits all, and
-// "!x" admits all but x.
-func allows(list list, value string) bool {
-	if slices.Contains(list, "!"+value) {
-		return false
-	}
-	onlyNot := !slices.ContainsFunc(list, func(s string) bool { return !strings.HasPrefix(s, "!") })
-	return onlyNot || slices.Contains(list, value)
-}
+// allows reports whether a list of npm admits a value: an empty list admits all.
+func allows(list list, value string) bool { return len(list) == 0 || slices.Contains(list, value) }
 
 // tarball returns the path of the package's archive at a registry.
 func (p pkg) tarball() string {

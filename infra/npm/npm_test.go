@@ -67,7 +67,7 @@ func integrity(body []byte) string {
 
 func lockOf(t *testing.T, packages map[string]entry) []byte {
 	t.Helper()
-	packages[""] = entry{Name: "root"}
+	packages[""] = entry{}
 	lock, err := json.Marshal(map[string]any{"lockfileVersion": 3, "packages": packages})
 	must(t, err)
 	return lock
