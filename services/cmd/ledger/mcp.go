@@ -84,7 +84,7 @@ func checkAgent(ctx context.Context, out io.Writer, base string, key func() (str
 	if u, err := url.Parse(base); err == nil && u.Scheme == "http" && !isLoopback(u.Hostname()) {
 		fmt.Fprintf(out, "note  %s is not https: the API key and the memories can be read on the way\n", base)
 	}
-	if err := alive(ctx, base); err != nil {
+	if err := answers(ctx, base+"/livez"); err != nil {
 		fmt.Fprintf(out, "FAIL  %s does not answer: is the service running there? LEDGER_URL says where\n", base)
 		return err
 	}
@@ -123,9 +123,9 @@ func isLoopback(host string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// alive asks whether a service answers at a URL.
-func alive(ctx context.Context, base string) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, base+"/livez", nil)
+// answers asks whether a URL is answered with 200.
+func answers(ctx context.Context, url string) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return err
 	}
@@ -135,7 +135,7 @@ func alive(ctx context.Context, base string) error {
 	}
 	_ = answer.Body.Close()
 	if answer.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s/livez: %s", base, answer.Status)
+		return fmt.Errorf("%s answers %s", url, answer.Status)
 	}
 	return nil
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -48,17 +47,8 @@ func newProbe() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), 3*time.Second)
 			defer cancel()
-			request, err := http.NewRequestWithContext(ctx, http.MethodGet, args[0], nil)
-			if err != nil {
-				return err
-			}
-			answer, err := http.DefaultClient.Do(request)
-			if err != nil {
+			if err := answers(ctx, args[0]); err != nil {
 				return finding{err}
-			}
-			_ = answer.Body.Close() // only the status matters
-			if answer.StatusCode != http.StatusOK {
-				return finding{fmt.Errorf("%s answers %s", args[0], answer.Status)}
 			}
 			return nil
 		},

@@ -39,7 +39,7 @@ Exit codes: 0 good, 1 the receipt is wrong, 2 not a receipt, or no answer, 3 wit
 --program or --complete: it is not anchored yet.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			raw, err := readReceipt(cmd.InOrStdin(), args[0])
+			raw, err := readReceipt(cmd, args[0])
 			if err != nil {
 				return err
 			}
@@ -84,7 +84,7 @@ func (to completion) complete(cmd *cobra.Command, raw []byte, by verify.Issuer, 
 		r, err = r.CompleteOnchain(cmd.Context(), rpc, by)
 	} else {
 		var text []byte
-		if text, err = readReceipt(cmd.InOrStdin(), to.later); err != nil {
+		if text, err = readReceipt(cmd, to.later); err != nil {
 			return nil, err
 		}
 		var later *verify.Receipt
@@ -98,16 +98,21 @@ func (to completion) complete(cmd *cobra.Command, raw []byte, by verify.Issuer, 
 	return json.Marshal(r, json.Deterministic(true))
 }
 
-func readReceipt(stdin io.Reader, name string) ([]byte, error) {
-	if name != "-" {
-		file, err := os.Open(name)
-		if err != nil {
-			return nil, err
-		}
-		defer file.Close()
-		stdin = file
+func readReceipt(cmd *cobra.Command, name string) ([]byte, error) {
+	in, err := open(cmd, name)
+	if err != nil {
+		return nil, err
 	}
-	return io.ReadAll(io.LimitReader(stdin, verify.MaxReceipt+1))
+	defer in.Close()
+	return io.ReadAll(io.LimitReader(in, verify.MaxReceipt+1))
+}
+
+// open opens a file, or standard input if the name is -.
+func open(cmd *cobra.Command, name string) (io.ReadCloser, error) {
+	if name == "-" {
+		return io.NopCloser(cmd.InOrStdin()), nil
+	}
+	return os.Open(name)
 }
 
 func verifyReceipt(cmd *cobra.Command, raw []byte, by verify.Issuer, rpc string) error {
@@ -165,15 +170,11 @@ Exit codes: 0 good, 1 the export is wrong, 2 no file, or no answer from the node
 }
 
 func verifyExport(cmd *cobra.Command, name, rpc string) error {
-	in := cmd.InOrStdin()
-	if name != "-" {
-		file, err := os.Open(name)
-		if err != nil {
-			return err
-		}
-		defer file.Close()
-		in = file
+	in, err := open(cmd, name)
+	if err != nil {
+		return err
 	}
+	defer in.Close()
 	h, opened, err := checkLeaves(cmd.ErrOrStderr(), in)
 	if err != nil {
 		return found(err)

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 
@@ -137,7 +136,7 @@ leaves closed; or there is no data key to try it on. 2: FILE holds no master key
 keystore could not be read to its end.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			key, err := keyIn(args[0], cmd.InOrStdin())
+			key, err := keyIn(cmd, args[0])
 			if err != nil {
 				return err
 			}
@@ -148,17 +147,21 @@ keystore could not be read to its end.`,
 	return cmd
 }
 
-// keyIn reads a master key from a file, or from in if the file's name is -.
-func keyIn(file string, in io.Reader) (config.MasterKeySetting, error) {
-	read, what := func() ([]byte, error) { return io.ReadAll(io.LimitReader(in, 1<<10)) }, "standard input"
-	if file != "-" {
-		read, what = func() ([]byte, error) { return os.ReadFile(file) }, file
-	}
-	text, err := read()
+// keyIn reads a master key from a file, or from standard input.
+func keyIn(cmd *cobra.Command, name string) (config.MasterKeySetting, error) {
+	in, err := open(cmd, name)
 	if err != nil {
 		return config.MasterKeySetting{}, err
 	}
-	return config.ParseMasterKey(what, strings.TrimSpace(string(text)))
+	defer in.Close()
+	text, err := io.ReadAll(io.LimitReader(in, 1<<10))
+	if err != nil {
+		return config.MasterKeySetting{}, err
+	}
+	if name == "-" {
+		name = "standard input"
+	}
+	return config.ParseMasterKey(name, strings.TrimSpace(string(text)))
 }
 
 func runCheckKey(ctx context.Context, key config.MasterKeySetting, copies string, out, progressTo io.Writer) error {

@@ -160,21 +160,12 @@ func copyStream(ctx context.Context, nc *nats.Conn, done *Done, dir string, prog
 	if err := prove(ctx, done.Part, n, path, progress); err != nil {
 		return err
 	}
-	text, err := json.MarshalIndent(n, "", "  ")
-	if err != nil {
-		return err
-	}
-	if err := datadir.WriteFile(filepath.Join(dir, noteName), append(text, '\n'), 0o600); err != nil {
-		return err
-	}
 	done.Bytes, done.Messages = n.Bytes, n.messages()
-	return nil
+	return writeNote(dir, noteName, n)
 }
 
 func (n *note) messages() uint64 {
-	var state struct {
-		Messages uint64 `json:"messages"`
-	}
+	var state streamState
 	_ = json.Unmarshal(n.State, &state) // only a number for people
 	return state.Messages
 }
@@ -335,11 +326,31 @@ func readStream(dir string) (note, error) {
 	if err := readNote(dir, noteName, &n); err != nil {
 		return n, err
 	}
-	is, err := noteOf(filepath.Join(dir, dataName))
-	if err == nil && is != (fileNote{n.Bytes, n.SHA256}) {
-		err = fmt.Errorf("%w: %s is not what was written", ErrIncomplete, filepath.Join(dir, dataName))
+	return n, checkFiles(dir, map[string]fileNote{dataName: {n.Bytes, n.SHA256}})
+}
+
+// checkFiles compares files of a backup with what was noted of them.
+func checkFiles(dir string, noted map[string]fileNote) error {
+	for name, want := range noted {
+		path := filepath.Join(dir, name)
+		is, err := noteOf(path)
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+		if err != nil || is != want {
+			return fmt.Errorf("%w: %s is not what was written", ErrIncomplete, path)
+		}
 	}
-	return n, err
+	return nil
+}
+
+// writeNote notes what a folder of a backup holds. It is written last.
+func writeNote(dir, name string, note any) error {
+	text, err := json.MarshalIndent(note, "", "  ")
+	if err != nil {
+		return err
+	}
+	return datadir.WriteFile(filepath.Join(dir, name), append(text, '\n'), 0o600)
 }
 
 func readNote(dir, name string, into any) error {

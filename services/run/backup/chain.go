@@ -3,7 +3,6 @@ package backup
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -61,11 +60,7 @@ func writeChainNote(dir string, saved localchain.Saved) error {
 			return err
 		}
 	}
-	text, err := json.MarshalIndent(n, "", "  ")
-	if err != nil {
-		return err
-	}
-	return datadir.WriteFile(filepath.Join(dir, chainNoteName), append(text, '\n'), 0o600)
+	return writeNote(dir, chainNoteName, n)
 }
 
 func noteOf(path string) (fileNote, error) {
@@ -85,16 +80,11 @@ func checkChain(dir string) (chainNote, error) {
 	if err := readNote(dir, chainNoteName, &n); err != nil {
 		return n, err
 	}
+	noted := map[string]fileNote{} // both files, whatever the note names
 	for _, name := range chainFiles {
-		is, err := noteOf(filepath.Join(dir, name))
-		if err != nil {
-			return n, err
-		}
-		if is != n.Files[name] {
-			return n, fmt.Errorf("%w: %s is not what was written", ErrIncomplete, filepath.Join(dir, name))
-		}
+		noted[name] = n.Files[name]
 	}
-	return n, nil
+	return n, checkFiles(dir, noted)
 }
 
 // PutChain puts the copy of a chain into the folder of a chain that is not running. If

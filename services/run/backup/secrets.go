@@ -2,7 +2,6 @@ package backup
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -35,11 +34,7 @@ func SaveSecrets(from, dir string) (Done, error) {
 			return done, fmt.Errorf("secrets: %w", err)
 		}
 	}
-	text, err := json.MarshalIndent(sums, "", "  ")
-	if err == nil {
-		err = datadir.WriteFile(filepath.Join(dir, secretsNoteName), append(text, '\n'), 0o600)
-	}
-	if err != nil {
+	if err := writeNote(dir, secretsNoteName, sums); err != nil {
 		return done, fmt.Errorf("secrets: %w", err)
 	}
 	return done, nil
@@ -55,17 +50,7 @@ func checkSecrets(dir string) error {
 	if err := readNote(dir, secretsNoteName, &sums); err != nil {
 		return err
 	}
-	for name, want := range sums {
-		path := filepath.Join(dir, name)
-		is, err := noteOf(path)
-		if err != nil && !errors.Is(err, os.ErrNotExist) {
-			return err
-		}
-		if err != nil || is != want {
-			return fmt.Errorf("%w: %s is not what was written", ErrIncomplete, path)
-		}
-	}
-	return nil
+	return checkFiles(dir, sums)
 }
 
 // CopySecrets copies every secret from one folder to another. Both hold one file for each
