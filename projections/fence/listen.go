@@ -2,7 +2,6 @@ package fence
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strconv"
@@ -186,29 +185,12 @@ func (f *Fence) follow(ctx context.Context, conn *pgx.Conn, until time.Time) err
 		default:
 			return fmt.Errorf("wait for the projector: %w", err)
 		}
-		a, err := parseAnnouncement(note.Payload)
-		if err != nil || !f.known.advance(a) {
+		generation, position, _ := strings.Cut(note.Payload, " ") // see schema.Channel
+		seq, err := strconv.ParseUint(position, 10, 64)
+		if err != nil || !f.known.advance(generation, seq) {
 			return nil
 		}
 	}
-}
-
-var errAnnouncement = errors.New("not an announcement of a position")
-
-// parseAnnouncement parses an announcement in the format of schema.Channel.
-func parseAnnouncement(payload string) (announcement, error) {
-	generation, position, _ := strings.Cut(payload, " ")
-	seq, err := strconv.ParseUint(position, 10, 64)
-	if err != nil {
-		return announcement{}, errAnnouncement
-	}
-	return announcement{generation, seq}, nil
-}
-
-// announcement is the projector's message that it moved the checkpoint.
-type announcement struct {
-	generation string
-	seq        uint64
 }
 
 // tracker holds the newest position that this process knows.
@@ -275,13 +257,13 @@ func (t *tracker) set(c projector.Checkpoint, exchanged bool) {
 // advance stores an announcement. It returns false if the announcement does not continue
 // the known position: another generation, or a step back. Then the tracker stays as it
 // is, and the listener reads the checkpoint.
-func (t *tracker) advance(a announcement) bool {
+func (t *tracker) advance(generation string, seq uint64) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if !t.live || a.generation != t.at.Generation || a.seq < t.at.Seq {
+	if !t.live || generation != t.at.Generation || seq < t.at.Seq {
 		return false
 	}
-	t.at.Seq = a.seq
+	t.at.Seq = seq
 	t.wake()
 	return true
 }

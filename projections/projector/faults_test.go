@@ -14,7 +14,6 @@ import (
 	"github.com/memory-ledger/ledger/projections/internal/fixture"
 	"github.com/memory-ledger/ledger/projections/projector"
 	"github.com/memory-ledger/ledger/projections/readmodel"
-	"github.com/memory-ledger/ledger/projections/readmodel/owners"
 )
 
 // TestAKilledProjectorGoesOn kills projector processes at random positions.
@@ -32,17 +31,17 @@ func TestAKilledProjectorGoesOn(t *testing.T) {
 		process := startProjectorProcess(t, url, server.URL())
 		goal := min(before+1+chance.Uint64N(600), head)
 		fixture.Eventually(t, time.Minute, func() error {
-			position, err := owners.Position(t.Context(), pool)
-			if err == nil && position < goal {
-				err = fmt.Errorf("at %d of %d", position, goal)
+			at, err := projector.ReadCheckpoint(t.Context(), pool)
+			if err == nil && at.Seq < goal {
+				err = fmt.Errorf("at %d of %d", at.Seq, goal)
 			}
 			return err
 		})
 		must(t, process.Kill())
 		kills++
-		if before, err = owners.Position(t.Context(), pool); err != nil {
-			t.Fatal(err)
-		}
+		at, err := projector.ReadCheckpoint(t.Context(), pool)
+		must(t, err)
+		before = at.Seq
 	}
 	t.Logf("%d kills", kills)
 	sameFromTheStart(t, url, pool, log)

@@ -20,8 +20,7 @@ type Replayer struct {
 
 	log         eventlog.PartReader
 	projections []Projection
-	at          Checkpoint
-	replanAt    uint64
+	reached
 }
 
 // NewReplayer returns a replayer that continues from the schema's checkpoint.
@@ -30,7 +29,7 @@ func NewReplayer(ctx context.Context, conn *pgx.Conn, log eventlog.PartReader, p
 	if err != nil {
 		return nil, err
 	}
-	return &Replayer{Conn: conn, log: log, projections: projections, at: at}, nil
+	return &Replayer{Conn: conn, log: log, projections: projections, reached: reached{at: at}}, nil
 }
 
 func (r *Replayer) At() uint64 { return r.at.Seq }
@@ -53,8 +52,11 @@ func (r *Replayer) To(ctx context.Context, to uint64) error {
 	stages.Go(func() error {
 		projections := Begin(r.projections)
 		for slice := range gathered {
-			if err := r.apply(ctx, projections, slice); err != nil {
-				return err
+			if err := r.write(ctx, r.Conn, projections, slice); err != nil {
+				return fmt.Errorf("replay sequences %d to %d: %w", slice.First, slice.Last, err)
+			}
+			if r.Applied != nil {
+				r.Applied(slice.Last)
 			}
 		}
 		return nil
@@ -97,19 +99,4 @@ func (r *Replayer) read(ctx context.Context, have, to uint64, out chan<- Slice) 
 			return ctx.Err()
 		}
 	})
-}
-
-func (r *Replayer) apply(ctx context.Context, projections []Projection, slice Slice) error {
-	moved := Checkpoint{r.at.Generation, slice.Last, slice.Stored}
-	if err := write(ctx, r.Conn, projections, advance{r.at, moved}, slice, slice.Last >= r.replanAt); err != nil {
-		return fmt.Errorf("replay sequences %d to %d: %w", slice.First, slice.Last, err)
-	}
-	r.at = moved
-	if slice.Last >= r.replanAt {
-		r.replanAt = nextReplan(slice.Last)
-	}
-	if r.Applied != nil {
-		r.Applied(slice.Last)
-	}
-	return nil
 }

@@ -29,11 +29,10 @@ type session struct {
 	shortUntil  uint64     // slices are short up to this sequence; 0 means that they are not short
 	end         context.CancelCauseFunc
 
-	mu       sync.Mutex // guards the fields below
-	conn     *pgx.Conn
-	at       Checkpoint // as in the database
-	read     uint64     // newest sequence received from the log
-	replanAt uint64
+	mu   sync.Mutex // guards the fields below
+	conn *pgx.Conn
+	reached
+	read uint64 // newest sequence received from the log
 
 	head     uint64        // newest sequence of the log at the start
 	caughtUp chan struct{} // closed when all messages up to head were read
@@ -84,9 +83,9 @@ func (r *Runner) project(ctx context.Context, conn *pgx.Conn, maxRecords int) er
 		return r.aheadOfLog(at.Seq, head)
 	}
 	s := &session{
-		runner: r, projections: Begin(r.cfg.Projections), conn: conn, at: at,
+		runner: r, projections: Begin(r.cfg.Projections), conn: conn, reached: reached{at, nextReplan(at.Seq)},
 		decoder: decoder{only: r.cfg.Only},
-		head:    head, caughtUp: make(chan struct{}), replanAt: nextReplan(at.Seq),
+		head:    head, caughtUp: make(chan struct{}),
 	}
 	if at.Seq > 0 && !at.Stored.IsZero() {
 		s.unproven = at
@@ -263,18 +262,14 @@ func (s *session) apply(ctx context.Context, slice Slice) error {
 		s.catchUp()
 		return nil
 	}
-	moved := Checkpoint{s.at.Generation, slice.Last, slice.Stored}
-	if err := write(ctx, s.conn, s.projections, advance{s.at, moved}, slice, slice.Last >= s.replanAt); err != nil {
+	if err := s.write(ctx, s.conn, s.projections, slice); err != nil {
 		return err
 	}
-	s.at, s.read = moved, slice.Last
-	if slice.Last >= s.replanAt {
-		s.replanAt = nextReplan(slice.Last)
-	}
-	s.runner.applied(moved.Seq)
+	s.read = slice.Last
+	s.runner.applied(slice.Last)
 	s.catchUp()
 	if s.runner.cfg.Applied != nil {
-		s.runner.cfg.Applied(moved.Seq)
+		s.runner.cfg.Applied(slice.Last)
 	}
 	if s.shortUntil > 0 && s.read >= s.shortUntil {
 		s.end(errPassed)
@@ -282,21 +277,34 @@ func (s *session) apply(ctx context.Context, slice Slice) error {
 	return nil
 }
 
-// write commits the rows of the projections for a slice, and the checkpoint. replan drops the
-// plans first, see nextReplan.
-func write(ctx context.Context, conn *pgx.Conn, projections []Projection, a advance, slice Slice, replan bool) error {
+// reached is how far the rows of a schema are.
+type reached struct {
+	at       Checkpoint // as in the database
+	replanAt uint64     // see nextReplan
+}
+
+// write commits the rows of the projections for a slice, and the checkpoint.
+func (p *reached) write(ctx context.Context, conn *pgx.Conn, projections []Projection, slice Slice) error {
 	w := NewWriter(conn)
+	replan := slice.Last >= p.replanAt
 	if replan {
 		w.Exec(`DISCARD PLANS`)
 	}
 	if len(slice.Records) > 0 {
-		for _, p := range projections {
-			if err := p.Apply(ctx, w, slice); err != nil {
-				return fmt.Errorf("projection %s: %w", p.Name(), err)
+		for _, each := range projections {
+			if err := each.Apply(ctx, w, slice); err != nil {
+				return fmt.Errorf("projection %s: %w", each.Name(), err)
 			}
 		}
 	}
-	return commit(ctx, conn, w.Steps(), a)
+	moved := Checkpoint{p.at.Generation, slice.Last, slice.Stored}
+	if err := commit(ctx, conn, w.Steps(), advance{p.at, moved}); err != nil {
+		return err
+	}
+	if p.at = moved; replan {
+		p.replanAt = nextReplan(slice.Last)
+	}
+	return nil
 }
 
 // prove checks that the log's message at the checkpoint is the message that was

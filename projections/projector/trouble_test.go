@@ -17,7 +17,6 @@ import (
 	"github.com/memory-ledger/ledger/projections/internal/fixture"
 	"github.com/memory-ledger/ledger/projections/projector"
 	"github.com/memory-ledger/ledger/projections/readmodel"
-	"github.com/memory-ledger/ledger/projections/readmodel/owners"
 	"github.com/memory-ledger/ledger/projections/schema"
 )
 
@@ -61,9 +60,9 @@ func TestAMessageThatCantBeAppliedStopsEverythingLoudly(t *testing.T) {
 			log.Publish(t, fixture.NewHistory(22, 5).Messages(500)...)
 			r, _ := project(t, pool, log)
 			fixture.Eventually(t, 2*time.Minute, func() error {
-				position, err := owners.Position(t.Context(), pool)
-				if err == nil && position != at-1 {
-					err = fmt.Errorf("at %d, want %d", position, at-1)
+				is, err := projector.ReadCheckpoint(t.Context(), pool)
+				if err == nil && is.Seq != at-1 {
+					err = fmt.Errorf("at %d, want %d", is.Seq, at-1)
 				}
 				return err
 			})
@@ -74,8 +73,8 @@ func TestAMessageThatCantBeAppliedStopsEverythingLoudly(t *testing.T) {
 				}
 				return nil
 			})
-			if position, err := owners.Position(t.Context(), pool); err != nil || position != at-1 {
-				t.Errorf("position %d, %v", position, err)
+			if is, err := projector.ReadCheckpoint(t.Context(), pool); err != nil || is.Seq != at-1 {
+				t.Errorf("position %d, %v", is.Seq, err)
 			}
 		})
 	}
@@ -157,9 +156,9 @@ func TestAProjectorThatIsToldToEndDrains(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
-	position, err := owners.Position(t.Context(), pool)
-	if err != nil || position == 0 || position != r.Status().Position {
-		t.Errorf("drained to %d, status %+v, %v", position, r.Status(), err)
+	at, err := projector.ReadCheckpoint(t.Context(), pool)
+	if err != nil || at.Seq == 0 || at.Seq != r.Status().Position {
+		t.Errorf("drained to %d, status %+v, %v", at.Seq, r.Status(), err)
 	}
 }
 
@@ -181,8 +180,8 @@ func TestASliceThatHangsDoesNotHoldUpTheEnd(t *testing.T) {
 	if took := time.Since(start); took > 5*time.Second {
 		t.Errorf("it took %s to end", took)
 	}
-	if position, err := owners.Position(t.Context(), pool); err != nil || position != 0 {
-		t.Errorf("position %d, %v", position, err)
+	if at, err := projector.ReadCheckpoint(t.Context(), pool); err != nil || at.Seq != 0 {
+		t.Errorf("position %d, %v", at.Seq, err)
 	}
 }
 
@@ -253,8 +252,8 @@ func TestAProjectorEndsWhereANewerOneMigrated(t *testing.T) {
 	if err := r.Run(t.Context()); !errors.Is(err, schema.ErrNewer) {
 		t.Errorf("started again, it ended with %v", err)
 	}
-	if position, err := owners.Position(t.Context(), pool); err != nil || position != 0 {
-		t.Errorf("it applied messages up to %d, %v", position, err)
+	if at, err := projector.ReadCheckpoint(t.Context(), pool); err != nil || at.Seq != 0 {
+		t.Errorf("it applied messages up to %d, %v", at.Seq, err)
 	}
 }
 

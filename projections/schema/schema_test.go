@@ -13,8 +13,8 @@ import (
 	"github.com/memory-ledger/ledger/infra/localpostgres"
 	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
 	"github.com/memory-ledger/ledger/infra/testkit"
+	"github.com/memory-ledger/ledger/projections/projector"
 	"github.com/memory-ledger/ledger/projections/readmodel"
-	"github.com/memory-ledger/ledger/projections/readmodel/owners"
 	"github.com/memory-ledger/ledger/projections/schema"
 )
 
@@ -34,8 +34,8 @@ func TestManyMigrateAtOnce(t *testing.T) {
 	for _, name := range []string{schema.Live, "second"} {
 		pool, err := schema.OpenPool(t.Context(), url, name, 2)
 		must(t, err)
-		if position, err := owners.Position(t.Context(), pool); err != nil || position != 0 {
-			t.Errorf("%s: position %d, %v", name, position, err)
+		if at, err := projector.ReadCheckpoint(t.Context(), pool); err != nil || at.Seq != 0 {
+			t.Errorf("%s: position %d, %v", name, at.Seq, err)
 		}
 		if schema.Name(pool) != name {
 			t.Errorf("pool of %s is of %s", name, schema.Name(pool))
@@ -180,8 +180,8 @@ func TestTheCheckpointIsAFence(t *testing.T) {
 			t.Errorf("from %d to %d: %v", c.from, c.to, err)
 		}
 	}
-	if position, err := owners.Position(t.Context(), pool); err != nil || position != 9 {
-		t.Errorf("position %d, %v", position, err)
+	if at, err := projector.ReadCheckpoint(t.Context(), pool); err != nil || at.Seq != 9 {
+		t.Errorf("position %d, %v", at.Seq, err)
 	}
 }
 

@@ -72,11 +72,9 @@ func (c *EndAccess) decide(s *State, now time.Time) (Decision, error) {
 	}
 	switch c.Kind {
 	case events.KindGrant:
-		for _, id := range slices.Sorted(maps.Keys(s.Grants)) {
-			if g := s.Grants[id]; !g.over(now) {
-				d.Events = append(d.Events, &events.GrantRevoked{GrantID: id, Kind: g.Kind, Reason: events.RevokedByOwner})
-				ended(g.live(now))
-			}
+		d.Events = endGrants(s, now, func(events.Via) bool { return true })
+		for _, g := range s.Grants {
+			ended(g.live(now))
 		}
 	case events.KindKey:
 		d.Events = endGrants(s, now, func(by events.Via) bool { return by.Kind == events.ViaKey })

@@ -53,11 +53,12 @@ type Config struct {
 	CachedOwners int
 	// Timeout bounds a command whose context has no earlier deadline. 0 means 5 s.
 	Timeout time.Duration
-	// MaxRunning bounds the commands that append at the same time: enough of them share a
-	// sync, and few enough leave processor time for reads. There are eight times as many
-	// commands at most, half of them of one owner. 0 means 64.
-	MaxRunning int
 }
+
+// maxRunning bounds the commands that append at the same time: enough of them share a sync,
+// and few enough leave processor time for reads. There are eight times as many commands at
+// most, half of them of one owner.
+const maxRunning = 64
 
 // Executor carries out commands.
 type Executor struct {
@@ -97,16 +98,13 @@ func NewExecutor(cfg Config) (*Executor, error) {
 	if cfg.Timeout <= 0 {
 		cfg.Timeout = 5 * time.Second
 	}
-	if cfg.MaxRunning <= 0 {
-		cfg.MaxRunning = 64
-	}
 	owners, err := lru.New[events.Owner, *entry](cfg.CachedOwners)
 	if err != nil {
 		return nil, fmt.Errorf("owner cache: %w", err)
 	}
 	return &Executor{
 		cfg: cfg, owners: owners, used: newUsedKeys(maxUsedKeys), Hits: &cachestats.Counter{},
-		present: make(chan struct{}, 8*cfg.MaxRunning), running: make(chan struct{}, cfg.MaxRunning),
+		present: make(chan struct{}, 8*maxRunning), running: make(chan struct{}, maxRunning),
 	}, nil
 }
 

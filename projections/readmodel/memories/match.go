@@ -87,27 +87,35 @@ func (f Filter) All() bool {
 // Matching returns the indexes of the owner's leaves below size that match a filter, in
 // ascending order.
 func Matching(ctx context.Context, q schema.Querier, owner events.Owner, size uint64, f Filter) ([]uint64, error) {
-	query, args := f.query(owner, size)
-	rows, err := q.Query(ctx, query, args...)
-	if err != nil {
-		return nil, fmt.Errorf("filter memories: %w", err)
-	}
-	var (
-		leaves   []uint64
-		leaf     uint64
-		created  pgtype.Timestamptz // as in scan: altered bytes must not fail the other rows
-		metadata []byte
-	)
-	_, err = pgx.ForEachRow(rows, []any{&leaf, &created, &metadata}, func() error {
-		if f.has(metadata) && f.happened(createdAt(created).Time(), metadata) {
+	var leaves []uint64
+	err := f.each(ctx, q, owner, size, func(leaf uint64, created time.Time, metadata []byte) {
+		if f.has(metadata) && f.happened(created, metadata) {
 			leaves = append(leaves, leaf)
 		}
-		return nil
 	})
 	if err != nil {
 		return nil, fmt.Errorf("filter memories: %w", err)
 	}
 	return leaves, nil
+}
+
+// each calls found for each row of the filter's query.
+func (f Filter) each(ctx context.Context, q schema.Querier, owner events.Owner, size uint64, found func(leaf uint64, created time.Time, metadata []byte)) error {
+	query, args := f.query(owner, size)
+	rows, err := q.Query(ctx, query, args...)
+	if err != nil {
+		return err
+	}
+	var (
+		leaf     uint64
+		created  pgtype.Timestamptz // as in scan: altered bytes must not fail the other rows
+		metadata []byte
+	)
+	_, err = pgx.ForEachRow(rows, []any{&leaf, &created, &metadata}, func() error {
+		found(leaf, createdAt(created).Time(), metadata)
+		return nil
+	})
+	return err
 }
 
 // saysOccurred is true for a row that may say when the memory occurred.
@@ -223,22 +231,11 @@ func Moment(created time.Time, metadata []byte) time.Time {
 
 // Moments returns when each of the owner's leaves below size occurred.
 func Moments(ctx context.Context, q schema.Querier, owner events.Owner, size uint64) ([]time.Time, error) {
-	query, args := Filter{}.query(owner, size)
-	rows, err := q.Query(ctx, query, args...)
-	if err != nil {
-		return nil, fmt.Errorf("when memories occurred: %w", err)
-	}
-	var (
-		all      = make([]time.Time, size)
-		leaf     uint64
-		created  pgtype.Timestamptz
-		metadata []byte
-	)
-	_, err = pgx.ForEachRow(rows, []any{&leaf, &created, &metadata}, func() error {
+	all := make([]time.Time, size)
+	err := Filter{}.each(ctx, q, owner, size, func(leaf uint64, created time.Time, metadata []byte) {
 		if leaf < size {
-			all[leaf] = Moment(createdAt(created).Time(), metadata)
+			all[leaf] = Moment(created, metadata)
 		}
-		return nil
 	})
 	if err != nil {
 		return nil, fmt.Errorf("when memories occurred: %w", err)

@@ -17,7 +17,6 @@ import (
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/projections/internal/column"
-	"github.com/memory-ledger/ledger/projections/projector"
 	"github.com/memory-ledger/ledger/projections/schema"
 )
 
@@ -82,14 +81,6 @@ func (o *Owner) scan(row pgx.Row, owner events.Owner) (found bool, err error) {
 	}
 	*o = read
 	return true, nil
-}
-
-// Position reads the checkpoint: the sequence up to which every read model holds the log
-// of all owners. Read models can hold more of some owners. If Position runs in one
-// transaction with other queries, its result is the position that those queries see.
-func Position(ctx context.Context, q schema.Querier) (uint64, error) {
-	c, err := projector.ReadCheckpoint(ctx, q)
-	return c.Seq, err
 }
 
 // After returns the owners that follow owner in the order of their keys, at most limit.

@@ -402,7 +402,6 @@ func NewAPIServer(ctx context.Context, b *Base, neighbors Neighbors) (*APIServer
 	d.Commands, err = command.NewExecutor(command.Config{
 		Log: fitting{b.Log, d.Fence.CheckLog, newAppends(b.Registry)}, Loader: command.ReadModel{Pool: b.Pool, Now: time.Now, CountBytes: b.Config.QuotaBytesPerDay > 0}, Source: "/ledger",
 		NewID: NewID, CachedOwners: cachedOwners,
-		MaxRunning: b.Config.MaxCommands,
 	})
 	if err != nil {
 		return nil, err

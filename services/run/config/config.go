@@ -68,7 +68,6 @@ type Config struct {
 	AnchorMaxLamportsPerDay uint64        `env:"ANCHOR_MAX_LAMPORTS_PER_DAY" envDefault:"0" for:"anchorer run" doc:"most that anchoring spends on a UTC day: fees, and rent for the accounts of new owners; 0: no bound"`
 
 	KeyMaxAge   time.Duration // how long a data key is used before it is read again; 0: a minute
-	MaxCommands int           // most writes that one process appends at the same time; 0: 64
 	ServiceName string        // what spans say they come from, unless OTEL_SERVICE_NAME is set
 
 	AgentURL string `env:"LEDGER_URL" for:"mcp import" doc:"base URL of the core API; unset: that of the local run"`
