@@ -3,6 +3,7 @@ package anchorer
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -19,6 +20,7 @@ import (
 	"github.com/memory-ledger/ledger/events/verify"
 	"github.com/memory-ledger/ledger/infra/localchain/localchaintest"
 	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
+	"github.com/memory-ledger/ledger/infra/testkit"
 	"github.com/memory-ledger/ledger/projections/tree"
 )
 
@@ -30,17 +32,7 @@ func (w *world) fault(f localchaintest.Fault) {
 // turns waits until a process reports the wanted readiness.
 func (w *world) turns(p *process, what error) {
 	w.t.Helper()
-	deadline := time.Now().Add(patience)
-	for {
-		err := p.Ready()
-		if errors.Is(err, what) || what == nil && err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			w.t.Fatalf("readiness is %v, want %v", err, what)
-		}
-		eventlog.Pause(w.t.Context(), 5*time.Millisecond)
-	}
+	testkit.Await(w.t, fmt.Sprintf("readiness is %v", what), func() bool { return errors.Is(p.Ready(), what) })
 }
 
 // The network loses or delays transactions and answers.
@@ -198,7 +190,7 @@ func TestABatchIsCutAnewMeanwhile(t *testing.T) {
 	w := newWorld(t, false)
 	keys := w.owners(2)
 	waiting, pool := w.start(nil, func(c *Config) { c.MaxWait = time.Hour }), w.pool()
-	eventually(t, "both are folded, to be in one transaction", func() bool {
+	testkit.Await(t, "both are folded, to be in one transaction", func() bool {
 		var n int
 		_ = pool.QueryRow(t.Context(), `SELECT count(*) FROM ledger_anchor.owners`).Scan(&n)
 		return n == len(keys)

@@ -14,6 +14,7 @@ import (
 	"github.com/memory-ledger/ledger/anchoring/chain"
 	"github.com/memory-ledger/ledger/anchoring/program"
 	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/infra/testkit"
 	"github.com/memory-ledger/ledger/projections/tree"
 )
 
@@ -41,7 +42,7 @@ func TestAlteredRowsAreNotSigned(t *testing.T) {
 	}
 	_, err := pool.Exec(t.Context(), `UPDATE ledger_anchor.owners SET state = $2, waiting = 'epoch' WHERE owner = $1`, string(key), encode(o))
 	w.must(err)
-	eventually(t, "the row is found altered", func() bool {
+	testkit.Await(t, "the row is found altered", func() bool {
 		if held := w.held(key); held != nil {
 			t.Fatalf("%x at %d leaves was signed, the log has %s", held.Root, held.Size, tree.RootOf(genuine))
 		}
@@ -59,20 +60,11 @@ func TestAlteredRowsAreNotSigned(t *testing.T) {
 // awaitFolded waits until the anchorer has saved that many leaves of an owner.
 func awaitFolded(t *testing.T, pool *pgxpool.Pool, key events.Owner, leaves int) {
 	t.Helper()
-	eventually(t, "the leaves are folded", func() bool {
+	testkit.Await(t, "the leaves are folded", func() bool {
 		var size int
 		_ = pool.QueryRow(t.Context(), `SELECT unanchored FROM ledger_anchor.owners WHERE owner = $1`, string(key)).Scan(&size)
 		return size == leaves
 	})
-}
-
-func eventually(t *testing.T, what string, happens func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(patience); !happens(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: not within %v", what, patience)
-		}
-	}
 }
 
 // letters is a chain that counts sends and returns a preset answer.

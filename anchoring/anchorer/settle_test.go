@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/memory-ledger/ledger/events/eventlog"
+	"github.com/memory-ledger/ledger/infra/testkit"
 	"github.com/memory-ledger/ledger/projections/projector"
 )
 
@@ -50,14 +50,10 @@ func TestWhatIsLeftToSpend(t *testing.T) {
 // comes waits until a process works, or stands by.
 func (w *world) comes(p *process, standby bool) {
 	w.t.Helper()
-	deadline := time.Now().Add(patience)
-	for ok := false; !ok; eventlog.Pause(w.t.Context(), 5*time.Millisecond) {
+	testkit.Await(w.t, "an anchorer is what it should be", func() bool {
 		s := p.folding.Status()
-		ok = s.Err == nil && (s.State == projector.Standby) == standby && s.Works() != standby
-		if time.Now().After(deadline) {
-			w.t.Fatal("an anchorer is not what it should be")
-		}
-	}
+		return s.Err == nil && (s.State == projector.Standby) == standby && s.Works() != standby
+	})
 }
 
 // TestKilledAnywhere kills the anchorer at every point, before the action or after it

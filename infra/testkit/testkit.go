@@ -1,12 +1,25 @@
 // Package testkit holds what the tests of all packages share.
 package testkit
 
-import "testing"
+import (
+	"testing"
+	"time"
+)
 
 // Must ends a test on an error.
 func Must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// Await waits until something happens that gives no signal, for two minutes at most.
+func Await(t testing.TB, what string, happens func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(2 * time.Minute); !happens(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("still not: " + what)
+		}
 	}
 }

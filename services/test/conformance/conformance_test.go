@@ -204,18 +204,13 @@ func fixtures(t *testing.T) http.Handler {
 	cmd := exec.CommandContext(t.Context(), program, "-http="+addr)
 	must(t, cmd.Start())
 	t.Cleanup(func() { _ = cmd.Wait() }) // the test's context ends it
-	deadline := time.Now().Add(2 * time.Minute)
-	for {
+	testkit.Await(t, "the program listens", func() bool {
 		conn, err := net.Dial("tcp", addr)
 		if err == nil {
 			_ = conn.Close()
-			break
 		}
-		if time.Now().After(deadline) {
-			t.Fatal(err)
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
+		return err == nil
+	})
 	return &httputil.ReverseProxy{
 		// Do not log that a stream is cut at the request's deadline: this is expected
 		// here.

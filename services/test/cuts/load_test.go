@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/memory-ledger/ledger/events/eventlog"
+	"github.com/memory-ledger/ledger/infra/testkit"
 	"github.com/memory-ledger/ledger/services/test/stacktest"
 )
 
@@ -207,14 +208,10 @@ func (l *load) grant(n int) {
 // turn returns once each client of these replicas has begun and ended a round.
 func (l *load) turn(replicas ...int) {
 	l.t.Helper()
-	deadline := time.Now().Add(2 * time.Minute)
 	for _, at := range replicas {
 		for kind := range l.rounds[at] {
-			for want := l.rounds[at][kind].Load() + 2; l.rounds[at][kind].Load() < want; eventlog.Pause(l.t.Context(), 10*time.Millisecond) {
-				if time.Now().After(deadline) {
-					l.t.Fatalf("client %d of replica %d does not go on", kind, at)
-				}
-			}
+			want := l.rounds[at][kind].Load() + 2
+			testkit.Await(l.t, fmt.Sprintf("client %d of replica %d goes on", kind, at), func() bool { return l.rounds[at][kind].Load() >= want })
 		}
 	}
 }

@@ -56,7 +56,7 @@ func TestAnchorsWithItsRoleAlone(t *testing.T) {
 	}
 	anchored := func() {
 		for who, session := range sessions {
-			awaitAnchored(t, core, session, last[who], anchorers[1].log)
+			core.AwaitAnchored(session, last[who])
 		}
 	}
 	write(10)
@@ -94,22 +94,6 @@ func (d *deployment) exportsExpiry(addr string) {
 	for of, want := range map[string]float64{"log": float64(certificate.NotAfter.Unix()), "database": 0} {
 		if line := fmt.Sprintf("%s{of=%q} %v\n", metric, of, want); !strings.Contains(string(said), line) {
 			d.t.Errorf("no %s", line)
-		}
-	}
-}
-
-// awaitAnchored polls as a client would.
-func awaitAnchored(t *testing.T, c *stacktest.Client, session stacktest.Header, id string, log fmt.Stringer) {
-	t.Helper()
-	ticker := time.NewTicker(100 * time.Millisecond)
-	defer ticker.Stop()
-	for deadline := time.Now().Add(60 * time.Second); ; <-ticker.C {
-		a := c.Do("GET", "/memories/"+id, nil, session)
-		if a.Status == 200 && a.Field("anchored") == true {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("not anchored: %s\n%s", a.Body, log)
 		}
 	}
 }

@@ -7,9 +7,9 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/memory-ledger/ledger/infra/localnats/natstest"
+	"github.com/memory-ledger/ledger/infra/testkit"
 	"github.com/memory-ledger/ledger/services/keystore"
 	"github.com/memory-ledger/ledger/services/test/stacktest"
 )
@@ -40,11 +40,7 @@ func TestErasesWithItsRoleAlone(t *testing.T) {
 	// Nodes that do not lead the stream delete an entry a little later.
 	destroyed := func(entry []byte) {
 		t.Helper()
-		for deadline := time.Now().Add(2 * time.Minute); len(d.holding(t, entry)) > 0; {
-			if time.Now().After(deadline) {
-				t.Fatal("a node's keystore still has the key")
-			}
-		}
+		testkit.Await(t, "no node's keystore has the key", func() bool { return len(d.holding(t, entry)) == 0 })
 	}
 
 	var (

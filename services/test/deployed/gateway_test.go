@@ -9,8 +9,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
+	"github.com/memory-ledger/ledger/infra/testkit"
 	"github.com/memory-ledger/ledger/services/test/stacktest"
 )
 
@@ -44,13 +44,8 @@ func TestGatewayPassesOn(t *testing.T) {
 			if !regexp.MustCompile(want).MatchString(id) || a.Text("requestId") != id || a.Status != 401 {
 				t.Errorf("sent %q, got %q and %s", given, id, a.Body)
 			}
-			logged := func() bool { return strings.Contains(g.log.String(), `"requestId":"`+id+`"`) }
-			for deadline := time.Now().Add(5 * time.Second); !logged() && time.Now().Before(deadline); {
-				time.Sleep(10 * time.Millisecond) // the line is written after the answer
-			}
-			if !logged() {
-				t.Errorf("the gateway's log does not know %s", id)
-			}
+			// The line is written after the answer.
+			testkit.Await(t, "the gateway's log knows "+id, func() bool { return strings.Contains(g.log.String(), `"requestId":"`+id+`"`) })
 		}
 	})
 	t.Run("headers", func(t *testing.T) {

@@ -3,7 +3,6 @@ package deployed_test
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/memory-ledger/ledger/infra/testkit"
 	"github.com/memory-ledger/ledger/services/test/stacktest"
@@ -30,11 +29,7 @@ func TestGatewayLogsNoTokens(t *testing.T) {
 		}
 	}
 	const all = 2 * (12 + 40)
-	for deadline := time.Now().Add(2 * time.Minute); strings.Count(g.log.String(), `"requestId"`) < all; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("%d of %d requests are logged", strings.Count(g.log.String(), `"requestId"`), all)
-		}
-	}
+	testkit.Await(t, "all requests are logged", func() bool { return strings.Count(g.log.String(), `"requestId"`) >= all })
 	if !strings.Contains(g.log.String(), `"status":429`) || !strings.Contains(g.log.String(), `"path":"/agent-cases/-"`) {
 		t.Errorf("the log has not what it is about")
 	}

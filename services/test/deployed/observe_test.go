@@ -81,7 +81,7 @@ func TestQueriesNameMetricsThatExist(t *testing.T) {
 	session := core.SignIn(stacktest.NewWallet())
 	wrote := core.Expect(201, "POST", "/memories", map[string]any{"content": "x", "metadata": map[string]any{}}, session)
 	core.Expect(200, "GET", "/memories", nil, session)
-	awaitAnchored(t, core, session, wrote.Text("id"), nil)
+	core.AwaitAnchored(session, wrote.Text("id"))
 	services := map[string]map[string]bool{}
 	known := map[string]bool{ // of Prometheus, node-exporter and the kubelet
 		"up": true, "node_filesystem_avail_bytes": true, "node_filesystem_size_bytes": true,

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/memory-ledger/ledger/infra/testkit"
 	"github.com/memory-ledger/ledger/services/test/contracttest"
 	"github.com/memory-ledger/ledger/services/test/stacktest"
 )
@@ -47,11 +48,9 @@ func newBystander(t *testing.T) *bystander {
 	}
 	expired := core.Expect(201, "POST", "/keys", map[string]any{"label": "x", "expiresAt": time.Now().Add(200 * time.Millisecond)}, owner)
 	b.tokens["expired key"] = expired.Text("key")
-	for deadline := time.Now().Add(2 * time.Minute); core.Do("GET", "/log", nil, stacktest.Bearer(b.tokens["expired key"])).Status != 401; {
-		if time.Now().After(deadline) {
-			t.Fatal("the key does not expire")
-		}
-	}
+	testkit.Await(t, "the key expires", func() bool {
+		return core.Do("GET", "/log", nil, stacktest.Bearer(b.tokens["expired key"])).Status == 401
+	})
 	return b
 }
 

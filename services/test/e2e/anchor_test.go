@@ -18,9 +18,6 @@ import (
 	"github.com/memory-ledger/ledger/services/test/stacktest"
 )
 
-// anchoredWithin is how soon a write must be anchored with the defaults of a local run.
-const anchoredWithin = 2 * time.Minute
-
 // anchoredStack is a stack that anchors on its own chain. The stack gets the chain as an
 // endpoint, as it would get a cluster.
 func anchoredStack(t *testing.T, slots time.Duration, change ...func(*config.Config)) (*stacktest.Stack, *localchain.Chain) {
@@ -33,22 +30,6 @@ func anchoredStack(t *testing.T, slots time.Duration, change ...func(*config.Con
 			do(c)
 		}
 	}}), chain
-}
-
-// awaitAnchored polls as a client would.
-func awaitAnchored(t *testing.T, core *stacktest.Client, session stacktest.Header, id string, within time.Duration) view {
-	t.Helper()
-	ticker := time.NewTicker(100 * time.Millisecond)
-	defer ticker.Stop()
-	for deadline := time.Now().Add(within); ; <-ticker.C {
-		m := decode[view](t, core.Expect(200, "GET", "/memories/"+id, nil, session).Body)
-		if m.Anchored {
-			return m
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("not anchored within %v: %+v", within, m)
-		}
-	}
 }
 
 // onchain reads the account of a receipt with a plain RPC call.
@@ -70,7 +51,7 @@ func TestAnchoredMemories(t *testing.T) {
 	token := core.Token(wallet)
 	session := stacktest.Bearer(token)
 	first := core.Expect(http.StatusCreated, "POST", "/memories", map[string]any{"content": "zuerst ☂", "metadata": map[string]any{"z": 1.5, "a": "ü"}}, session)
-	m := awaitAnchored(t, core, session, first.Text("id"), anchoredWithin)
+	m := decode[view](t, core.AwaitAnchored(session, first.Text("id")).Body)
 	if m.BatchID == nil {
 		t.Error("anchored without a batch")
 	}
@@ -98,7 +79,7 @@ func TestAnchoredMemories(t *testing.T) {
 	if waiting.Anchor != nil || waiting.TreeSize != 7 {
 		t.Errorf("receipt before anchoring: %+v", waiting)
 	}
-	awaitAnchored(t, core, session, last.Text("id"), anchoredWithin)
+	core.AwaitAnchored(session, last.Text("id"))
 	// The first memory's proof stays in its batch; the account has newer leaves.
 	again := decode[proofAnswer](t, core.Expect(200, "GET", "/memories/"+m.ID+"/proof", nil, session).Body)
 	size, root = onchain(t, chain, old.Anchor.Account)
@@ -128,7 +109,7 @@ func TestChainOutOfReach(t *testing.T) {
 	core := s.Core[0]
 	session := core.SignIn(stacktest.NewWallet())
 	first := core.Expect(http.StatusCreated, "POST", "/memories", map[string]any{"content": "x", "metadata": map[string]any{}}, session)
-	awaitAnchored(t, core, session, first.Text("id"), anchoredWithin)
+	core.AwaitAnchored(session, first.Text("id"))
 	before := decode[proofAnswer](t, core.Expect(200, "GET", "/memories/"+first.Text("id")+"/proof", nil, session).Body)
 	noErr(t, chain.Fault(t.Context(), localchaintest.Down(true)))
 	second := core.Expect(http.StatusCreated, "POST", "/memories", map[string]any{"content": "y", "metadata": map[string]any{}}, session)
@@ -141,7 +122,7 @@ func TestChainOutOfReach(t *testing.T) {
 		t.Errorf("before %+v, after %+v", before, after)
 	}
 	noErr(t, chain.Fault(t.Context(), localchaintest.Down(false)))
-	awaitAnchored(t, core, session, second.Text("id"), 2*anchoredWithin)
+	core.AwaitAnchored(session, second.Text("id"))
 }
 
 func receiptOf(t *testing.T, core *stacktest.Client, session stacktest.Header, id string) *verify.Receipt {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/infra/localnats/natstest"
+	"github.com/memory-ledger/ledger/infra/testkit"
 	"github.com/memory-ledger/ledger/services/keystore"
 	"github.com/memory-ledger/ledger/services/run/assembly"
 	"github.com/memory-ledger/ledger/services/run/config"
@@ -42,14 +43,11 @@ func TestForgettingEndsAccess(t *testing.T) {
 	extension.Expect(200, "GET", "/agent-cases/"+readCase, nil)
 
 	ranked := `{"query":"x","mode":"ranked"}`
-	began := time.Now()
-	for metric(t, core, `ledger_cached_bytes{cache="texts"}`) < 700 {
+	testkit.Await(t, "words are kept", func() bool {
 		// The news that the owner got a key may come late, and drops what was kept before.
 		core.Expect(200, "POST", "/memories/search", ranked, session)
-		if time.Since(began) > 20*time.Second {
-			t.Fatal("no words are kept")
-		}
-	}
+		return metric(t, core, `ledger_cached_bytes{cache="texts"}`) >= 700
+	})
 
 	forget(t, s, wallet)
 	core.Expect(401, "POST", "/memories", `{"content":"x"}`, bearer)
@@ -59,7 +57,7 @@ func TestForgettingEndsAccess(t *testing.T) {
 	extension.Expect(404, "POST", "/memory-drops/"+drop, `{"content":"x"}`)
 	extension.Expect(404, "GET", "/agent-cases/"+readCase, nil)
 	session = core.SignIn(wallet)
-	began = time.Now()
+	began := time.Now()
 	for core.Do("GET", "/memories", nil, session).Status != 410 {
 		if time.Since(began) > 20*time.Second { // KEY_MAX_AGE is a minute
 			t.Fatal("the key is still used")

@@ -21,6 +21,7 @@ import (
 
 	"github.com/transparency-dev/merkle/rfc6962"
 
+	"github.com/memory-ledger/ledger/infra/testkit"
 	memoryledger "github.com/memory-ledger/ledger/services/clients/go"
 	"github.com/memory-ledger/ledger/services/test/stacktest"
 )
@@ -342,11 +343,7 @@ func TestGoClientCatchesLiesAboutAnchors(t *testing.T) {
 	id := first.ID
 	anchored := func(size uint64) {
 		t.Helper()
-		ticker := time.NewTicker(100 * time.Millisecond)
-		defer ticker.Stop()
-		for must(c.Head(ctx)).AnchoredSize < size {
-			<-ticker.C
-		}
+		testkit.Await(t, "it is anchored", func() bool { return must(c.Head(ctx)).AnchoredSize >= size })
 	}
 	anchored(1)
 	oldHead, oldReceipt := must(c.Head(ctx)), must(c.Receipt(ctx, id))

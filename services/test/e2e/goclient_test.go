@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/memory-ledger/ledger/events/verify"
+	"github.com/memory-ledger/ledger/infra/testkit"
 	memoryledger "github.com/memory-ledger/ledger/services/clients/go"
 	"github.com/memory-ledger/ledger/services/test/stacktest"
 )
@@ -334,16 +335,13 @@ func TestGoClientAnchored(t *testing.T) {
 	t.Parallel()
 	s, chain := anchoredStack(t, 100*time.Millisecond)
 	ctx, c := t.Context(), newGoClient(t, s, memoryledger.WithRPC(chain.URL()), memoryledger.WithHTTPClient(http.DefaultClient)) // also for the node
-	anchored := func(id string) *memoryledger.Receipt {
+	anchored := func(id string) (r *memoryledger.Receipt) {
 		t.Helper()
-		ticker := time.NewTicker(100 * time.Millisecond)
-		defer ticker.Stop()
-		for {
-			if r := must(c.Receipt(ctx, id)); r.Anchor != nil {
-				return r
-			}
-			<-ticker.C
-		}
+		testkit.Await(t, "it is anchored", func() bool {
+			r = must(c.Receipt(ctx, id))
+			return r.Anchor != nil
+		})
+		return r
 	}
 	first := must(c.Write(ctx, "to be anchored", nil))
 	old := anchored(first.ID)

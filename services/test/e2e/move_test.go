@@ -359,10 +359,10 @@ func TestReceiptsOutliveAMove(t *testing.T) {
 		return core.Expect(201, "POST", "/memories", body, session).Text("id")
 	}
 	oslo := write("Ada lives in Oslo")
-	awaitAnchored(t, core, session, oslo, anchoredWithin)
+	core.AwaitAnchored(session, oslo)
 	first := receiptOf(t, core, session, oslo) // of a tree that only the old operator anchors
 	porto, secret := write("Ada lives in Porto", oslo), write("Forgotten")
-	awaitAnchored(t, core, session, secret, anchoredWithin)
+	core.AwaitAnchored(session, secret)
 	kept := []*verify.Receipt{receiptOf(t, core, session, oslo), receiptOf(t, core, session, porto), receiptOf(t, core, session, secret)}
 	core.Expect(200, "POST", "/memories/"+secret+"/forget", nil, session)
 	export := core.Expect(200, "GET", "/export", nil, session).Body
@@ -372,7 +372,7 @@ func TestReceiptsOutliveAMove(t *testing.T) {
 	there := to.Core[0]
 	mine := there.SignIn(wallet)
 	there.Expect(200, "POST", "/import", export, mine, ndjson)
-	awaitAnchored(t, there, mine, porto, anchoredWithin)
+	there.AwaitAnchored(mine, porto)
 	by := verify.Issuer{ProgramID: program.LocalID.String(), Authority: key.PublicKey().String()}
 	holds := func(r *verify.Receipt) {
 		t.Helper()

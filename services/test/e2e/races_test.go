@@ -235,31 +235,51 @@ func TestDropsAreLinearizable(t *testing.T) {
 	}
 }
 
-// contest lets users of a credential compete with clients that end it. Each "end" must
-// succeed, and every other request exactly until the end.
-func contest(t *testing.T, users, enders int, uses []func(replica int) reply, end func(replica int) reply) *history {
+// contest lets nine clients use an owner's credential while three others end it. Each "end"
+// must succeed, and every other request exactly until the end: at any replica of the
+// credential's API, and no more than the acknowledged memories may be there. It returns how
+// many that are.
+func (a *arena) contest(api []*stacktest.Client, owner, credential stacktest.Header, look string, end func(replica int) reply) (wrote int) {
+	t := a.t
 	t.Helper()
+	use := func(i, replica int) reply {
+		c := api[replica%2]
+		switch i {
+		case 0:
+			return verdict(t, c.Do("POST", "/memories", map[string]any{"content": "x", "source": "s"}, credential), 201, 401)
+		case 1:
+			return verdict(t, c.Do("GET", look, nil, credential), 200, 401)
+		}
+		return verdict(t, c.Do("POST", "/memories", `nope`, credential), 400, 401)
+	}
+	const users, enders, uses = 9, 3, 3
 	h := newHistory(t)
 	rush(users+enders, func(client int) {
 		if client >= users {
 			h.do(client, ask{what: "end"}, func() reply { return end(client) })
 			return
 		}
-		for n := range len(uses) {
-			i := (client + n) % len(uses)
-			h.do(client, ask{what: fmt.Sprint("use ", i)}, func() reply { return uses[i](client/2 + n) })
+		for n := range uses {
+			i := (client + n) % uses
+			h.do(client, ask{what: fmt.Sprint("use ", i)}, func() reply { return use(i, client/2+n) })
 		}
 	})
 	for i := range uses { // also after the end, on either replica
 		for replica := range 2 {
-			h.do(0, ask{what: fmt.Sprint("use ", i)}, func() reply { return uses[i](replica) })
+			h.do(0, ask{what: fmt.Sprint("use ", i)}, func() reply { return use(i, replica) })
 		}
 	}
 	h.check(credentialModel())
 	if ended, refused := h.count("end"); ended != enders || refused != 0 {
 		t.Errorf("ended by %d, refused to %d", ended, refused)
 	}
-	return h
+	wrote, _ = h.count("use 0")
+	for _, c := range a.Core {
+		if size := c.Expect(200, "GET", "/log", nil, owner).Number("treeSize"); size != wrote {
+			t.Errorf("%d memories, %d were acknowledged", size, wrote)
+		}
+	}
+	return wrote
 }
 
 // TestEndedSessionAgainstUse: a session of either API opens everything until its owner
@@ -271,8 +291,7 @@ func TestEndedSessionAgainstUse(t *testing.T) {
 		wallet := stacktest.NewWallet()
 		owner, api := a.Core[round%2].SignIn(wallet), []string{"core", "extension"}[round%2]
 		clients := map[string][]*stacktest.Client{"core": a.Core, "extension": a.Extension}[api]
-		on := func(replica int) *stacktest.Client { return clients[replica%2] }
-		session := on(round).SignIn(wallet)
+		session := clients[round%2].SignIn(wallet)
 		id := ""
 		for _, s := range sessionsOf(t, a.Core[0], owner) {
 			if s.API == api && !s.Current {
@@ -280,24 +299,12 @@ func TestEndedSessionAgainstUse(t *testing.T) {
 			}
 		}
 		look := map[string]string{"core": "/log", "extension": "/auth/me"}[api]
-		h := contest(t, 9, 3, []func(int) reply{
-			func(r int) reply {
-				return verdict(t, on(r).Do("POST", "/memories", map[string]any{"content": "x", "source": "s"}, session), 201, 401)
-			},
-			func(r int) reply { return verdict(t, on(r).Do("GET", look, nil, session), 200, 401) },
-			func(r int) reply { return verdict(t, on(r).Do("POST", "/memories", `nope`, session), 400, 401) },
-		}, func(r int) reply {
+		a.contest(clients, owner, session, look, func(r int) reply {
 			if round < 2 {
 				return verdict(t, a.Core[r%2].Do("DELETE", "/auth/sessions/"+id, nil, owner), 200, 404)
 			}
 			return verdict(t, a.Core[r%2].Do("DELETE", "/auth/sessions", nil, owner), 200, 404)
 		})
-		wrote, _ := h.count("use 0")
-		for _, c := range a.Core {
-			if size := c.Expect(200, "GET", "/log", nil, owner).Number("treeSize"); size != wrote {
-				t.Errorf("%d memories, %d were acknowledged", size, wrote)
-			}
-		}
 	}
 }
 
@@ -338,23 +345,9 @@ func TestRevokedKeyWritesNothing(t *testing.T) {
 		wallet := stacktest.NewWallet()
 		owner := a.Core[round%2].SignIn(wallet)
 		made := a.Core[round%2].Expect(201, "POST", "/keys", map[string]any{"label": "x"}, owner)
-		key := stacktest.Bearer(made.Text("key"))
-		on := func(replica int) *stacktest.Client { return a.Core[replica%2] }
-		h := contest(t, 9, 3, []func(int) reply{
-			func(r int) reply {
-				return verdict(t, on(r).Do("POST", "/memories", map[string]any{"content": "x"}, key), 201, 401)
-			},
-			func(r int) reply { return verdict(t, on(r).Do("GET", "/log", nil, key), 200, 401) },
-			func(r int) reply { return verdict(t, on(r).Do("POST", "/memories", `nope`, key), 400, 401) },
-		}, func(r int) reply {
-			return verdict(t, on(r).Do("DELETE", "/keys/"+made.Text("id"), nil, owner), 200, 404)
+		wrote := a.contest(a.Core, owner, stacktest.Bearer(made.Text("key")), "/log", func(r int) reply {
+			return verdict(t, a.Core[r%2].Do("DELETE", "/keys/"+made.Text("id"), nil, owner), 200, 404)
 		})
-		wrote, _ := h.count("use 0")
-		for _, c := range a.Core {
-			if size := c.Expect(200, "GET", "/log", nil, owner).Number("treeSize"); size != wrote {
-				t.Errorf("%d memories, %d were acknowledged", size, wrote)
-			}
-		}
 		if held := a.held(a.Extension[0].SignIn(wallet)); held != [2]int{wrote, wrote} {
 			t.Errorf("the other API holds %v memories, %d were acknowledged", held, wrote)
 		}

@@ -3,8 +3,6 @@ package e2e_test
 import (
 	"encoding/json"
 	"fmt"
-	"sync"
-	"sync/atomic"
 	"testing"
 
 	"github.com/mr-tron/base58"
@@ -68,32 +66,6 @@ func TestHardwareWallets(t *testing.T) {
 	s.Extension[0].Expect(200, "POST", "/auth/verify", answer(s.Extension[0], "sign-in", alone...))
 	s.Core[0].Expect(401, "POST", "/auth/verify", answer(s.Core[0], "sign-in", append(append([]byte{2}, signer...), signer...)...))
 	s.Core[0].Expect(200, "POST", "/erasure", answer(s.Core[0], "erase", alone...))
-}
-
-// TestOneNonceOneSession verifies one nonce many times concurrently, through both APIs.
-func TestOneNonceOneSession(t *testing.T) {
-	t.Parallel()
-	s := stacktest.Start(t, stacktest.Options{Core: 2, Extension: 1})
-	wallet := stacktest.NewWallet()
-	message := s.Core[0].Expect(200, "POST", "/auth/challenge", map[string]any{"publicKey": wallet.PublicKey}).Text("message")
-	var won atomic.Int64
-	var group sync.WaitGroup
-	for i := range 40 {
-		c := []*stacktest.Client{s.Core[0], s.Core[1], s.Extension[0]}[i%3]
-		group.Go(func() {
-			switch a := c.Do("POST", "/auth/verify", wallet.Answer(message)); a.Status {
-			case 200:
-				won.Add(1)
-			case 401:
-			default:
-				t.Errorf("status %d: %s", a.Status, a.Body)
-			}
-		})
-	}
-	group.Wait()
-	if won.Load() != 1 {
-		t.Errorf("%d sessions from one nonce", won.Load())
-	}
 }
 
 // TestChallengesKeepNothing: an unanswered challenge stores nothing in the log's server,

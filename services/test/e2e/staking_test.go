@@ -17,6 +17,7 @@ import (
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/infra/localchain/localchaintest"
 	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
+	"github.com/memory-ledger/ledger/infra/testkit"
 	"github.com/memory-ledger/ledger/projections/readmodel/stakes"
 	"github.com/memory-ledger/ledger/projections/schema"
 	memoryledger "github.com/memory-ledger/ledger/services/clients/go"
@@ -141,16 +142,16 @@ func (s *staker) recorded(databaseURL string, want int) []stakes.Movement {
 	pool, err := schema.OpenPool(s.Context(), databaseURL, schema.Live, 2)
 	s.Must(err)
 	defer pool.Close()
-	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(100 * time.Millisecond) {
-		list, err := stakes.List(s.Context(), pool, events.Owner(s.PublicKey))
+	var list []stakes.Movement
+	testkit.Await(s, "all movements are recorded", func() bool {
+		list, err = stakes.List(s.Context(), pool, events.Owner(s.PublicKey))
 		s.Must(err)
-		if len(list) >= want || time.Now().After(deadline) {
-			if len(list) != want {
-				s.Fatalf("%d movements recorded, want %d: %+v", len(list), want, list)
-			}
-			return list
-		}
+		return len(list) >= want
+	})
+	if len(list) != want {
+		s.Fatalf("%d movements recorded, want %d: %+v", len(list), want, list)
 	}
+	return list
 }
 
 var notAmounts = []any{
@@ -208,8 +209,8 @@ func TestStakingFromEndToEnd(t *testing.T) {
 	before := s.holds("50", "0", "50", "0", "50 false")
 	first := s.recorded(database, 6)
 	late := s.core.Expect(201, "POST", "/memories", map[string]any{"content": "after", "metadata": map[string]any{}}, s.session)
-	awaitAnchored(t, s.core, s.session, early.Text("id"), anchoredWithin)
-	awaitAnchored(t, s.core, s.session, late.Text("id"), anchoredWithin)
+	s.core.AwaitAnchored(s.session, early.Text("id"))
+	s.core.AwaitAnchored(s.session, late.Text("id"))
 	replayed(s, stack, first, before)
 }
 

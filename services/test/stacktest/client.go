@@ -14,6 +14,7 @@ import (
 
 	"github.com/mr-tron/base58"
 
+	"github.com/memory-ledger/ledger/infra/testkit"
 	"github.com/memory-ledger/ledger/services/test/contracttest"
 )
 
@@ -172,6 +173,16 @@ func (w Wallet) Sign(message string) []byte { return ed25519.Sign(w.private, []b
 // Answer is the body that answers a challenge.
 func (w Wallet) Answer(message string) map[string]any {
 	return map[string]any{"publicKey": w.PublicKey, "message": message, "signature": base58.Encode(w.Sign(message))}
+}
+
+// AwaitAnchored polls as a client would, and returns the anchored memory.
+func (c *Client) AwaitAnchored(session Header, id string) (a Answer) {
+	c.t.Helper()
+	testkit.Await(c.t, "memory "+id+" is anchored", func() bool {
+		a = c.Do("GET", "/memories/"+id, nil, session)
+		return a.Status == 200 && a.Field("anchored") == true
+	})
+	return a
 }
 
 // SignIn gives the wallet a session.
