@@ -83,7 +83,7 @@ export async function connectsAnApp(v) {
 
 // The MCP inspector's own client discovers, registers and asks for consent.
 export async function connectsTheInspector(v) {
-  await v.signIn();
+  await v.signIn({ alone: true });
   const page = await v.context.newPage(); // of another program: it may ask for what it likes
   page.setDefaultTimeout(30_000); // it is a large program, and starts twice
   await page.addInitScript(installWallet, v.wallet);

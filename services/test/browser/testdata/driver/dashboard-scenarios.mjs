@@ -595,7 +595,7 @@ export const scenarios = {
 
   async 'offline, and back'(v) {
     await v.fill(3);
-    await v.signIn();
+    await v.signIn({ alone: true });
     await v.rows.first().waitFor();
     v.expected.push(/ERR_INTERNET_DISCONNECTED|ERR_NETWORK|net::/);
     await v.context.setOffline(true);
@@ -624,7 +624,7 @@ export const scenarios = {
 
   // Over HTTP/1.1, a browser opens six connections to a host: a stream in each tab would leave none.
   async 'seven tabs, one stream'(v) {
-    await v.signIn();
+    await v.signIn({ alone: true });
     const streams = new Map(), isStream = (request) => request.headers().accept === 'text/event-stream';
     const session = await v.page.evaluate(() => sessionStorage.getItem('session'));
     await v.page.goto('about:blank'); // count from here

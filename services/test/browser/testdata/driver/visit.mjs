@@ -16,9 +16,27 @@ const base58 = (bytes) => {
 // A theme changes colors alone.
 export const allRules = ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'], colorRules = ['color-contrast', 'link-in-text-block'];
 
+// Lane is a context that one scenario after the other uses. A page that stays open keeps the site's process, so that the
+// next scenario need not start one, nor compile axe again. Nothing else of a scenario stays.
+export class Lane {
+  static async start(browser, config) {
+    const lane = new Lane();
+    lane.context = await browser.newContext();
+    lane.page = await lane.context.newPage();
+    await lane.page.goto(`${config.core}/health`);
+    lane.debug = await lane.context.newCDPSession(lane.page);
+    return lane;
+  }
+
+  async clear() {
+    for (const page of this.context.pages()) if (page !== this.page) await page.close();
+    await this.debug.send('Storage.clearDataForOrigin', { origin: new URL(this.page.url()).origin, storageTypes: 'all' });
+  }
+}
+
 export class Visit {
-  constructor(browser, config, name) {
-    Object.assign(this, { browser, config, name, complaints: [], expected: [], requests: [], shots: 0 });
+  constructor(browser, config, name, lane) {
+    Object.assign(this, { browser, config, name, lane, complaints: [], expected: [], requests: [], shots: 0 });
     this.become(generateKeyPairSync('ed25519').privateKey);
   }
 
@@ -68,11 +86,12 @@ export class Visit {
     assert.fail('the log was not anchored');
   }
 
-  // open opens the dashboard with the wallet in it.
-  async open({ wallets = [this.wallet], hash = '', viewport = { width: 1280, height: 900 }, clock = false } = {}) {
-    this.context = await this.browser.newContext({ viewport, acceptDownloads: true });
+  // open opens the dashboard with the wallet in it. A scenario that changes the whole context, as a clock does, has one alone.
+  async open({ wallets = [this.wallet], hash = '', viewport = { width: 1280, height: 900 }, clock = false, alone = clock || !this.lane } = {}) {
+    this.context = alone ? await this.browser.newContext() : this.lane.context;
     this.context.setDefaultTimeout(8000);
     this.page = await this.context.newPage();
+    await this.page.setViewportSize(viewport);
     this.page.on('request', (request) => this.requests.push(request.url()));
     this.page.on('pageerror', (error) => this.complaints.push(`page error: ${error}`));
     this.page.on('console', (message) => message.type() === 'error' && this.complaints.push(message.text()));
@@ -185,7 +204,8 @@ export class Visit {
   async close() {
     // A route's handler may still be at work on a request whose page is done.
     for (const page of this.context?.pages() ?? []) await page.unrouteAll({ behavior: 'ignoreErrors' });
-    await this.context?.close();
+    if (this.context === this.lane?.context) await this.lane?.clear();
+    else await this.context?.close();
   }
 }
 
