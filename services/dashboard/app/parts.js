@@ -122,9 +122,9 @@ export function useLoad(load, inputs) {
   return [state.value, state.error, () => setRound((n) => n + 1)];
 }
 
-/** Loads a list, and loads it again after an event of one of the types: [list, error, again]. */
+/** Loads a list, and loads it again after an event of one of the types, and when the feed begins: [list, error, again]. */
 export function useFresh(api, load, types) {
   const [list, error, again] = useLoad(() => load().catch(api.guard), []);
-  useEffect(() => api.hear((events) => events.some((e) => types.includes(e.type)) && again()), []);
+  useEffect(() => api.hear((events) => (events.length === 0 || events.some((e) => types.includes(e.type))) && again()), []);
   return [list, error, again];
 }
