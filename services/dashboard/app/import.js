@@ -60,8 +60,8 @@ export function Import({ api }) {
 
 /** Returns what earlier imports stored, and nothing supersedes: for each external id, the memories' ids by text. */
 async function stored(api) {
-  const known = new Map();
-  for (let from = 0; from < (api.head?.treeSize ?? 0); from += 1000) {
+  const known = new Map(), { treeSize } = await api.ledger.log.head().catch(api.guard); // api.head may be older than the last import
+  for (let from = 0; from < treeSize; from += 1000) {
     const { body } = await api.ledger.core('GET', `/memories?limit=1000&cursor=${from}`).catch(api.guard);
     for (const { id, content, metadata: { externalId }, supersededBy } of body) {
       if (typeof externalId !== 'string' || supersededBy) continue;

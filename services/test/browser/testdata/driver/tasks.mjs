@@ -100,9 +100,13 @@ export const tasks = {
       await section.getByText('empty.md: it is empty').waitFor();
       await v.accessible();
       assert.equal((await v.call('GET', '/log')).treeSize, 0, 'nothing is stored before the owner says so');
+      let chosen = false; // until then, the page does not learn that the log has grown
+      const before = await v.call('GET', '/log');
+      await v.page.route('**/log', (route) => chosen ? route.continue() : route.fulfill({ json: before }));
       await section.getByRole('button', { name: 'Store 2 memories' }).click();
       await section.getByText('Done: 2 memories stored.').waitFor();
       put('loose.md', 'It has changed.');
+      chosen = true;
       await choose();
       await section.getByText('1 memory to store. 1 there already. 1 left out:').waitFor();
       await section.getByRole('button', { name: 'Store 1 memory' }).click();
