@@ -5,7 +5,6 @@ import (
 	"github.com/memory-ledger/ledger/projections/projector"
 	"github.com/memory-ledger/ledger/projections/readmodel/apikeys"
 	"github.com/memory-ledger/ledger/projections/readmodel/batches"
-	"github.com/memory-ledger/ledger/projections/readmodel/erasures"
 	"github.com/memory-ledger/ledger/projections/readmodel/grants"
 	"github.com/memory-ledger/ledger/projections/readmodel/imports"
 	"github.com/memory-ledger/ledger/projections/readmodel/memories"
@@ -20,6 +19,6 @@ import (
 func All() []projector.Projection {
 	return []projector.Projection{
 		owners.Projection{}, sessions.Projection, apikeys.Projection, grants.Projection,
-		memories.Projection{}, batches.Projection, retractions.Projection, erasures.Projection, imports.Projection, stakes.Projection{}, tree.Projection{},
+		memories.Projection{}, batches.Projection, retractions.Projection, retractions.Erasures, imports.Projection, stakes.Projection{}, tree.Projection{},
 	}
 }

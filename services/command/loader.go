@@ -10,7 +10,6 @@ import (
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/projections/readmodel/apikeys"
-	"github.com/memory-ledger/ledger/projections/readmodel/erasures"
 	"github.com/memory-ledger/ledger/projections/readmodel/grants"
 	"github.com/memory-ledger/ledger/projections/readmodel/imports"
 	"github.com/memory-ledger/ledger/projections/readmodel/memories"
@@ -91,7 +90,7 @@ func (r ReadModel) loadCredentials(ctx context.Context, tx pgx.Tx, state *State)
 			state.Forgotten.Add(r.Leaf)
 		}
 	}
-	if state.Erased, err = erasures.Find(ctx, tx, state.Owner); err != nil {
+	if state.Erased, err = retractions.FindErased(ctx, tx, state.Owner); err != nil {
 		return err
 	}
 	if running, found, err := imports.Running(ctx, tx, state.Owner); err != nil {

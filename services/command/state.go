@@ -8,8 +8,8 @@ import (
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/verify/leaf"
 	"github.com/memory-ledger/ledger/projections/fence"
-	"github.com/memory-ledger/ledger/projections/readmodel/erasures"
 	"github.com/memory-ledger/ledger/projections/readmodel/imports"
+	"github.com/memory-ledger/ledger/projections/readmodel/retractions"
 	"github.com/memory-ledger/ledger/services/quota"
 )
 
@@ -69,7 +69,7 @@ type State struct {
 	Leaves     uint64
 	Retracted  leaf.Set // also those that were forgotten; an owner may retract as many as there are
 	Forgotten  leaf.Set
-	Erased     erasures.Erased
+	Erased     retractions.Erased
 	Importing  *imports.Import  // nil: none is running
 	Grants     map[string]Grant // by id: neither revoked nor spent
 	Keys       map[string]Key   // by id: not revoked; some may have expired
@@ -147,7 +147,7 @@ func (s *State) apply(seq uint64, e *events.Event) {
 			s.Forgotten.Add(data.LeafIndex)
 		}
 	case *events.OwnerErased:
-		s.Erased = erasures.Erased{Times: s.Erased.Times + 1, Leaves: data.Leaves}
+		s.Erased = retractions.Erased{Times: s.Erased.Times + 1, Leaves: data.Leaves}
 	case *events.ImportStarted:
 		s.Importing = &imports.Import{Root: data.Root, Size: data.Size}
 	case *events.ImportFinished:

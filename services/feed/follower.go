@@ -102,10 +102,7 @@ func (f *Feed) subscribe(w *Follower) {
 		f.live[w.owner] = map[*Follower]struct{}{}
 	}
 	f.live[w.owner][w] = struct{}{}
-	select {
-	case f.begun <- struct{}{}:
-	default:
-	}
+	f.again()
 }
 
 func (f *Feed) dropLocked(w *Follower) {

@@ -9,7 +9,6 @@ import (
 
 	"github.com/memory-ledger/ledger/projections/fence"
 	"github.com/memory-ledger/ledger/projections/readmodel/batches"
-	"github.com/memory-ledger/ledger/projections/readmodel/erasures"
 	"github.com/memory-ledger/ledger/projections/readmodel/memories"
 	"github.com/memory-ledger/ledger/projections/readmodel/owners"
 	"github.com/memory-ledger/ledger/projections/readmodel/retractions"
@@ -63,12 +62,12 @@ func (s *Service) readExtent(ctx context.Context, r Reader) (*extent, error) {
 		newest batches.Batch
 		found  bool
 		owner  owners.Owner
-		erased erasures.Erased
+		erased retractions.Erased
 	)
 	batches.QueueLatestConfirmed(&batch, r.Owner, &newest, &found)
 	owners.QueueFind(&batch, r.Owner, &owner)
 	retractions.QueueLeaves(&batch, r.Owner, &e.without.retracted)
-	erasures.QueueFind(&batch, r.Owner, &erased)
+	retractions.QueueErased(&batch, r.Owner, &erased)
 	if err := s.Pool.SendBatch(ctx, &batch).Close(); err != nil {
 		return nil, fmt.Errorf("how far the log goes: %w", err)
 	}

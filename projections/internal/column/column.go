@@ -108,6 +108,16 @@ func One[T any](row pgx.Row, what string, scan func(pgx.Row) (T, error)) (found 
 	return found, true, nil
 }
 
+// ByID returns the row of a query whose first argument is an id. A text that is not an id
+// has no row.
+func ByID[T any](ctx context.Context, q schema.Querier, what string, scan func(pgx.Row) (T, error), sql, id string, args ...any) (none T, ok bool, err error) {
+	key, ok := ParseUUID(id)
+	if !ok {
+		return none, false, nil
+	}
+	return One(q.QueryRow(ctx, sql, append([]any{key[:]}, args...)...), what, scan)
+}
+
 // All returns the rows of a query. Error texts begin with the argument what.
 func All[T any](ctx context.Context, q schema.Querier, what string, scan func(pgx.Row) (T, error), sql string, args ...any) ([]T, error) {
 	rows, err := q.Query(ctx, sql, args...)

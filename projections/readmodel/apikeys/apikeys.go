@@ -49,11 +49,7 @@ func ByHash(ctx context.Context, q schema.Querier, hash events.Hash) (Key, bool,
 
 // ByID returns the owner's key with this id, live or revoked.
 func ByID(ctx context.Context, q schema.Querier, owner events.Owner, id string) (Key, bool, error) {
-	key, ok := column.ParseUUID(id)
-	if !ok {
-		return Key{}, false, nil
-	}
-	return column.One(q.QueryRow(ctx, `SELECT `+columns+` FROM api_keys WHERE id = $1 AND owner = $2`, key[:], string(owner)), "API key by id", scan)
+	return column.ByID(ctx, q, "API key by id", scan, `SELECT `+columns+` FROM api_keys WHERE id = $1 AND owner = $2`, id, string(owner))
 }
 
 // List returns the owner's keys after a position, oldest first, including revoked keys.

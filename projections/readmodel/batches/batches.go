@@ -41,11 +41,7 @@ const columns = `id, size, root, coalesce(signature, ''), coalesce(slot, 0), coa
 	coalesce(account, ''), confirmed_at`
 
 func ByID(ctx context.Context, q schema.Querier, id string) (Batch, bool, error) {
-	key, ok := column.ParseUUID(id)
-	if !ok {
-		return Batch{}, false, nil
-	}
-	return column.One(q.QueryRow(ctx, `SELECT `+columns+` FROM batches WHERE id = $1`, key[:]), "find batch", scan)
+	return column.ByID(ctx, q, "find batch", scan, `SELECT `+columns+` FROM batches WHERE id = $1`, id)
 }
 
 // QueueLatestConfirmed adds a query to b that finds the owner's largest confirmed batch.

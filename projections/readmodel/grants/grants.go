@@ -44,11 +44,7 @@ func ByTokenHash(ctx context.Context, q schema.Querier, hash events.Hash) (Grant
 // ByID returns a grant of the owner, live or ended. It does not find the id of another
 // owner's grant, or a text that is not an id.
 func ByID(ctx context.Context, q schema.Querier, owner events.Owner, id string) (Grant, bool, error) {
-	key, ok := column.ParseUUID(id)
-	if !ok {
-		return Grant{}, false, nil
-	}
-	return column.One(q.QueryRow(ctx, `SELECT `+columns+` FROM grants WHERE id = $1 AND owner = $2`, key[:], string(owner)), "find grant", scan)
+	return column.ByID(ctx, q, "find grant", scan, `SELECT `+columns+` FROM grants WHERE id = $1 AND owner = $2`, id, string(owner))
 }
 
 // Active returns the owner's grants that can still be used, oldest first: not

@@ -1,9 +1,10 @@
-// Package retractions is the read model of memories that their owners retracted, or had
-// forgotten.
+// Package retractions holds the read models of memories that their owners retracted, or had
+// forgotten, and of erasures, which make all of an owner's earlier texts unreadable.
 package retractions
 
 import (
 	"context"
+	"fmt"
 	"math"
 
 	"github.com/jackc/pgx/v5"
@@ -67,6 +68,34 @@ var Projection = projector.Fold("retractions", []string{"retractions"}, func(w *
 		return insert(data.MemoryID, data.LeafIndex, false)
 	case *events.MemoryForgotten:
 		return insert(data.MemoryID, data.LeafIndex, true)
+	}
+	return nil
+})
+
+// Erased is the erased part of an owner's log.
+type Erased struct {
+	Times  int    // number of erasures; each destroyed the data key before it
+	Leaves uint64 // leaves below this index no longer have a text
+}
+
+const erasedSQL = `SELECT count(*), coalesce(max(leaves), 0) FROM erasures WHERE owner = $1`
+
+func FindErased(ctx context.Context, q schema.Querier, owner events.Owner) (e Erased, err error) {
+	if err := q.QueryRow(ctx, erasedSQL, string(owner)).Scan(&e.Times, &e.Leaves); err != nil {
+		return Erased{}, fmt.Errorf("erasures: %w", err)
+	}
+	return e, nil
+}
+
+func QueueErased(batch *pgx.Batch, owner events.Owner, e *Erased) {
+	batch.Queue(erasedSQL, string(owner)).QueryRow(func(row pgx.Row) error { return row.Scan(&e.Times, &e.Leaves) })
+}
+
+// Erasures adds a row for each erasure.
+var Erasures = projector.Fold("erasures", []string{"erasures"}, func(w *projector.Writer, r *projector.Record, e *events.Event) error {
+	if data, ok := e.Data.(*events.OwnerErased); ok {
+		w.Exec(`INSERT INTO erasures (owner, leaves, erased_at, seq) VALUES ($1, $2, $3, $4)`,
+			e.Owner, data.Leaves, e.Time.Time(), r.Seq)
 	}
 	return nil
 })

@@ -33,11 +33,7 @@ func ByTokenHash(ctx context.Context, q schema.Querier, hash events.Hash) (Sessi
 // ByID returns a session of the owner, live or ended. It does not find the id of another
 // owner's session, or a text that is not an id.
 func ByID(ctx context.Context, q schema.Querier, owner events.Owner, id string) (Session, bool, error) {
-	key, ok := column.ParseUUID(id)
-	if !ok {
-		return Session{}, false, nil
-	}
-	return column.One(q.QueryRow(ctx, `SELECT `+columns+` FROM sessions WHERE id = $1 AND owner = $2`, key[:], string(owner)), "session by id", scan)
+	return column.ByID(ctx, q, "session by id", scan, `SELECT `+columns+` FROM sessions WHERE id = $1 AND owner = $2`, id, string(owner))
 }
 
 // Active returns the owner's sessions of both APIs that are neither revoked nor

@@ -43,7 +43,7 @@ type consent struct {
 // Consent shows the page on which a user connects an app, with a wallet.
 func Consent(c *fiber.Ctx, app App) error {
 	page := consent{
-		frame: newFrame(), App: app, Script: template.JS(WalletsJS + consentJS + pageJS), SignInTo: hostOf(app.APIURL),
+		frame: newFrame(), App: app, Script: template.JS(WalletsJS + consentJS + pageJS), SignInTo: HostOf(app.APIURL),
 		Local: strings.HasPrefix(app.Host, "127.0.0.1") || strings.HasPrefix(app.Host, "[::1]") || strings.HasPrefix(app.Host, "localhost"),
 	}
 	for _, r := range rights {

@@ -89,7 +89,7 @@ type refused struct {
 // page of a browser extension, a browser that navigates gets a page that says so, with
 // status 400. Other clients get ErrCallback.
 func Page(cfg Config) fiber.Handler {
-	host := hostOf(cfg.APIURL)
+	host := HostOf(cfg.APIURL)
 	return func(c *fiber.Ctx) error {
 		c.Vary(fiber.HeaderAccept)
 		frame := newFrame()
@@ -176,8 +176,8 @@ func inWords(d time.Duration) string {
 	return count((d+time.Minute-1)/time.Minute, "minute")
 }
 
-// hostOf returns the host and port of a URL that the configuration has checked.
-func hostOf(base string) string {
+// HostOf returns the host and port of a URL that the configuration has checked.
+func HostOf(base string) string {
 	u, err := url.Parse(base)
 	if err != nil {
 		return base

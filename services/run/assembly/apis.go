@@ -22,6 +22,7 @@ import (
 	"github.com/memory-ledger/ledger/services/feed"
 	"github.com/memory-ledger/ledger/services/grant"
 	"github.com/memory-ledger/ledger/services/httpapi"
+	"github.com/memory-ledger/ledger/services/httpapi/connect"
 	"github.com/memory-ledger/ledger/services/mcp"
 	"github.com/memory-ledger/ledger/services/memory"
 	"github.com/memory-ledger/ledger/services/oauth"
@@ -130,19 +131,10 @@ func (d *APIServer) serve(ctx context.Context, app *httpapi.App, listener net.Li
 // signIn returns the sign-in of the API with this public base URL.
 func (d *APIServer) signIn(base string, issuer signin.Issuer, commands *command.Executor, dataKeys signin.DataKeys) *signin.SignIn {
 	return signin.New(signin.Config{
-		Site:      signin.Site{Domain: hostOf(base), URI: base, ChainID: d.Config.SignInChainID},
+		Site:      signin.Site{Domain: connect.HostOf(base), URI: base, ChainID: d.Config.SignInChainID},
 		NonceKeys: d.nonceKeys, Spent: d.spentNonces, SyncSpent: d.syncSpent,
 		Commands: commands, Closed: d.Config.NewOwners == "off", DataKeys: dataKeys, Issuer: issuer, NewID: NewID,
 	})
-}
-
-// hostOf returns host and port of a URL that the configuration has checked.
-func hostOf(base string) string {
-	u, err := url.Parse(base)
-	if err != nil {
-		return base
-	}
-	return u.Host
 }
 
 // originOf returns the origin of a URL that the configuration has checked.

@@ -16,6 +16,7 @@ import (
 	"github.com/memory-ledger/ledger/anchoring/program"
 	"github.com/memory-ledger/ledger/infra/datadir"
 	"github.com/memory-ledger/ledger/infra/localchain"
+	"github.com/memory-ledger/ledger/services/httpapi/connect"
 )
 
 type localChain struct {
@@ -34,7 +35,7 @@ func (l *local) startChain(ctx context.Context) error {
 		l.cfg.CommitmentProgramID = program.LocalID.String()
 	}
 	if l.cfg.SolanaRPCURL != "" {
-		l.chainIs = "that of SOLANA_RPC_URL, at " + hostOf(l.cfg.SolanaRPCURL) // the rest of the URL may be secret
+		l.chainIs = "that of SOLANA_RPC_URL, at " + connect.HostOf(l.cfg.SolanaRPCURL) // the rest of the URL may be secret
 		return nil
 	}
 	if l.cfg.LocalChain == "off" {
