@@ -96,8 +96,7 @@ func TestSecondInstanceIsRefusedByName(t *testing.T) {
 	if !errors.Is(err, datadir.ErrLocked) {
 		t.Fatalf("second Open: %v, want ErrLocked", err)
 	}
-	var locked *datadir.LockedError
-	if !errors.As(err, &locked) || locked.PID != holder.Process.Pid {
+	if locked, ok := errors.AsType[*datadir.LockedError](err); !ok || locked.PID != holder.Process.Pid {
 		t.Errorf("error %v does not carry pid %d", err, holder.Process.Pid)
 	}
 	for _, want := range []string{path, strconv.Itoa(holder.Process.Pid)} {

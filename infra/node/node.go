@@ -12,8 +12,6 @@ import (
 	_ "embed"
 	"fmt"
 	"os/exec"
-	"path/filepath"
-	"strconv"
 	"strings"
 
 	"github.com/memory-ledger/ledger/infra/npm"
@@ -35,17 +33,8 @@ func Program(ctx context.Context, cache string, report func(npm.Progress)) (stri
 	return in(folder)
 }
 
-// in returns the program of a fetched folder, which holds the package of one platform.
-func in(folder string) (string, error) {
-	found, err := filepath.Glob(filepath.Join(folder, "node_modules", "*", "bin", "node"))
-	if err == nil && len(found) != 1 {
-		err = fmt.Errorf("%d programs in %s, want one", len(found), folder)
-	}
-	if err != nil {
-		return "", err
-	}
-	return found[0], nil
-}
+// in returns the program of a fetched folder.
+func in(folder string) (string, error) { return npm.Only(folder, "*/bin/node") }
 
 // runs tries the program, so that a libc that does not suit it shows here and not later.
 func runs(folder string) error {
@@ -71,11 +60,7 @@ func version(ctx context.Context, program string) string {
 // newEnough reports whether a version is at least 20.18, which the local chain's modules
 // require.
 func newEnough(version string) bool {
-	parts := strings.SplitN(strings.TrimPrefix(version, "v"), ".", 3)
-	if len(parts) < 2 {
-		return false
-	}
-	major, err1 := strconv.Atoi(parts[0])
-	minor, err2 := strconv.Atoi(parts[1])
-	return err1 == nil && err2 == nil && (major > 20 || major == 20 && minor >= 18)
+	var major, minor int
+	_, err := fmt.Sscanf(version, "v%d.%d", &major, &minor)
+	return err == nil && (major > 20 || major == 20 && minor >= 18)
 }

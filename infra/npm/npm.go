@@ -83,6 +83,19 @@ func Fetch(ctx context.Context, cache string, set Set, report func(Progress)) (s
 	return folder, nil
 }
 
+// Only returns the path in a fetched folder that fits a pattern: the folder holds the package
+// of one platform.
+func Only(folder, pattern string) (string, error) {
+	found, err := filepath.Glob(filepath.Join(folder, "node_modules", pattern))
+	if err == nil && len(found) != 1 {
+		err = fmt.Errorf("%d packages in %s, want one", len(found), folder)
+	}
+	if err != nil {
+		return "", err
+	}
+	return found[0], nil
+}
+
 // fetch works in a temporary folder and renames the result. A crash leaves the temporary
 // folder. Nothing runs from it, and the next fetch of the set removes it.
 func fetch(ctx context.Context, cache, folder string, set Set, report func(Progress)) error {
