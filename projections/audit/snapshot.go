@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/projections/projector"
 	"github.com/memory-ledger/ledger/projections/schema"
 )
@@ -83,19 +84,11 @@ func catchUp(ctx context.Context, conn *pgx.Conn, head uint64, patience time.Dur
 
 // within calls done repeatedly until it returns true or an error, or patience ends.
 func within(ctx context.Context, patience time.Duration, done func() (bool, error)) error {
-	deadline := time.NewTimer(patience)
-	defer deadline.Stop()
-	ticker := time.NewTicker(50 * time.Millisecond)
-	defer ticker.Stop()
-	for {
-		if done, err := done(); err != nil || done {
+	for until := time.Now().Add(patience); ; {
+		if done, err := done(); err != nil || done || time.Now().After(until) {
 			return err
 		}
-		select {
-		case <-ticker.C:
-		case <-deadline.C:
-			return nil
-		case <-ctx.Done():
+		if !eventlog.Pause(ctx, 50*time.Millisecond) {
 			return ctx.Err()
 		}
 	}

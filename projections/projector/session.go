@@ -328,14 +328,7 @@ func (s *session) prove(record *eventlog.Record) error {
 // checkpoint that another process moved, and tables that a newer program migrated must
 // all be noticed before the next slice.
 func (s *session) watch(ctx context.Context) {
-	ticker := time.NewTicker(watchInterval)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
+	for eventlog.Pause(ctx, watchInterval) {
 		position := s.runner.Status().Position // read before the log's head
 		head, err := eventlog.HeadHolding(ctx, s.runner.cfg.Log.Head, position, s.runner.cfg.Lag)
 		if ctx.Err() != nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/projections/projector"
 	"github.com/memory-ledger/ledger/projections/schema"
 )
@@ -82,12 +83,8 @@ func inUse(err error) bool {
 // giveWay waits before the next attempt to get a lock.
 func (r *rebuild) giveWay(ctx context.Context) error {
 	r.say("the tables are in use; trying again")
-	select {
-	case <-time.After(500 * time.Millisecond):
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	eventlog.Pause(ctx, 500*time.Millisecond)
+	return ctx.Err()
 }
 
 // swap runs the swap's transaction, and returns the generation that it ended. A crash

@@ -14,6 +14,7 @@ import (
 	"github.com/gofiber/fiber/v2"
 
 	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/events/rfc3339"
 	"github.com/memory-ledger/ledger/projections/readmodel/apikeys"
 	"github.com/memory-ledger/ledger/projections/readmodel/sessions"
@@ -227,16 +228,9 @@ func (u *keyUses) note(caller access.Caller) {
 
 // run records uses until ctx ends.
 func (u *keyUses) run(ctx context.Context) {
-	ticker := time.NewTicker(5 * time.Second)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case now := <-ticker.C:
-			u.forget(now.Add(-time.Minute))
-			u.recordAll(ctx, func(events.Owner) bool { return true })
-		}
+	for eventlog.Pause(ctx, 5*time.Second) {
+		u.forget(time.Now().Add(-time.Minute))
+		u.recordAll(ctx, func(events.Owner) bool { return true })
 	}
 }
 

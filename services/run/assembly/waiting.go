@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/memory-ledger/ledger/events/eventlog"
 	natsconf "github.com/memory-ledger/ledger/infra/nats"
 	"github.com/memory-ledger/ledger/projections/schema"
 	"github.com/memory-ledger/ledger/services/run/config"
@@ -52,10 +53,8 @@ func (w waiting) eventually(ctx context.Context, do func() error) error {
 			said = time.Now()
 			w.logger.Warn("waiting for "+w.what, "err", found.why)
 		}
-		select {
-		case <-ctx.Done():
+		if !eventlog.Pause(ctx, 250*time.Millisecond) {
 			return found.why
-		case <-time.After(250 * time.Millisecond):
 		}
 	}
 }

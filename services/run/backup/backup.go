@@ -446,9 +446,7 @@ func hand(ctx context.Context, nc *nats.Conn, subject string, piece []byte) (*na
 		if !errors.Is(err, nats.ErrNoResponders) || time.Now().After(until) {
 			return reply, err
 		}
-		select {
-		case <-time.After(20 * time.Millisecond):
-		case <-ctx.Done():
+		if !eventlog.Pause(ctx, 20*time.Millisecond) {
 			return nil, ctx.Err()
 		}
 	}
