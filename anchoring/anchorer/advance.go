@@ -250,8 +250,7 @@ func (d *driver) giveUp(ctx context.Context, f *flight) error {
 		}
 		d.keepBack(culprit, h, 10*time.Second, 10*time.Minute)
 	}
-	var failed *program.InstructionError
-	if errors.As(reason, &failed) && isFunds(failed) {
+	if failed, ok := errors.AsType[*program.InstructionError](reason); ok && isFunds(failed) {
 		d.status.setFunds(fmt.Errorf("%w: %w", errUnfunded, reason))
 	}
 	if _, err := d.end(ctx, f, records); err != nil {

@@ -331,8 +331,7 @@ func (c *Client) post(ctx context.Context, body []byte) ([]byte, error) {
 	response, err := c.http.Do(request)
 	if err != nil {
 		// The transport's error quotes the URL; the error inside it does not.
-		var quoted *url.Error
-		if errors.As(err, &quoted) {
+		if quoted, ok := errors.AsType[*url.Error](err); ok {
 			err = quoted.Err
 		}
 		return nil, err

@@ -206,8 +206,7 @@ func (w *Watcher) append(ctx context.Context, owner events.Owner, vault string, 
 			OwnerVersion: record.Version + 1, CommandID: commandID, Data: &seen,
 		}
 		if !m.Deposit {
-			out := events.StakeWithdrawn(seen)
-			batch[i].Data = &out
+			batch[i].Data = new(events.StakeWithdrawn(seen))
 		}
 	}
 	payload, err := events.EncodeBatch(batch)

@@ -197,8 +197,7 @@ type Node struct {
 func (n Node) call(ctx context.Context, result any, method string, params ...any) error {
 	reply, err := n.post(ctx, map[string]any{"jsonrpc": "2.0", "id": 1, "method": method, "params": append([]any{}, params...)})
 	if err != nil {
-		var quoted *url.Error
-		if errors.As(err, &quoted) {
+		if quoted, ok := errors.AsType[*url.Error](err); ok {
 			err = quoted.Err
 		}
 		return fmt.Errorf("%w: %s: %w", ErrUnreachable, method, err)

@@ -125,8 +125,7 @@ func (e *Export) Verify() error {
 
 // at sets the line of an Error.
 func (e *Export) at(line uint64, err error) error {
-	var v *Error
-	if errors.As(err, &v) {
+	if v, ok := errors.AsType[*Error](err); ok {
 		v.Line = line
 	}
 	return err

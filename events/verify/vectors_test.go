@@ -56,8 +56,7 @@ func of(b [32]byte) []byte { return b[:] }
 // expect checks the kind of an error, and its field if one is given.
 func expect(t *testing.T, err error, kind error, field string) {
 	t.Helper()
-	var v *Error
-	if !errors.As(err, &v) || !errors.Is(err, kind) || v.Liar != LiarIssuer || field != "" && v.Field != field {
+	if v, ok := errors.AsType[*Error](err); !ok || !errors.Is(err, kind) || v.Liar != LiarIssuer || field != "" && v.Field != field {
 		t.Errorf("got %v, want %v of %q", err, kind, field)
 	}
 }
@@ -374,8 +373,7 @@ func TestMalformed(t *testing.T) {
 		"a float":          {strings.Replace(text, `"treeSize": 5`, `"treeSize": 5.5`, 1), "treeSize"},
 	} {
 		_, err := ParseReceipt([]byte(c.text))
-		var v *Error
-		if !errors.As(err, &v) || v.Kind != ErrMalformed || v.Field != c.field {
+		if v, ok := errors.AsType[*Error](err); !ok || v.Kind != ErrMalformed || v.Field != c.field {
 			t.Errorf("%s: %v", what, err)
 		}
 	}

@@ -121,5 +121,3 @@ func (r *report) finish() Summary {
 	}
 	return r.summary
 }
-
-func at(index uint64) *uint64 { return &index }

@@ -134,8 +134,7 @@ type current struct {
 
 // now is when the event happened.
 func (c *current) now() *time.Time {
-	t := c.event.Time.Time()
-	return &t
+	return new(c.event.Time.Time())
 }
 
 func (f *fold) wrong(c *current, check Check, format string, args ...any) {
@@ -206,7 +205,7 @@ func (f *fold) memory(ctx context.Context, c *current, data *events.MemoryWritte
 	o := c.owner
 	f.report.summary.Leaves++
 	if want := o.leaves(); data.LeafIndex != want {
-		f.report.add(Finding{Check: CheckLeaf, Owner: o.name, Seq: c.seq, LeafIndex: at(data.LeafIndex),
+		f.report.add(Finding{Check: CheckLeaf, Owner: o.name, Seq: c.seq, LeafIndex: new(data.LeafIndex),
 			Detail: fmt.Sprintf("leaf index %d where %d should be", data.LeafIndex, want)})
 	}
 	f.ids.add(idMemory, c.seq, data.MemoryID)
@@ -258,7 +257,7 @@ func (f *fold) recompute(ctx context.Context, c *current, data *events.MemoryWri
 		return nil
 	}
 	if data.Sealing == events.SealedByLeaf && key.Destroyed(data.LeafIndex) {
-		f.destroyed[leafKey(c.owner.name, data.LeafIndex)] = Finding{Check: CheckLeaf, Owner: c.owner.name, Seq: c.seq, LeafIndex: at(data.LeafIndex),
+		f.destroyed[leafKey(c.owner.name, data.LeafIndex)] = Finding{Check: CheckLeaf, Owner: c.owner.name, Seq: c.seq, LeafIndex: new(data.LeafIndex),
 			Detail: "the key of the memory is destroyed, and the log does not call it forgotten"}
 		return nil
 	}
@@ -268,7 +267,7 @@ func (f *fold) recompute(ctx context.Context, c *current, data *events.MemoryWri
 	}
 	f.report.summary.LeavesRecomputed++
 	if why := f.leafDiffers(key, c.owner.name, data); why != "" {
-		f.report.add(Finding{Check: CheckLeaf, Owner: c.owner.name, Seq: c.seq, LeafIndex: at(data.LeafIndex), Detail: why})
+		f.report.add(Finding{Check: CheckLeaf, Owner: c.owner.name, Seq: c.seq, LeafIndex: new(data.LeafIndex), Detail: why})
 	}
 	return nil
 }

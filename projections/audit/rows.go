@@ -270,7 +270,7 @@ func leafAt(number string) *uint64 {
 	if err != nil {
 		return nil
 	}
-	return at(n * tree.TileWidth)
+	return new(n * tree.TileWidth)
 }
 
 // differs describes a column's expected value and its actual value.
@@ -417,7 +417,7 @@ func (r *memoryRows) wrong(m *memoryRow, column, detail string) {
 	index := m.number(memoryLeafIndex)
 	f := Finding{Check: CheckReadRow, Owner: events.Owner(m[memoryOwner]), Table: "memories", Row: fmt.Sprint(index), Column: column, Detail: detail}
 	if index >= 0 {
-		f.LeafIndex = at(uint64(index))
+		f.LeafIndex = new(uint64(index))
 	}
 	r.report.add(f)
 }

@@ -118,8 +118,7 @@ func (c Credential) Scoped(key *events.Hash) *events.Hash {
 	if key == nil || !c.Guest && !c.Limited {
 		return key
 	}
-	scoped := events.Hash(sha256.Sum256(append([]byte("memory-ledger/guest-key/v1\x00"+c.ID+"\x00"), key[:]...)))
-	return &scoped
+	return new(events.Hash(sha256.Sum256(append([]byte("memory-ledger/guest-key/v1\x00"+c.ID+"\x00"), key[:]...))))
 }
 
 // Via returns how a memory written with the credential came in.

@@ -218,8 +218,7 @@ func keyOfForm(c *fiber.Ctx) (*events.Hash, error) {
 	if !given || err != nil {
 		return nil, err
 	}
-	hash := signin.HashToken(text)
-	return &hash, nil
+	return new(signin.HashToken(text)), nil
 }
 
 // formAgain shows the form again, with the text that was sent and the reason of the

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -329,9 +330,7 @@ func readMarkdown(name, text string, byHeading bool, yield func(Entry) error) er
 	note := func(where, id, title, content string) error {
 		e := Entry{Where: where, ID: id, Content: strings.TrimSpace(content), Metadata: map[string]any{}}
 		members := map[string]any{"title": title}
-		for name, value := range front {
-			members[name] = value
-		}
+		maps.Copy(members, front)
 		if folder, _, in := strings.Cut(name, "/"); in && memory.CheckNamespace(folder) == nil && members["namespace"] == nil {
 			members["namespace"] = folder
 		}

@@ -354,8 +354,7 @@ func (a *App) fail(c *fiber.Ctx, err error) error {
 
 // RetryAfter sets the header of that name if a quota was exceeded.
 func RetryAfter(c *fiber.Ctx, err error) {
-	var exceeded *quota.ExceededError
-	if errors.As(err, &exceeded) {
+	if exceeded, ok := errors.AsType[*quota.ExceededError](err); ok {
 		c.Set(fiber.HeaderRetryAfter, strconv.Itoa(exceeded.Seconds()))
 	}
 }

@@ -149,15 +149,13 @@ func contentType(c *fiber.Ctx, body []byte) error {
 
 // reason says what is wrong with a body and where. It never repeats a value.
 func reason(err error) string {
-	var syntactic *jsontext.SyntacticError
-	if errors.As(err, &syntactic) && errors.Is(err, jsontext.ErrDuplicateName) {
+	if syntactic, ok := errors.AsType[*jsontext.SyntacticError](err); ok && errors.Is(err, jsontext.ErrDuplicateName) {
 		if len(syntactic.JSONPointer) < 100 {
 			return "body has a duplicate name in one object: " + strconv.QuoteToASCII(string(syntactic.JSONPointer))
 		}
 		return "body has a duplicate name in one object"
 	}
-	var semantic *json.SemanticError
-	if errors.As(err, &semantic) {
+	if semantic, ok := errors.AsType[*json.SemanticError](err); ok {
 		if errors.Is(err, json.ErrUnknownName) {
 			return unknownMember(semantic)
 		}
@@ -218,8 +216,7 @@ func IdempotencyKey(c *fiber.Ctx) (*events.Hash, error) {
 			return nil, BadRequest("Idempotency-Key must be 1 to 255 visible ASCII characters")
 		}
 	}
-	hash := signin.HashToken(string(key))
-	return &hash, nil
+	return new(signin.HashToken(string(key))), nil
 }
 
 // Writing is the handler of a request that ends in a command. It authenticates the caller

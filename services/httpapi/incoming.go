@@ -146,8 +146,7 @@ func (a *arriving) Read(p []byte) (int, error) {
 
 // notArrived is the refusal of a request whose body broke off.
 func notArrived(err error) error {
-	var network net.Error
-	if errors.As(err, &network) && network.Timeout() {
+	if network, ok := errors.AsType[net.Error](err); ok && network.Timeout() {
 		return fiber.ErrRequestTimeout
 	}
 	return Refuse(http.StatusBadRequest, "the body did not arrive whole")

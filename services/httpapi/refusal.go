@@ -147,16 +147,13 @@ var table = []row{
 }
 
 func Answer(err error) (status int, message string) {
-	var refusal *Refusal
-	if errors.As(err, &refusal) {
+	if refusal, ok := errors.AsType[*Refusal](err); ok {
 		return refusal.Status, refusal.Message
 	}
-	var app *oauth.Error
-	if errors.As(err, &app) {
+	if app, ok := errors.AsType[*oauth.Error](err); ok {
 		return http.StatusBadRequest, app.Description
 	}
-	var framework *fiber.Error
-	if errors.As(err, &framework) {
+	if framework, ok := errors.AsType[*fiber.Error](err); ok {
 		return framework.Code, httpMessage(framework.Code)
 	}
 	if r, ok := rowOf(err); ok {
@@ -219,8 +216,7 @@ func httpMessage(status int) string {
 // table, or the schema, does not exist. Tables hold derived data and may be thrown away.
 // A projector or a rebuild makes missing tables and damaged tables again.
 func isDatabaseDown(err error) bool {
-	var pg *pgconn.PgError
-	if errors.As(err, &pg) {
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
 		return strings.HasPrefix(pg.Code, "08") || strings.HasPrefix(pg.Code, "53") || strings.HasPrefix(pg.Code, "57P") ||
 			pg.Code == "42P01" || pg.Code == "3F000" || schema.Damaged(err)
 	}

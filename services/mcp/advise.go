@@ -33,8 +33,7 @@ var next = map[int]string{
 // advise turns an error into a text for the model. The text says what is wrong, and what
 // to do about it.
 func (s *Server) advise(ctx context.Context, tool string, err error) error {
-	var told *problem
-	if errors.As(err, &told) {
+	if told, ok := errors.AsType[*problem](err); ok {
 		return told
 	}
 	status, message := httpapi.Answer(err)

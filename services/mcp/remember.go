@@ -73,8 +73,7 @@ func (s *Server) remember(ctx context.Context, c call, in rememberInput) (rememb
 		}
 	}
 	if in.IdempotencyKey != "" {
-		key := events.Hash(sha256.Sum256([]byte("memory-ledger/mcp-key/v1\x00" + in.IdempotencyKey)))
-		drafts[0].IdempotencyKey = &key
+		drafts[0].IdempotencyKey = new(events.Hash(sha256.Sum256([]byte("memory-ledger/mcp-key/v1\x00" + in.IdempotencyKey))))
 	}
 	alike := s.similar(ctx, c, in.Memories)
 	batch, err := s.write(ctx, c, drafts)

@@ -172,8 +172,7 @@ func (s *Service) prepareBatch(ctx context.Context, drafts []Draft) (*command.Wr
 		return nil, err
 	}
 	if key := write.Credential.Scoped(drafts[0].IdempotencyKey); key != nil {
-		own := batchKey(*key)
-		write.Memories[0].IdempotencyKey = &own
+		write.Memories[0].IdempotencyKey = new(batchKey(*key))
 	}
 	return write, nil
 }

@@ -19,8 +19,7 @@ func TestQuotas(t *testing.T) {
 	take := func(kind quota.Kind, owner events.Owner, n int, wait time.Duration) {
 		t.Helper()
 		err := q.Take(kind, owner, n)
-		var exceeded *quota.ExceededError
-		if errors.As(err, &exceeded) != (wait > 0) || wait > 0 && exceeded.Wait != wait {
+		if exceeded, ok := errors.AsType[*quota.ExceededError](err); ok != (wait > 0) || wait > 0 && exceeded.Wait != wait {
 			t.Errorf("%d of kind %d: %v, want a wait of %v", n, kind, err, wait)
 		}
 	}

@@ -49,30 +49,19 @@ func HashArg(h *events.Hash) []byte {
 }
 
 // TimeArg returns an optional timestamp as a query argument: NULL for nil.
-func TimeArg(ts *events.Timestamp) *time.Time {
-	if ts == nil {
-		return nil
-	}
-	at := ts.Time()
-	return &at
-}
+func TimeArg(ts *events.Timestamp) *time.Time { return optional(ts, events.Timestamp.Time) }
 
 // Time returns the timestamp of a nullable column, nil for NULL.
-func Time(t *time.Time) *events.Timestamp {
-	if t == nil {
-		return nil
-	}
-	at := events.At(*t)
-	return &at
-}
+func Time(t *time.Time) *events.Timestamp { return optional(t, events.At) }
 
 // ViaArg returns what something was done with as a query argument: NULL for nil.
-func ViaArg(v *events.Via) *string {
+func ViaArg(v *events.Via) *string { return optional(v, events.Via.String) }
+
+func optional[From, To any](v *From, to func(From) To) *To {
 	if v == nil {
 		return nil
 	}
-	text := v.String()
-	return &text
+	return new(to(*v))
 }
 
 // Via is the inverse of ViaArg.

@@ -9,8 +9,6 @@ package owners
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -37,50 +35,40 @@ type Owner struct {
 }
 
 // findSQL combines the row and the newest leaf.
-const findSQL = `SELECT user_id, registered_at, others + coalesce(leaf_index + 1, 0), greatest(last_seq, leaf_seq, 0),
+const findSQL = `SELECT owner, user_id, registered_at, others + coalesce(leaf_index + 1, 0), greatest(last_seq, leaf_seq, 0),
 		coalesce(leaf_index + 1, 0), chain_version, chain_last_seq
 	FROM owners LEFT JOIN LATERAL (
 		SELECT leaf_index, seq AS leaf_seq FROM memories WHERE owner = $1 ORDER BY leaf_index DESC LIMIT 1) AS newest ON true
 	WHERE owner = $1`
 
-func Find(ctx context.Context, q schema.Querier, owner events.Owner) (o Owner, found bool, err error) {
-	if found, err = o.scan(q.QueryRow(ctx, findSQL, string(owner)), owner); err != nil {
-		return Owner{}, false, fmt.Errorf("find owner: %w", err)
-	}
-	return o, found, nil
+func Find(ctx context.Context, q schema.Querier, owner events.Owner) (Owner, bool, error) {
+	return column.One(q.QueryRow(ctx, findSQL, string(owner)), "find owner", scan)
 }
 
 // QueueFind adds Find's query to a batch. If the owner is not found, o does not change.
 func QueueFind(b *pgx.Batch, owner events.Owner, o *Owner) {
 	b.Queue(findSQL, string(owner)).QueryRow(func(row pgx.Row) error {
-		if _, err := o.scan(row, owner); err != nil {
-			return fmt.Errorf("find owner: %w", err)
+		read, found, err := column.One(row, "find owner", scan)
+		if found {
+			*o = read
 		}
-		return nil
+		return err
 	})
 }
 
-func (o *Owner) scan(row pgx.Row, owner events.Owner) (found bool, err error) {
+func scan(row pgx.Row) (o Owner, err error) {
 	var (
-		read       = Owner{Owner: owner}
 		id         *column.UUID
 		registered *time.Time
 	)
-	err = row.Scan(&id, &registered, &read.Version, &read.LastSeq, &read.LeafCount, &read.ChainVersion, &read.ChainLastSeq)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return false, nil
-	}
-	if err != nil {
-		return false, err
-	}
+	err = row.Scan((*string)(&o.Owner), &id, &registered, &o.Version, &o.LastSeq, &o.LeafCount, &o.ChainVersion, &o.ChainLastSeq)
 	if id != nil {
-		read.UserID = column.UUIDText(*id)
+		o.UserID = column.UUIDText(*id)
 	}
 	if registered != nil {
-		read.RegisteredAt = events.At(*registered)
+		o.RegisteredAt = events.At(*registered)
 	}
-	*o = read
-	return true, nil
+	return o, err
 }
 
 // After returns the owners that follow owner in the order of their keys, at most limit.

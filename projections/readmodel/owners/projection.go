@@ -142,8 +142,7 @@ func fold(s projector.Slice) ([]*change, error) {
 		c.ledger, c.lastSeq = true, nil
 		c.others += 1 - int64(c.leaves-leaves)
 		if c.leaves == leaves {
-			seq := int64(r.Seq) // escapes to the heap; most messages hold a leaf and do not need it
-			c.lastSeq = &seq
+			c.lastSeq = new(int64(r.Seq)) // escapes to the heap; most messages hold a leaf and do not need it
 		}
 	}
 	return changes, nil
@@ -157,8 +156,7 @@ func (c *change) add(r *projector.Record, e *events.Event) error {
 			return projector.Unexpected(r, e, "the user id is not a UUID")
 		}
 		if c.userID == nil {
-			at := e.Time.Time()
-			c.userID, c.registered = id[:], &at
+			c.userID, c.registered = id[:], new(e.Time.Time())
 		}
 	case *events.MemoryWritten:
 		if c.leaves == 0 {
@@ -223,8 +221,7 @@ func ask(ctx context.Context, q schema.Querier, changes []*change, which []int, 
 	for n, i := range which {
 		c := changes[i]
 		if owner[n] = c.owner; c.leaves > 0 && c.leafFrom > 0 {
-			last := int64(c.leafFrom - 1)
-			previous[n] = &last
+			previous[n] = new(int64(c.leafFrom - 1))
 		}
 	}
 	rows, err := q.Query(ctx, `

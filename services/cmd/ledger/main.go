@@ -50,8 +50,7 @@ func run(args []string, stdout io.Writer) int {
 	if err == nil {
 		return exitGood
 	}
-	var f finding
-	if errors.As(err, &f) {
+	if f, ok := errors.AsType[finding](err); ok {
 		if f.error != nil {
 			complain(f.error)
 		}

@@ -225,8 +225,7 @@ func checkLeaves(out io.Writer, in io.Reader) (h *verify.ExportHeader, opened ui
 // found turns an error that describes wrong input into a finding. Input that is no receipt
 // at all is wrong usage.
 func found(err error) error {
-	var wrong *verify.Error
-	if errors.As(err, &wrong) && wrong.Field != verify.NoReceipt {
+	if wrong, ok := errors.AsType[*verify.Error](err); ok && wrong.Field != verify.NoReceipt {
 		return finding{err}
 	}
 	return err

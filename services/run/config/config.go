@@ -157,8 +157,7 @@ func plain(err error) []error {
 	}
 	errs := make([]error, len(all.Errors))
 	for i, e := range all.Errors {
-		var parse env.ParseError
-		if errors.As(e, &parse) {
+		if parse, ok := errors.AsType[env.ParseError](e); ok {
 			e = fmt.Errorf("%s: not a valid %s", variableOf(parse.Name), parse.Type)
 		}
 		errs[i] = e

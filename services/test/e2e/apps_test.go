@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"fmt"
+	"maps"
 	"net/url"
 	"slices"
 	"strings"
@@ -41,9 +42,7 @@ func newApp(core *stacktest.Client) app {
 // with returns the request with a parameter changed, or without it.
 func (a app) with(name string, values ...string) app {
 	changed := url.Values{}
-	for n, v := range a.Values {
-		changed[n] = v
-	}
+	maps.Copy(changed, a.Values)
 	changed[name] = values
 	return app{a.core, changed}
 }
