@@ -1,4 +1,4 @@
-// An owner's visit to the dashboard: a wallet, a page of a fresh browser, and calls of
+// An owner's visit to the dashboard: a wallet, a page where nobody was before, and calls of
 // the same wallet outside the page.
 import assert from 'node:assert/strict';
 import { createPublicKey, generateKeyPairSync, sign } from 'node:crypto';
@@ -17,7 +17,7 @@ const base58 = (bytes) => {
 export const allRules = ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'], colorRules = ['color-contrast', 'link-in-text-block'];
 
 // Lane is a context that one scenario after the other uses. A page that stays open keeps the site's process, so that the
-// next scenario need not start one, nor compile axe again. Nothing else of a scenario stays.
+// next scenario need not start one, nor compile axe again. Nothing else stays, but for what the browser caches of the site.
 export class Lane {
   static async start(browser, config) {
     const lane = new Lane();
@@ -86,7 +86,7 @@ export class Visit {
     assert.fail('the log was not anchored');
   }
 
-  // open opens the dashboard with the wallet in it. A scenario that changes the whole context, as a clock does, has one alone.
+  // open opens the dashboard with the wallet in it. What changes a whole context, as a clock does, needs one alone.
   async open({ wallets = [this.wallet], hash = '', viewport = { width: 1280, height: 900 }, clock = false, alone = clock || !this.lane } = {}) {
     this.context = alone ? await this.browser.newContext() : this.lane.context;
     this.context.setDefaultTimeout(8000);
