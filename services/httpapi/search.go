@@ -185,7 +185,7 @@ func (b searchBody) selection() (s memory.Selection, err error) {
 		s.Current = !*b.Filter.Superseded
 	}
 	s.Filter, err = b.Filter.filter()
-	return s, err
+	return s, errors.Join(err, s.Check())
 }
 
 func (b filterBody) filter() (f memories.Filter, err error) {

@@ -25,6 +25,9 @@ type Finder interface {
 
 // find returns a page of memories, and the selection that it comes from.
 func (s *Server) find(ctx context.Context, c call, sel memory.Selection) (found []memory.View, picked *memory.Picked, err error) {
+	if err := sel.Check(); err != nil {
+		return nil, nil, err
+	}
 	if err := s.Quotas.Take(quota.Searches, c.Owner, 1); err != nil {
 		return nil, nil, err
 	}

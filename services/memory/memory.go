@@ -126,10 +126,17 @@ func (s *Service) Write(ctx context.Context, d Draft) (*command.WriteMemory, err
 	if err := s.Quotas.Take(quota.Writes, d.Owner, 1); err != nil { // refused input is not counted
 		return nil, err
 	}
-	if err := s.Commands.Execute(ctx, d.Owner, write); err != nil {
-		return nil, err
+	return write, s.execute(ctx, d.Owner, write, 1, &write.Replayed)
+}
+
+// execute decides a write of n memories. If it stored nothing, it gives back what the write
+// took of the quota.
+func (s *Service) execute(ctx context.Context, owner events.Owner, write command.Command, n int, replayed *bool) error {
+	err := s.Commands.Execute(ctx, owner, write)
+	if *replayed || err != nil && !errors.Is(err, eventlog.ErrUncertain) {
+		s.Quotas.GiveBack(quota.Writes, owner, n)
 	}
-	return write, nil
+	return err
 }
 
 // MaxBatch is how many memories one request writes at most.
@@ -147,7 +154,7 @@ func (s *Service) WriteBatch(ctx context.Context, drafts []Draft) (*command.Writ
 	if err != nil {
 		return nil, err
 	}
-	return write, s.Commands.Execute(ctx, drafts[0].Owner, write)
+	return write, s.execute(ctx, drafts[0].Owner, write, len(drafts), &write.Replayed)
 }
 
 func (s *Service) prepareBatch(ctx context.Context, drafts []Draft) (*command.WriteBatch, error) {

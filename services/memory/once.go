@@ -31,7 +31,7 @@ func (s *Service) WriteOnce(ctx context.Context, r Reader, drafts []Draft, now t
 			return nil, err
 		}
 		write.Memories[0].IdempotencyKey = &key
-		if err := s.Commands.Execute(ctx, r.Owner, write); err != nil || !write.Replayed {
+		if err := s.execute(ctx, r.Owner, write, len(drafts), &write.Replayed); err != nil || !write.Replayed {
 			return write, err
 		}
 		if retracted, err = s.firstRetracted(ctx, r, write); err != nil || retracted == "" {

@@ -166,6 +166,12 @@ func (p pageStart) cursor(sel Selection) string {
 // knowsSize reports whether later pages must ignore leaves that the first one did not know.
 func (sel Selection) knowsSize() bool { return sel.Ranked || sel.Order == Occurred }
 
+// Check returns ErrCursor for a cursor that was not given out for such a selection.
+func (sel Selection) Check() error {
+	_, err := parsePlace(sel)
+	return err
+}
+
 func parsePlace(sel Selection) (p pageStart, err error) {
 	if sel.Cursor == "" {
 		return pageStart{}, nil

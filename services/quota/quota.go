@@ -89,6 +89,13 @@ func (q *Quotas) Take(kind Kind, owner events.Owner, n int) error {
 	return nil
 }
 
+// GiveBack undoes a Take of a request that did nothing.
+func (q *Quotas) GiveBack(kind Kind, owner events.Owner, n int) {
+	if q != nil && q.limits[kind] > 0 {
+		q.limiter(kind, owner).ReserveN(q.now(), -n)
+	}
+}
+
 func (q *Quotas) limiter(kind Kind, owner events.Owner) *rate.Limiter {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -40,6 +40,12 @@ func TestQuotas(t *testing.T) {
 	now = now.Add(197 * time.Second)
 	take(quota.Writes, a, 1, 0)
 	take(quota.Writes, a, 1, time.Second)
+	q.GiveBack(quota.Writes, a, 2)
+	take(quota.Writes, a, 2, 0)
+	take(quota.Writes, a, 1, time.Second)
+	q.GiveBack(quota.Writes, a, 61)
+	take(quota.Writes, a, 60, 0) // no more than a minute's quota
+	take(quota.Writes, a, 1, time.Second)
 	var none *quota.Quotas
 	if err := none.Take(quota.Writes, a, 1); err != nil {
 		t.Error(err)

@@ -57,6 +57,7 @@ func TestQuotas(t *testing.T) {
 		t.Errorf("%d leaves", size)
 	}
 	for range 5 {
+		core.Expect(400, "POST", "/memories/search", `{"cursor":"x"}`, keys[0]) // refused input is not counted
 		core.Expect(200, "POST", "/memories/search", map[string]any{"query": "x"}, keys[0])
 	}
 	core.Expect(429, "POST", "/memories/search", map[string]any{"query": "x"}, keys[1])
@@ -73,6 +74,17 @@ func TestQuotas(t *testing.T) {
 	// A dead credential still gets 401.
 	core.Expect(200, "DELETE", "/auth/sessions", nil, owner)
 	extension.Expect(401, "POST", "/memory-drops", nil, theirs)
+
+	// What stores nothing is not counted: a repetition, and what the decision refuses.
+	frugal, once := core.SignIn(stacktest.NewWallet()), stacktest.With("Idempotency-Key", "once")
+	first := core.Expect(201, "POST", "/memories/batch", map[string]any{"memories": batch}, frugal, once)
+	gone := decode[[]view](t, first.Body)[0].ID
+	core.Expect(200, "DELETE", "/memories/"+gone, nil, frugal)
+	for range 3 {
+		core.Expect(201, "POST", "/memories/batch", map[string]any{"memories": batch}, frugal, once)
+		core.Expect(410, "POST", "/memories/batch", map[string]any{"memories": append(batch[1:], map[string]any{"content": "x", "supersedes": []string{gone}})}, frugal)
+	}
+	core.Expect(201, "POST", "/memories/batch", map[string]any{"memories": batch}, frugal)
 
 	other := core.SignIn(stacktest.NewWallet())
 	core.Expect(201, "POST", "/memories", map[string]any{"content": "x"}, other)
