@@ -138,9 +138,25 @@ func appForm(c *fiber.Ctx) (func(string) string, error) {
 	return func(name string) string { return form[name] }, err
 }
 
+// required are the parameters of each grant_type.
+var required = map[string][]string{"": {"grant_type"}, "authorization_code": {"code", "client_id"}, "refresh_token": {"refresh_token", "client_id"}}
+
+// missing refuses a form without one of these parameters (RFC 6749, section 5.2).
+func missing(parameter func(string) string, names []string) error {
+	for _, name := range names {
+		if parameter(name) == "" {
+			return &oauth.Error{Code: "invalid_request", Description: name + " is missing"}
+		}
+	}
+	return nil
+}
+
 func (a *API) exchangeToken(c *fiber.Ctx) error {
 	parameter, err := appForm(c)
 	if err != nil {
+		return err
+	}
+	if err := missing(parameter, required[parameter("grant_type")]); err != nil {
 		return err
 	}
 	var granted oauth.Granted
@@ -158,6 +174,9 @@ func (a *API) exchangeToken(c *fiber.Ctx) error {
 func (a *API) revokeToken(c *fiber.Ctx) error {
 	parameter, err := appForm(c)
 	if err != nil {
+		return err
+	}
+	if err := missing(parameter, []string{"token"}); err != nil {
 		return err
 	}
 	return httpapi.Answered(c, fiber.Map{}, a.Apps.Revoke(httpapi.Context(c), parameter("token"), parameter("client_id")))

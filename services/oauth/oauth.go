@@ -108,6 +108,8 @@ func (s *Server) Parse(ctx context.Context, parameter func(string) string) (*Req
 	}
 	q.resource = plain(q.resource)
 	switch {
+	case parameter("response_type") == "":
+		return nil, &Error{"invalid_request", "response_type is missing"}
 	case parameter("response_type") != "code":
 		return nil, &Error{"unsupported_response_type", `response_type must be "code"`}
 	case parameter("code_challenge_method") != "S256" || !challengeForm.MatchString(q.challenge):

@@ -122,7 +122,7 @@ func goodBody(op contracttest.Operation, wallet stacktest.Wallet) any {
 	case "registerApp":
 		return map[string]any{"redirect_uris": []string{"https://assistant.example/callback"}}
 	case "exchangeToken":
-		return "grant_type=refresh_token"
+		return "grant_type=refresh_token&refresh_token=x&client_id=x"
 	case "revokeToken":
 		return "token=x"
 	case "stake", "unstake":

@@ -332,7 +332,9 @@ func TestAppAttacks(t *testing.T) {
 		"no verifier":       {a.form(code, "code_verifier", ""), "invalid_grant"},
 		"another resource":  {a.form(code, "resource", core.URL), "invalid_target"},
 		"an altered code":   {a.form(code + "x"), "invalid_grant"},
-		"no code":           {a.form(""), "invalid_grant"},
+		"no code":           {a.form(""), "invalid_request"},
+		"no client":         {a.form(code, "client_id", ""), "invalid_request"},
+		"no grant":          {a.form(code, "grant_type", ""), "invalid_request"},
 		"a session as code": {a.form(core.Token(stacktest.NewWallet())), "invalid_grant"},
 		"another grant":     {a.form(code, "grant_type", "password"), "unsupported_grant_type"},
 		"repeated":          {a.form(code) + "&code=" + code, "invalid_request"},
@@ -343,6 +345,7 @@ func TestAppAttacks(t *testing.T) {
 	denied(core, a.refresh(granted.Text("refresh_token"), "client_id", "https://evil.example/client.json"), "invalid_grant")
 	denied(core, a.refresh(granted.Text("refresh_token"), "resource", "https://evil.example"), "invalid_target")
 	denied(core, a.refresh(granted.Text("access_token")), "invalid_grant")
+	denied(core, a.refresh(""), "invalid_request")
 	core.Expect(401, "GET", "/memories", nil, stacktest.Bearer(granted.Text("refresh_token")))
 	core.Expect(401, "GET", "/memories", nil, stacktest.Bearer(code))
 	core.Expect(401, "GET", "/memories", nil, stacktest.Bearer(granted.Text("access_token")+"x"))
