@@ -304,6 +304,9 @@ func (a *API) retractMemory(c *fiber.Ctx) error {
 
 // forgetMemory makes the text of a memory unreadable for good.
 func (a *API) forgetMemory(c *fiber.Ctx, caller access.Caller) error {
+	if err := httpapi.NoMembers(c); err != nil {
+		return err
+	}
 	reader := memory.Reader{Owner: caller.Owner, Head: caller.Head}
 	return httpapi.Done(c, a.Memories.Forget(httpapi.Context(c), reader, caller.Credential, httpapi.Param(c, "id")))
 }

@@ -20,6 +20,7 @@ const lastEventID = "Last-Event-ID"
 // listEvents answers with a page of the owner's history, or with a stream.
 func (a *API) listEvents(app *httpapi.App) fiber.Handler {
 	return func(c *fiber.Ctx) error {
+		c.Vary(fiber.HeaderAccept)
 		caller, err := a.readingCaller(c)
 		if err == nil {
 			err = caller.RequireWhole()

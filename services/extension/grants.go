@@ -138,6 +138,9 @@ func (a *API) status(kind events.GrantKind) func(*fiber.Ctx, access.Caller) erro
 
 func (a *API) revoke(kind events.GrantKind) func(*fiber.Ctx, access.Caller) error {
 	return func(c *fiber.Ctx, caller access.Caller) error {
+		if err := httpapi.NoMembers(c); err != nil {
+			return err
+		}
 		revoked, err := a.Grants.Revoke(httpapi.Context(c), caller.Owner, caller.Credential, kind, httpapi.Param(c, "id"))
 		return httpapi.Answered(c, fiber.Map{"ok": true, "revoked": revoked}, err)
 	}

@@ -83,6 +83,9 @@ func DecodeOptional(c *fiber.Ctx, v any) error {
 	return Decode(c, v)
 }
 
+// NoMembers refuses a body with members, on a route that knows none.
+func NoMembers(c *fiber.Ctx) error { return DecodeOptional(c, new(struct{})) }
+
 func IsForm(c *fiber.Ctx) bool {
 	kind, _, _ := mime.ParseMediaType(string(c.Request().Header.ContentType()))
 	return kind == fiber.MIMEApplicationForm

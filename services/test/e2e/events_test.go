@@ -64,6 +64,9 @@ func TestEventPages(t *testing.T) {
 	key := stacktest.Bearer(made.Text("key"))
 	drop := s.Extension[0].Expect(201, "POST", "/memory-drops", nil, extension)
 	s.Extension[0].Expect(201, "POST", "/memory-drops/"+tokenOf(drop), map[string]any{"content": "left"})
+	if vary := s.Core[0].Expect(200, "GET", "/events", nil, session).Header.Get("Vary"); !strings.Contains(vary, "Accept") {
+		t.Errorf("a page varies by %q, but a stream has the same address", vary)
+	}
 	want := []string{
 		"OwnerRegistered", "SessionIssued", "SessionIssued", "MemoryWritten", "MemoryWritten", "MemoryWritten",
 		"ApiKeyCreated", "GrantMinted", "GrantConsumed", "MemoryWritten",
