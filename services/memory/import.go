@@ -82,6 +82,7 @@ func (s *Service) Import(ctx context.Context, r Reader, by command.Credential, e
 	}
 	defer x.file.close()
 	if err := x.verify(io.TeeReader(&bounded{from: export}, x.file), present, root); err != nil {
+		s.Quotas.GiveBack(quota.Writes, r.Owner, 1)
 		return done, err
 	}
 	start := &command.StartImport{Export: x.export, Equal: present, Credential: by}

@@ -81,6 +81,7 @@ func TestQuotas(t *testing.T) {
 	gone := decode[[]view](t, first.Body)[0].ID
 	core.Expect(200, "DELETE", "/memories/"+gone, nil, frugal)
 	for range 3 {
+		core.Expect(400, "POST", "/import", "x", frugal, ndjson)
 		core.Expect(201, "POST", "/memories/batch", map[string]any{"memories": batch}, frugal, once)
 		core.Expect(410, "POST", "/memories/batch", map[string]any{"memories": append(batch[1:], map[string]any{"content": "x", "supersedes": []string{gone}})}, frugal)
 	}
