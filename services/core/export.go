@@ -38,8 +38,12 @@ func (a *API) exportLog(c *fiber.Ctx) error {
 }
 
 // eraseOwner erases all texts of the owner whose wallet has signed the challenge for an
-// erasure. The route needs no session, and a session alone is not enough.
+// erasure. The route needs no session, and a session alone is not enough. Who sends a key
+// for some namespaces does not mean all of them.
 func (a *API) eraseOwner(c *fiber.Ctx) error {
+	if caller, err := a.Access.Read(httpapi.Context(c), httpapi.Authorization(c)); err == nil && caller.RequireWhole() != nil {
+		return access.ErrLimited
+	}
 	answer, err := httpapi.SignedChallenge(c, signin.ParseSignatureText)
 	if err != nil {
 		return err

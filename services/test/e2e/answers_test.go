@@ -369,8 +369,8 @@ func answersToRequests(t *testing.T, every func(func(contracttest.API, contractt
 		sessions[api] = c.SignIn(wallet)
 	}
 	key := stacktest.Bearer(s.Core[0].Expect(201, "POST", "/keys", map[string]any{"label": "x"}, sessions[contracttest.Core]).Text("key"))
-	// scopeless has no scope except the one to retract memories.
-	scopeless := stacktest.Bearer(s.Core[0].Expect(201, "POST", "/keys", map[string]any{"label": "x", "scopes": []string{"retract"}}, sessions[contracttest.Core]).Text("key"))
+	// scopeless has no scope except the one to retract memories, in one namespace.
+	scopeless := stacktest.Bearer(s.Core[0].Expect(201, "POST", "/keys", map[string]any{"label": "x", "scopes": []string{"retract"}, "namespaces": []string{"x"}}, sessions[contracttest.Core]).Text("key"))
 	liveDrop := func() string {
 		drop := s.Extension[0].Expect(201, "POST", "/memory-drops", nil, sessions[contracttest.Extension])
 		return "/memory-drops/" + tokenOf(drop)

@@ -305,6 +305,7 @@ func TestALimitedKeyLearnsNothingOfOthers(t *testing.T) {
 	for _, r := range []string{"/export", "/events"} {
 		core.Expect(403, "GET", r, nil, worker)
 	}
+	core.Expect(403, "POST", "/erasure", erasure(t, core, stacktest.NewWallet()), worker)
 	core.Expect(404, "DELETE", "/memories/"+home, nil, worker)
 	core.Expect(403, "POST", "/keys", map[string]any{"label": "x"}, worker)
 	core.Expect(200, "GET", "/log", nil, worker)
