@@ -38,8 +38,8 @@ func (a *API) exportLog(c *fiber.Ctx) error {
 }
 
 // eraseOwner erases all texts of the owner whose wallet has signed the challenge for an
-// erasure. The route needs no session, and a session alone is not enough. Who sends a key
-// for some namespaces does not mean all of them.
+// erasure. The route needs no session, and a session alone is not enough. A request with a
+// key for some namespaces can't mean all of them.
 func (a *API) eraseOwner(c *fiber.Ctx) error {
 	if caller, err := a.Access.Read(httpapi.Context(c), httpapi.Authorization(c)); err == nil && caller.RequireWhole() != nil {
 		return access.ErrLimited
