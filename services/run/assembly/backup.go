@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,7 +14,6 @@ import (
 
 	"github.com/memory-ledger/ledger/infra/datadir"
 	"github.com/memory-ledger/ledger/infra/localchain"
-	"github.com/memory-ledger/ledger/infra/localnats"
 	natsconf "github.com/memory-ledger/ledger/infra/nats"
 	"github.com/memory-ledger/ledger/services/run/backup"
 	"github.com/memory-ledger/ledger/services/run/config"
@@ -177,26 +175,14 @@ type restoring struct {
 	progress backup.Progress
 }
 
-func (r *restoring) toFolder(ctx context.Context) (err error) {
-	folder, err := datadir.Open(r.cfg.DataDir)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, folder.Close()) }()
-	store, err := folder.Sub(natsFolder)
-	if err != nil {
-		return err
-	}
-	server, err := localnats.Start(ctx, localnats.Config{Dir: store, Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, server.Stop(context.WithoutCancel(ctx))) }()
-	nc, err := server.Connect()
-	if err != nil {
-		return err
-	}
-	return r.all(ctx, nc, func() error { return restoreFiles(folder, r.dir, r.parts, r.say) })
+func (r *restoring) toFolder(ctx context.Context) error {
+	return withStopped(ctx, r.cfg.DataDir, func(folder *datadir.Dir, connect Connector) error {
+		nc, err := connect()
+		if err != nil {
+			return err
+		}
+		return r.all(ctx, nc, func() error { return restoreFiles(folder, r.dir, r.parts, r.say) })
+	})
 }
 
 // all puts the admin log back first, so that it can say that the rest begins. If there is

@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/memory-ledger/ledger/anchoring/anchorer"
@@ -174,7 +173,7 @@ func (l *local) connector() Connector {
 	if l.nats == nil {
 		return Dial(l.cfg)
 	}
-	return func(options ...nats.Option) (*nats.Conn, error) { return l.nats.Connect(options...) }
+	return l.nats.Connect
 }
 
 func (l *local) serve(ctx context.Context) error {

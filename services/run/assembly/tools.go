@@ -279,31 +279,38 @@ func RotateLocal(ctx context.Context, cfg config.Config, progress func(done keys
 	if err != nil {
 		return done, "", err
 	}
-	folder, err := datadir.Open(cfg.DataDir)
+	err = withStopped(ctx, cfg.DataDir, func(folder *datadir.Dir, connect Connector) error {
+		next, err := folder.Secret(nextMasterKeyName, keystore.KeySize)
+		if err != nil {
+			return err
+		}
+		cfg.MasterKey, cfg.MasterKeyPrevious = base64.StdEncoding.EncodeToString(next), base64.StdEncoding.EncodeToString(old)
+		if done, err = rewrap(ctx, cfg, connect, progress); err != nil {
+			return err
+		}
+		kept = fmt.Sprintf("%s-%s", masterKeyName, keystore.MasterKey(old).ID())
+		return folder.Replace(masterKeyName, nextMasterKeyName, kept)
+	})
+	return done, kept, err
+}
+
+// withStopped starts the log's server of a stopped local run's folder while use works.
+func withStopped(ctx context.Context, dir string, use func(*datadir.Dir, Connector) error) (err error) {
+	folder, err := datadir.Open(dir)
 	if err != nil {
-		return done, "", err
+		return err
 	}
 	defer func() { err = errors.Join(err, folder.Close()) }()
-	next, err := folder.Secret(nextMasterKeyName, keystore.KeySize)
-	if err != nil {
-		return done, "", err
-	}
 	store, err := folder.Sub(natsFolder)
 	if err != nil {
-		return done, "", err
+		return err
 	}
 	server, err := localnats.Start(ctx, localnats.Config{Dir: store, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
-		return done, "", err
+		return err
 	}
 	defer func() { err = errors.Join(err, server.Stop(context.WithoutCancel(ctx))) }()
-	cfg.MasterKey, cfg.MasterKeyPrevious = base64.StdEncoding.EncodeToString(next), base64.StdEncoding.EncodeToString(old)
-	connect := func(o ...nats.Option) (*nats.Conn, error) { return server.Connect(o...) }
-	if done, err = rewrap(ctx, cfg, connect, progress); err != nil {
-		return done, "", err
-	}
-	kept = fmt.Sprintf("%s-%s", masterKeyName, keystore.MasterKey(old).ID())
-	return done, kept, folder.Replace(masterKeyName, nextMasterKeyName, kept)
+	return use(folder, server.Connect)
 }
 
 // openMasters opens the configured master keys: one in a device has to answer once.
