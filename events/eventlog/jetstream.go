@@ -194,10 +194,9 @@ func (l *JetStream) Ask(ctx context.Context, question func(context.Context) erro
 	began := time.Now()
 	return Ask(ctx, func(ctx context.Context) error {
 		err := question(ctx)
-		leaderless := isLeaderless(err)
-		silence, stay := patience(leaderless)
-		if (leaderless || errors.Is(err, context.DeadlineExceeded)) && time.Since(began) >= silence-2*retryPause {
-			l.inboxes.leave(stay)
+		silent := errors.Is(err, context.DeadlineExceeded) || isLeaderless(err)
+		if silent && time.Since(began) >= 800*time.Millisecond { // two attempts
+			l.inboxes.leave(time.Second)
 		}
 		return err
 	})
@@ -294,6 +293,9 @@ func (i *inboxes) request(ctx context.Context, msg *nats.Msg, patience, again ti
 			if now := i.connection(); now == connection && time.Since(sent) < again {
 				continue
 			} else if i.nc.PublishMsg(msg) == nil {
+				if now != connection {
+					leaderless = nil // it was another node's answer
+				}
 				connection, sent = now, time.Now()
 				copies++
 			}
@@ -389,19 +391,16 @@ func (m *mover) unanswered(began time.Time, leaderless bool) {
 	if node := m.connection(); node != m.node {
 		m.node, m.came = node, time.Now()
 	}
-	if silence, stay := patience(leaderless); time.Since(m.since) >= silence && time.Since(m.came) >= stay {
+	// This is how long the log may be silent before the client goes to another node of the
+	// cluster; a node that knows no leader says so at once. Each node has half a second to
+	// answer what is sent again, however long the way there took.
+	silence, stay := time.Second, 500*time.Millisecond
+	if leaderless {
+		silence = 300 * time.Millisecond
+	}
+	if time.Since(m.since) >= silence && time.Since(m.came) >= stay {
 		m.move(stay)
 	}
-}
-
-// patience returns how long the log may be silent before the client goes to another node of
-// the cluster, and how long that node gets to answer, however long the way there took. A node
-// that knows no leader says so at once.
-func patience(leaderless bool) (silence, stay time.Duration) {
-	if leaderless {
-		return 300 * time.Millisecond, 300 * time.Millisecond
-	}
-	return time.Second, 500 * time.Millisecond
 }
 
 // leave goes to another node, unless the client has just moved.
