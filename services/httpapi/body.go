@@ -83,8 +83,15 @@ func DecodeOptional(c *fiber.Ctx, v any) error {
 	return Decode(c, v)
 }
 
-// NoMembers refuses a body with members, on a route that knows none.
-func NoMembers(c *fiber.Ctx) error { return DecodeOptional(c, new(struct{})) }
+// NoMembers refuses a body with members, on a route that knows none. A body that is not JSON
+// has none.
+func NoMembers(c *fiber.Ctx) error {
+	err := DecodeOptional(c, new(struct{}))
+	if status, _ := Answer(err); status == http.StatusUnsupportedMediaType {
+		return nil
+	}
+	return err
+}
 
 func IsForm(c *fiber.Ctx) bool {
 	kind, _, _ := mime.ParseMediaType(string(c.Request().Header.ContentType()))

@@ -53,13 +53,13 @@ type recallInput struct {
 	Limit    int    `json:"limit,omitempty" jsonschema:"most memories in the answer, 1 to 10, 6 by default; fewer memories have longer texts"`
 	Cursor   string `json:"cursor,omitempty" jsonschema:"nextCursor of an answer to the same query, for the page after it"`
 	Source   string `json:"source,omitempty" jsonschema:"only memories with this source"`
-	From     string `json:"from,omitempty" jsonschema:"only memories created on this day (UTC) or later, such as 2026-03-01; or at or after a time, such as 2026-03-01T00:00:00Z"`
-	To       string `json:"to,omitempty" jsonschema:"only memories created on this day (UTC) or earlier; or before a time"`
+	From     string `json:"from,omitempty" jsonschema:"only what happened, or was stored if it does not say when, on this day (UTC) or later, such as 2026-03-01; or at or after a time, such as 2026-03-01T00:00:00Z"`
+	To       string `json:"to,omitempty" jsonschema:"only what happened, or was stored, on this day (UTC) or earlier; or before a time"`
 	Via      string `json:"via,omitempty" jsonschema:"only memories that came in so: session, key, or drop, which is what others left"`
 	Anchored bool   `json:"anchored,omitempty" jsonschema:"only memories that are anchored onchain"`
 
-	OccurredFrom string   `json:"occurredFrom,omitempty" jsonschema:"only what happened on this day (UTC) or later, or at or after a time"`
-	OccurredTo   string   `json:"occurredTo,omitempty" jsonschema:"only what happened on this day (UTC) or earlier, or before a time"`
+	OccurredFrom string   `json:"occurredFrom,omitempty" jsonschema:"another name of from"`
+	OccurredTo   string   `json:"occurredTo,omitempty" jsonschema:"another name of to"`
 	Tags         []string `json:"tags,omitempty" jsonschema:"only memories with all of these tags"`
 	Namespace    string   `json:"namespace,omitempty" jsonschema:"only memories of this namespace"`
 
@@ -126,11 +126,14 @@ func (s *Server) recall(ctx context.Context, c call, in recallInput) (recallOutp
 		read       func(string) (time.Time, bool)
 		to         *time.Time
 	}{
-		{"from", in.From, rfc3339.From, &ask.Filter.From}, {"to", in.To, rfc3339.To, &ask.Filter.To},
+		{"from", in.From, rfc3339.From, &ask.Filter.OccurredFrom}, {"to", in.To, rfc3339.To, &ask.Filter.OccurredTo},
 		{"occurredFrom", in.OccurredFrom, rfc3339.From, &ask.Filter.OccurredFrom}, {"occurredTo", in.OccurredTo, rfc3339.To, &ask.Filter.OccurredTo},
 	} {
+		if bound.text == "" {
+			continue
+		}
 		var ok bool
-		if *bound.to, ok = bound.read(bound.text); !ok && bound.text != "" {
+		if *bound.to, ok = bound.read(bound.text); !ok {
 			return recallOutput{}, "", &problem{bound.name + " must be a date such as 2026-03-01, or a time such as 2026-03-01T00:00:00Z. Fix it and call again."}
 		}
 	}

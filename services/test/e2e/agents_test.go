@@ -262,7 +262,14 @@ func TestAnAgentIsToldWhatToDo(t *testing.T) {
 	if out, _ := use(t, session, "recall", map[string]any{"from": today, "to": today}); len(out["memories"].([]any)) != 1 {
 		t.Errorf("of today: %v", out)
 	}
+	wedding := core.Expect(201, "POST", "/memories", map[string]any{"content": "The wedding.", "occurredAt": "1999-05-01"}, person).Text("id")
+	for _, bounds := range []map[string]any{{"from": "1999-05-01", "to": "1999-05-01"}, {"occurredFrom": "1999-04-30", "occurredTo": "1999-05-02"}, {"to": "2000-01-01"}} {
+		if out, _ := use(t, session, "recall", bounds); len(out["memories"].([]any)) != 1 {
+			t.Errorf("of %v: %v", bounds, out)
+		}
+	}
 	core.Expect(200, "DELETE", "/memories/"+id, nil, person)
+	core.Expect(200, "DELETE", "/memories/"+wedding, nil, person)
 
 	for arguments, want := range map[string]string{
 		`{"query": "text", "source": "elsewhere", "anchored": true}`: "with source and anchored as given. Call again without that filter",
