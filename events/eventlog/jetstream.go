@@ -180,11 +180,16 @@ func Ask(ctx context.Context, question func(context.Context) error) error {
 		asking, cancel := context.WithTimeout(ctx, patience)
 		err := question(asking)
 		cancel()
-		again := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrDisconnected) || isLeaderless(err)
+		again := isUnanswered(err) || errors.Is(err, nats.ErrDisconnected)
 		if !again || !Pause(ctx, retryPause) {
 			return err
 		}
 	}
+}
+
+// isUnanswered: a question had no answer in time, or only that of a node without a leader.
+func isUnanswered(err error) bool {
+	return errors.Is(err, context.DeadlineExceeded) || isLeaderless(err)
 }
 
 // Ask is the function of that name, for questions about other streams. If they have no answer,
@@ -194,8 +199,7 @@ func (l *JetStream) Ask(ctx context.Context, question func(context.Context) erro
 	began := time.Now()
 	return Ask(ctx, func(ctx context.Context) error {
 		err := question(ctx)
-		silent := errors.Is(err, context.DeadlineExceeded) || isLeaderless(err)
-		if silent && time.Since(began) >= 800*time.Millisecond { // two attempts
+		if isUnanswered(err) && time.Since(began) >= 800*time.Millisecond { // two attempts
 			l.inboxes.leave(time.Second)
 		}
 		return err

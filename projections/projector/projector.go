@@ -8,11 +8,11 @@
 //	   └────── failed <── any error ──────────┘        stopped: ctx ended
 //
 // The log arrives in slices: contiguous runs of up to a few thousand messages. A slice is
-// one message of a watermill Router over [SliceSubscriber]. The router's middlewares
-// recover from panics, bound the time, measure, trace, and end the session at an error. One transaction commits the checkpoint and the rows that all projections make
-// of a slice, so every message takes effect exactly once. After a crash at any point the
-// rows and the checkpoint agree, and the projector follows the log from the checkpoint
-// on.
+// one message of a watermill Router over [SliceSubscriber]. The router's middlewares recover
+// from panics, bound the time, measure, trace, and end the session at an error. One
+// transaction commits the checkpoint and the rows that all projections make of a slice, so
+// every message takes effect exactly once. After a crash at any point the rows and the
+// checkpoint agree, and the projector follows the log from the checkpoint on.
 //
 // Every failure is handled alike. The projector drops the connection, which releases the
 // locks and ends the open transaction. After a pause it starts again from the checkpoint.

@@ -41,8 +41,10 @@ func (a *API) exportLog(c *fiber.Ctx) error {
 // erasure. The route needs no session, and a session alone is not enough. A request with a
 // key for some namespaces can't mean all of them.
 func (a *API) eraseOwner(c *fiber.Ctx) error {
-	if caller, err := a.Access.Read(httpapi.Context(c), httpapi.Authorization(c)); err == nil && caller.RequireWhole() != nil {
-		return access.ErrLimited
+	if caller, err := a.Access.Read(httpapi.Context(c), httpapi.Authorization(c)); err == nil {
+		if err := caller.RequireWhole(); err != nil {
+			return err
+		}
 	}
 	answer, err := httpapi.SignedChallenge(c, signin.ParseSignatureText)
 	if err != nil {
