@@ -118,10 +118,12 @@ func decodeAck(data []byte) (uint64, error) {
 // A leader also refuses because of a message that its replicas have not agreed on
 // yet. No read returns that message. If an earlier attempt was sent, the message may be
 // our own, or be lost with its leader: landed returns errInFlight.
+//
+// It need not know the newest message, so it does not ask whether the leader is still one.
 func (l *JetStream) landed(ctx context.Context, a Append, sent bool) (uint64, error) {
 	for {
 		var next Record
-		err := l.OwnerTail(ctx, a.Family, a.Owner, a.Expected, func(r Record) error { next = r; return errOne })
+		err := l.ownerTail(ctx, a.Family, a.Owner, a.Expected, true, func(r Record) error { next = r; return errOne })
 		found := errors.Is(err, errOne)
 		if found {
 			err = nil

@@ -82,6 +82,31 @@ func TestNorDoesAnOldLeaderSayThatThereIsNone(t *testing.T) {
 	}
 }
 
+// What an old leader has stays in the log: only what is newest is in doubt. A writer that lost
+// a race learns that without the question whether the leader is still one.
+func TestWhatAnOldLeaderHasIsTrue(t *testing.T) {
+	t.Parallel()
+	mine, url := anAppend(), withoutStreams(t)
+	stored := fmt.Sprintf(`{"message":{"subject":%q,"seq":7,"time":"1970-01-01T00:00:00Z"}}`, events.Subject{Family: mine.Family, Owner: mine.Owner, Kind: mine.Kind})
+	scriptedAt(t, url, "$JS.API.STREAM.MSG.GET.>", func(m *nats.Msg) { check(t, m.Respond([]byte(stored))) })
+	log := scriptedAt(t, url, "ledger.>", func(m *nats.Msg) {
+		check(t, m.Respond([]byte(`{"error":{"code":400,"err_code":10164,"description":"wrong last sequence"}}`)))
+	})
+	log.clustered = true
+	log.lease.contact = func(context.Context) (contact, error) { return contact{majority: leaseTime + time.Second}, nil }
+	if r, found, err := log.At(t.Context(), 7); err != nil || !found || r.Seq != 7 {
+		t.Errorf("%+v, %v", r, err)
+	}
+	if _, _, err := log.OwnerNewest(t.Context(), mine.Family, mine.Owner, mine.Kind); !errors.Is(err, ErrUnavailable) {
+		t.Errorf("the newest: %v", err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if _, err := log.Append(ctx, mine); !errors.Is(err, ErrConflict) {
+		t.Errorf("append: %v", err)
+	}
+}
+
 // An answer that is neither a message nor "no message" is an error: read as "no message",
 // it would make the log look empty. "No message" is not trusted either if the stream's
 // state contradicts it or is not available.

@@ -92,9 +92,14 @@ type getRequest struct {
 	Seq           uint64 `json:"seq,omitempty"`
 	LastBySubject string `json:"last_by_subj,omitempty"`
 	NextBySubject string `json:"next_by_subj,omitempty"`
+	old           bool   // what was the newest message a moment ago will do
 }
 
 // get reads one message. If there is none, found is false.
+//
+// A leader's answer is checked (see lease) only if a newer log could answer otherwise: each
+// replica has the beginning of the same log, so a message that is at a sequence, or is the
+// first from there on, stays that.
 func (l *JetStream) get(ctx context.Context, request getRequest) (record Record, found bool, err error) {
 	body, err := json.Marshal(request)
 	if err != nil {
@@ -105,14 +110,14 @@ func (l *JetStream) get(ctx context.Context, request getRequest) (record Record,
 	if leader {
 		subject, decode = "$JS.API.STREAM.MSG.GET."+StreamName, decodeStored
 	}
-	for heard := !leader; ; heard = true {
+	for heard := !leader || request.old; ; heard = true {
 		reply, err := l.request(ctx, subject, body)
 		if err != nil {
 			return Record{}, false, err
 		}
 		record, found, err := decode(reply)
-		current := heard
-		if err == nil && !heard {
+		current := heard || found && request.LastBySubject == ""
+		if err == nil && !current {
 			current, err = l.lease.check(ctx)
 		}
 		l.heard(err)
@@ -205,7 +210,12 @@ func (l *JetStream) next(ctx context.Context, seq uint64, filter string) (Record
 
 // newest returns the last message of a filter.
 func (l *JetStream) newest(ctx context.Context, filter string) (Record, bool, error) {
-	return l.find(ctx, getRequest{LastBySubject: filter}, func(ctx context.Context) (bool, error) { return l.holds(ctx, filter) })
+	return l.last(ctx, filter, false)
+}
+
+// last is newest, of a log that may be old.
+func (l *JetStream) last(ctx context.Context, filter string, old bool) (Record, bool, error) {
+	return l.find(ctx, getRequest{LastBySubject: filter, old: old}, func(ctx context.Context) (bool, error) { return l.holds(ctx, filter) })
 }
 
 // find is look, and remembers a message that can't be read; see Damaged.
@@ -294,7 +304,12 @@ func (l *JetStream) info(ctx context.Context, filter string) (*jetstream.StreamI
 // on, 8 MB each, with the stream locked. For an owner who was away that is most of the log,
 // and no owner can write meanwhile.
 func (l *JetStream) OwnerTail(ctx context.Context, f events.Family, o events.Owner, after uint64, yield func(Record) error) error {
-	end, found, err := l.newest(ctx, events.OwnerFilter(f, o))
+	return l.ownerTail(ctx, f, o, after, false, yield)
+}
+
+// ownerTail is OwnerTail, of a log that may be old.
+func (l *JetStream) ownerTail(ctx context.Context, f events.Family, o events.Owner, after uint64, old bool, yield func(Record) error) error {
+	end, found, err := l.last(ctx, events.OwnerFilter(f, o), old)
 	if err != nil {
 		return fmt.Errorf("owner tail: %w", err)
 	}
