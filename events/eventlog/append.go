@@ -122,17 +122,20 @@ func decodeAck(data []byte) (uint64, error) {
 // It need not know the newest message, so it does not ask whether the leader is still one.
 func (l *JetStream) landed(ctx context.Context, a Append, sent bool) (uint64, error) {
 	for {
-		var next Record
-		err := l.ownerTail(ctx, a.Family, a.Owner, a.Expected, true, func(r Record) error { next = r; return errOne })
-		found := errors.Is(err, errOne)
-		if found {
-			err = nil
-		}
+		var tail []Record
+		err := l.ownerTail(ctx, a.Family, a.Owner, a.Expected, true, func(r Record) error {
+			if tail = append(tail, r); len(tail) > mostBack {
+				return errMany
+			}
+			return nil
+		})
 		switch {
-		case err == nil && found && next.CommandID == a.CommandID:
-			return next.Seq, nil
-		case err == nil && (found || !sent):
+		case len(tail) > 0 && tail[0].CommandID == a.CommandID:
+			return tail[0].Seq, nil
+		case errors.Is(err, errMany):
 			return 0, fmt.Errorf("append: %w", ErrConflict)
+		case err == nil && (len(tail) > 0 || !sent):
+			return 0, fmt.Errorf("append: %w", Conflict{tail})
 		case err == nil:
 			return 0, errInFlight
 		}
@@ -166,8 +169,8 @@ func isRefusal(err error) bool {
 // errNotSent: the caller's context ended before the message was sent.
 var errNotSent = errors.New("not sent")
 
-// errOne ends a read after its first message.
-var errOne = errors.New("one is enough")
+// errMany ends the read of a tail that is too long to be held in memory.
+var errMany = errors.New("many messages")
 
 // errInFlight: the server refused because of a message that no read returns yet.
 var errInFlight = errors.New("the owner's newest message cannot be read yet")

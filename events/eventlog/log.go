@@ -37,6 +37,16 @@ var (
 	ErrGap = errors.New("log has a gap")
 )
 
+// Conflict is ErrConflict, with what the decision did not know.
+type Conflict struct {
+	// Tail is the owner's messages after Expected, in order. Newer ones may be missing: it is
+	// empty if the next message is still in flight.
+	Tail []Record
+}
+
+func (Conflict) Error() string { return ErrConflict.Error() }
+func (Conflict) Unwrap() error { return ErrConflict }
+
 // MaxPayload bounds the payload of a message. The server accepts 2 MiB, headers included.
 const MaxPayload = 2<<20 - 4<<10
 
@@ -69,7 +79,7 @@ type Appender interface {
 	// recognizes the command by its id, so no other writer must use the same id for the
 	// owner.
 	//
-	// Errors: ErrConflict, ErrUnavailable, ErrUncertain.
+	// Errors: ErrConflict (a Conflict unless the tail is long), ErrUnavailable, ErrUncertain.
 	Append(ctx context.Context, a Append) (seq uint64, err error)
 }
 

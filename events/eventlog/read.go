@@ -335,8 +335,11 @@ func (l *JetStream) ownerTail(ctx context.Context, f events.Family, o events.Own
 // log.
 var errForward = errors.New("the tail is to be read from its beginning")
 
+// mostBack is how many messages are read one by one, as a list.
+const mostBack = 32
+
 // back returns the owner's messages after a sequence, up to end, in order. If there are
-// more than 32, the error is errForward: reading them one by one would take longer.
+// more than mostBack, the error is errForward: reading them one by one would take longer.
 func (l *JetStream) back(ctx context.Context, f events.Family, o events.Owner, after uint64, end Record) (tail []Record, err error) {
 	last, err := events.ParseSubject(end.Subject)
 	if err != nil {
@@ -358,7 +361,7 @@ func (l *JetStream) back(ctx context.Context, f events.Family, o events.Owner, a
 				tail = append(tail, record)
 			}
 			at, known := record.previous.in(family, o)
-			if !known || at >= record.Seq || at > after && len(tail) >= 32 {
+			if !known || at >= record.Seq || at > after && len(tail) >= mostBack {
 				return nil, errForward
 			}
 			if at <= after {

@@ -49,6 +49,24 @@ func (x *Executor) catchUp(ctx context.Context, owner events.Owner, e *entry) er
 	return nil
 }
 
+// overtaken folds in the messages of writers who were faster. The next try does not wait for
+// a read of the whole tail, in which they would be faster again: if there is more, its append
+// fails, too, and a refusal is checked.
+func (x *Executor) overtaken(ctx context.Context, e *entry, tail []eventlog.Record) error {
+	if len(tail) == 0 { // their message is in flight
+		eventlog.Pause(ctx, 2*time.Millisecond)
+	}
+	for _, r := range tail {
+		batch, err := events.DecodeBatch(r.Payload)
+		if err != nil {
+			return fmt.Errorf("sequence %d: %w", r.Seq, err)
+		}
+		x.apply(e, r.Seq, batch)
+	}
+	e.fresh = !e.unproven
+	return nil
+}
+
 // prove compares a state that came from the read model with the log.
 func (x *Executor) prove(ctx context.Context, e *entry) error {
 	if !e.unproven {

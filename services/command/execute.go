@@ -22,6 +22,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -92,12 +93,8 @@ func NewExecutor(cfg Config) (*Executor, error) {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	if cfg.CachedOwners <= 0 {
-		cfg.CachedOwners = 100_000
-	}
-	if cfg.Timeout <= 0 {
-		cfg.Timeout = 5 * time.Second
-	}
+	cfg.CachedOwners = cmp.Or(cfg.CachedOwners, 100_000)
+	cfg.Timeout = cmp.Or(cfg.Timeout, 5*time.Second)
 	owners, err := lru.New[events.Owner, *entry](cfg.CachedOwners)
 	if err != nil {
 		return nil, fmt.Errorf("owner cache: %w", err)
@@ -234,7 +231,9 @@ func (x *Executor) append(ctx context.Context, e *entry, d Decision, commandID s
 		// The message may be in the log. Nothing is lost: the tail is read before the state
 		// is used again.
 		e.fresh = false
-		if errors.Is(err, eventlog.ErrConflict) {
+		if conflict := (eventlog.Conflict{}); errors.As(err, &conflict) {
+			err = x.overtaken(ctx, e, conflict.Tail)
+		} else if errors.Is(err, eventlog.ErrConflict) {
 			err = nil
 		}
 		return false, 0, err
@@ -254,8 +253,7 @@ func (e *entry) rest(began time.Time, bytes int) time.Duration {
 	if began.Sub(e.rested) < min(80*took, time.Second/2) {
 		return 0
 	}
-	try := took * short / time.Duration(max(short, bytes))
-	rest := max(min(8*try, 300*time.Millisecond), min(3*try, time.Second/2))
+	rest := min(8*took*short/time.Duration(max(short, bytes)), time.Second/2)
 	e.rested = began.Add(took + rest)
 	return rest
 }

@@ -103,6 +103,42 @@ func TestExecutorsCompete(t *testing.T) {
 	}
 }
 
+// tails counts how often the owner's tail is read.
+type tails struct {
+	eventlog.Log
+	read atomic.Int64
+}
+
+func (c *tails) OwnerTail(ctx context.Context, f events.Family, o events.Owner, after uint64, yield func(eventlog.Record) error) error {
+	c.read.Add(1)
+	return c.Log.OwnerTail(ctx, f, o, after, yield)
+}
+
+// An executor that lost a race knows from the refusal what the others wrote. Of much that they
+// wrote it reads the tail.
+func TestTheOvertakenKnowByWhat(t *testing.T) {
+	t.Parallel()
+	log := &tails{Log: openLog(t)}
+	owner, fast, slow := logtest.Owner(), newExecutor(t, log.Log), newExecutor(t, log)
+	leaves := 0
+	for _, c := range []struct {
+		others int
+		reads  int64
+	}{{1, 1}, {3, 0}, {32, 0}, {33, 1}} { // the first loads the owner
+		for i := range c.others {
+			must(t, fast.Execute(t.Context(), owner, write(byte(i))))
+		}
+		log.read.Store(0)
+		must(t, slow.Execute(t.Context(), owner, write(0)))
+		if n := log.read.Load(); n != c.reads {
+			t.Errorf("after %d messages of others: %d reads", c.others, n)
+		}
+		if leaves += c.others + 1; len(leavesOf(t, log.Log, owner)) != leaves {
+			t.Errorf("after %d messages of others there are not %d leaves", c.others, leaves)
+		}
+	}
+}
+
 // faulty is a log whose appends fail in a chosen way: not stored, lost without an answer,
 // or stored without an answer.
 type faulty struct {

@@ -92,6 +92,8 @@ func (f *faults) during(x fault) {
 		line += fmt.Sprintf("  %s %.1f (%.1f)", what, is.took.Seconds(), is.waited.Seconds())
 		if limit := x.limit*time.Duration(max(1, len(gaps))) + busy; is.waited > limit {
 			f.t.Errorf("%s: a %s waited %s longer than the log, and %s are allowed: %s", x.name, what, is.waited, limit, is)
+		} else if is.waited > x.limit {
+			f.t.Logf("%s: a %s waited %s longer than the log: %s", x.name, what, is.waited, is)
 		}
 	}
 	f.t.Logf("from %s to %s: %s", began.Format(seconds), time.Now().Format(seconds), line)
