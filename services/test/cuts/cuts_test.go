@@ -15,8 +15,8 @@ const (
 	bound = 2 * time.Second
 	// takeOver bounds the take-over of a projector or anchorer whose machine vanished.
 	takeOver = 20 * time.Second
-	// busy is allowed for a machine with other work on it. A quiet one needs some 300 ms of it.
-	busy = 3 * time.Second
+	// busy is allowed for a machine with other work on it. A quiet one needs some 200 ms of it.
+	busy = 2 * time.Second
 )
 
 // TestCutNetworks cuts, pauses and kills the machines of a deployment under load. No
