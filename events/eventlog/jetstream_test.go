@@ -210,10 +210,12 @@ func TestNothingIsReturnedBeforeTheSync(t *testing.T) {
 	must(t, write())
 	failure = errors.New("the disk failed")
 	_, _, newest := log.OwnerNewest(t.Context(), events.FamilyLedger, owner, "")
+	_, overtaken := log.Append(t.Context(), command(owner, 0))
 	for name, is := range map[string]struct{ err, want error }{
-		"append": {write(), eventlog.ErrUncertain},
-		"newest": {newest, eventlog.ErrUnavailable},
-		"tail":   {log.OwnerTail(t.Context(), events.FamilyLedger, owner, 0, func(eventlog.Record) error { return nil }), eventlog.ErrUnavailable},
+		"append":                       {write(), eventlog.ErrUncertain},
+		"newest":                       {newest, eventlog.ErrUnavailable},
+		"conflict, which has the tail": {overtaken, eventlog.ErrUnavailable},
+		"tail":                         {log.OwnerTail(t.Context(), events.FamilyLedger, owner, 0, func(eventlog.Record) error { return nil }), eventlog.ErrUnavailable},
 	} {
 		if !errors.Is(is.err, is.want) || !errors.Is(is.err, failure) {
 			t.Errorf("%s: %v", name, is.err)

@@ -2,6 +2,7 @@ package eventlog
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/memory-ledger/ledger/events"
@@ -28,6 +29,10 @@ func (g groupSynced) Append(ctx context.Context, a Append) (uint64, error) {
 	if err == nil {
 		if err = g.sync(ctx); err != nil {
 			err = fmt.Errorf("%w: %w", ErrUncertain, err)
+		}
+	} else if conflict := (Conflict{}); errors.As(err, &conflict) && len(conflict.Tail) > 0 {
+		if unsynced := g.durable(ctx); unsynced != nil {
+			return 0, unsynced
 		}
 	}
 	return seq, err
