@@ -99,9 +99,9 @@ Try next, in another terminal:
 	fmt.Fprintf(&b, `
 Ctrl-C stops it; the data stays. On other ports:
 
-  CORE_ADDR=127.0.0.1:4001 EXTENSION_ADDR=127.0.0.1:4002 %s
+  %sCORE_ADDR=127.0.0.1:4001 EXTENSION_ADDR=127.0.0.1:4002 %s
 
-`, start)
+`, c.inFolder(up), start)
 	b.WriteString(strings.Join(c.held, ""))
 	_, _ = io.WriteString(c.out, b.String()) // a failed write costs only display
 }
@@ -113,10 +113,7 @@ func (c *console) next(up assembly.Up) []string {
 	if up.Core != "http://127.0.0.1:3001" {
 		tour = "CORE_URL=" + up.Core + " "
 	}
-	folder := ""
-	if given := c.getenv("LEDGER_DATA_DIR"); given != "" {
-		folder = "LEDGER_DATA_DIR=" + shellWord(up.Folder) + " "
-	}
+	folder := c.inFolder(up)
 	var commands, lines []string
 	meaning := map[string]string{}
 	add := func(command, what string) { commands, meaning[command] = append(commands, command), what }
@@ -130,6 +127,14 @@ func (c *console) next(up assembly.Up) []string {
 		lines = append(lines, fmt.Sprintf("%-*s   %s", width, command, meaning[command]))
 	}
 	return lines
+}
+
+// inFolder returns what a command begins with to use this run's data folder.
+func (c *console) inFolder(up assembly.Up) string {
+	if c.getenv("LEDGER_DATA_DIR") == "" {
+		return ""
+	}
+	return "LEDGER_DATA_DIR=" + shellWord(up.Folder) + " "
 }
 
 func isThere(path string) bool {
