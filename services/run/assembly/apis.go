@@ -31,12 +31,21 @@ import (
 
 // ServeCore runs the core API on a listener until ctx ends.
 func (d *APIServer) ServeCore(ctx context.Context, listener net.Listener) error {
+	serve, err := d.prepareCore(ctx)
+	if err != nil {
+		return err
+	}
+	return serve(ctx, listener)
+}
+
+// prepareCore does all that can fail of the core API's start, and returns what then runs it.
+func (d *APIServer) prepareCore(ctx context.Context) (func(context.Context, net.Listener) error, error) {
 	commands := d.Commands.As("/core")
 	memories := d.memories(commands, true)
 	tokens := signin.NewSignedTokens([]byte(d.Config.JWTSecret), time.Now)
 	stakes, err := d.staking(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	connections := d.maxConnections()
 	history := feed.New(feed.Config{
@@ -48,7 +57,7 @@ func (d *APIServer) ServeCore(ctx context.Context, listener net.Listener) error 
 		return oauth.CreateBucket(ctx, d.js, d.Config.NATSReplicas)
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	authenticator := access.NewCore(d.Pool, d.Fence, tokens, time.Now)
 	api := &core.API{
@@ -71,7 +80,9 @@ func (d *APIServer) ServeCore(ctx context.Context, listener net.Listener) error 
 		Tracer: d.Traces.Tracer("core"), MaxConnections: connections,
 	})
 	api.Mount(app)
-	return d.serve(ctx, app, listener, d.Chain.Run, d.finishForgetting(memories), api.Run, history.Run)
+	return func(ctx context.Context, listener net.Listener) error {
+		return d.serve(ctx, app, listener, d.Chain.Run, d.finishForgetting(memories), api.Run, history.Run)
+	}, nil
 }
 
 // ServeExtension runs the extension API on a listener until ctx ends.

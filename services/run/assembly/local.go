@@ -209,8 +209,9 @@ func (l *local) serve(ctx context.Context) error {
 	}
 	defer extensionListener.Close()
 	l.cfg.CoreURL, l.cfg.ExtensionURL = base.Config.CoreURL, base.Config.ExtensionURL
-	if err := l.note(); err != nil {
-		return err
+	serveCore, err := deciding.prepareCore(ctx)
+	if err := errors.Join(err, l.note()); err != nil {
+		return UnlessAsked(ctx, err)
 	}
 
 	// The workers outlive the APIs: a request in flight may still be waiting
@@ -235,7 +236,7 @@ func (l *local) serve(ctx context.Context) error {
 	if l.anchorer != nil {
 		keep("anchorer", withStakes(base, deciding.Fence, l.anchorer.Run))
 	}
-	group.Go(func() error { return deciding.ServeCore(failing, coreListener) })
+	group.Go(func() error { return serveCore(failing, coreListener) })
 	group.Go(func() error { return deciding.ServeExtension(failing, extensionListener) })
 	group.Go(func() error { return l.keepPostgres(failing) })
 	group.Go(func() error { l.keepChain(failing); return nil })

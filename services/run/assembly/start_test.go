@@ -118,6 +118,26 @@ func TestAServiceMakesNothingOnACluster(t *testing.T) {
 	}
 }
 
+// TestARunIsUpOnceItAnswers: a local run that can't serve the core API ends without having
+// said that it is up.
+func TestARunIsUpOnceItAnswers(t *testing.T) {
+	t.Parallel()
+	const noMint = "11111111111111111111111111111111"
+	cfg, err := config.Load([]string{"LEDGER_DATA_DIR=" + filepath.Join(t.TempDir(), "data"), "DATABASE_URL=" + pgtest.Database(t),
+		"CORE_ADDR=127.0.0.1:0", "EXTENSION_ADDR=127.0.0.1:0", "STAKE_MINT=" + noMint, "STAKING_PROGRAM_ID=" + noMint})
+	must(t, err)
+	up := make(chan struct{})
+	err = assembly.RunLocal(t.Context(), cfg, console{slog.New(slog.DiscardHandler), up})
+	if err == nil || !strings.Contains(err.Error(), "no SPL Token mint") {
+		t.Error(err)
+	}
+	select {
+	case <-up:
+		t.Error("it said that it is up")
+	default:
+	}
+}
+
 // TestRefusedCredentialsEndTheStart: a start with refused credentials fails at once,
 // because waiting would not help.
 func TestRefusedCredentialsEndTheStart(t *testing.T) {
