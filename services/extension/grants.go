@@ -152,7 +152,7 @@ func asksForPage(c *fiber.Ctx) bool {
 	if c.Method() != fiber.MethodPost || !httpapi.IsForm(c) || !httpapi.WantsPage(c) {
 		return false
 	}
-	form, err := httpapi.Form(c)
+	form, err := httpapi.Form(c, "as")
 	return err == nil && form["as"] == "page"
 }
 

@@ -179,7 +179,7 @@ func (a *API) fillDropByForm(c *fiber.Ctx) error {
 	}
 	var form map[string]string
 	if err == nil {
-		form, err = httpapi.Form(c)
+		form, err = httpapi.Form(c, "content", "source")
 	}
 	var written command.Written
 	if err == nil {

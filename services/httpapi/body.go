@@ -2,10 +2,12 @@ package httpapi
 
 import (
 	"errors"
+	"maps"
 	"mime"
 	"net/http"
 	"net/url"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -99,10 +101,18 @@ func IsForm(c *fiber.Ctx) bool {
 }
 
 // Form reads the body as a form of texts, with the line ends that a JSON body would have.
-// It refuses a repeated name and invalid UTF-8.
-func Form(c *fiber.Ctx) (map[string]string, error) { return form(c, Body) }
+// It refuses unknown members, as Decode does, a repeated name and invalid UTF-8.
+func Form(c *fiber.Ctx, members ...string) (map[string]string, error) {
+	form, err := form(c, Body)
+	for _, name := range slices.Sorted(maps.Keys(form)) {
+		if !slices.Contains(members, name) {
+			return nil, BadRequest(unknown(name, members))
+		}
+	}
+	return form, err
+}
 
-// AppForm is Form for the routes of apps, which any client may call.
+// AppForm is Form for the routes of apps, which any client may call, with any members.
 func AppForm(c *fiber.Ctx) (map[string]string, error) { return form(c, publicBody) }
 
 func form(c *fiber.Ctx, read func(*fiber.Ctx) ([]byte, error)) (map[string]string, error) {
@@ -186,20 +196,23 @@ func unknownMember(found *json.SemanticError) string {
 		}
 		found = inner
 	}
-	name := strconv.QuoteToASCII(string(found.JSONPointer))
-	if len(name) > 200 {
-		name = "with a long name"
-	}
 	var members []string
 	for _, field := range reflect.VisibleFields(found.GoType) {
 		if tag, _, _ := strings.Cut(field.Tag.Get("json"), ","); tag != "" {
-			members = append(members, strconv.Quote(tag))
+			members = append(members, tag)
 		}
+	}
+	return unknown(string(found.JSONPointer), members)
+}
+
+func unknown(name string, members []string) string {
+	if name = strconv.QuoteToASCII(name); len(name) > 200 {
+		name = "with a long name"
 	}
 	if len(members) == 0 {
 		return "unknown member " + name + "; there are none here"
 	}
-	return "unknown member " + name + "; the members here are " + strings.Join(members, ", ")
+	return "unknown member " + name + `; the members here are "` + strings.Join(members, `", "`) + `"`
 }
 
 // Metadata returns the canonical form of a body's metadata: the empty object if the body

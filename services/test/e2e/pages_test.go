@@ -96,13 +96,16 @@ func TestDropPage(t *testing.T) {
 			t.Errorf("%s: %s", name, refused.Body)
 		}
 	}
-	for _, bad := range []string{"content=%ff", "content=%zz", "content=a&content=b"} {
+	for _, bad := range []string{"content=%ff", "content=%zz", "content=a&content=b", "content=a&metadata=%7B%7D"} {
 		isPage(t, c.Expect(400, "POST", path, bad, asForm, navigates), "This was not accepted")
 	}
 	c.Expect(415, "POST", path, "content=x", asForm, stacktest.With("Content-Encoding", "gzip"))
 	isPage(t, c.Expect(415, "POST", path, "content=x", asForm, navigates, stacktest.With("Content-Encoding", "gzip")), "This was not accepted")
 	isPage(t, c.Expect(413, "POST", path, "content="+strings.Repeat("x", 1<<20), asForm, navigates), "This was not accepted")
 	// A program that sends a form gets JSON, by the same rules.
+	if a := c.Expect(400, "POST", path, "content=x&tags=a", asForm); a.Text("error") != `unknown member "tags"; the members here are "content", "source"` {
+		t.Errorf("%s", a.Body)
+	}
 	key := stacktest.With("Idempotency-Key", "once")
 	a := c.Expect(201, "POST", path, "content=by+a+program", asForm, key)
 	b := c.Expect(201, "POST", path, "content=by+a+program&source=", asForm, key)
