@@ -31,7 +31,7 @@ func URLOf(addr string) string {
 // chainID is what the clients accept as a chain's name in a text to sign.
 var chainID = regexp.MustCompile(`^[\w:.-]{1,64}$`)
 
-// apis checks the settings of the APIs, and normalizes the origins.
+// apis checks the settings of the APIs, and normalizes the base URLs and the origins.
 func (c *Config) apis() []error {
 	var errs []error
 	problem := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
@@ -40,14 +40,22 @@ func (c *Config) apis() []error {
 			problem("%s: %q is not host:port", addr[0], addr[1])
 		}
 	}
-	for _, base := range [][2]string{{"CORE_URL", c.CoreURL}, {"EXTENSION_URL", c.ExtensionURL}, {"LEDGER_URL", c.AgentURL}} {
-		if base[0] == "LEDGER_URL" && base[1] == "" {
+	for i, base := range []*string{&c.CoreURL, &c.ExtensionURL, &c.AgentURL} {
+		variable := []string{"CORE_URL", "EXTENSION_URL", "LEDGER_URL"}[i]
+		if base == &c.AgentURL && *base == "" {
 			continue // unset: the local run's URL
 		}
-		u, err := url.Parse(base[1])
+		u, err := url.Parse(*base)
 		if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-			problem("%s: %s is not an http or https URL without user, query and fragment", base[0], shown(base[1]))
+			problem("%s: %s is not an http or https URL without user, query and fragment", variable, shown(*base))
+			continue
 		}
+		// A wallet compares its host with the page's, and the APIs its origin with the browser's.
+		own, err := origin(u.Scheme + "://" + u.Host)
+		if err != nil {
+			problem("%s: %s %w", variable, shown(*base), err)
+		}
+		*base = own + u.EscapedPath()
 	}
 	errs = append(errs, origins("CORE_ALLOWED_ORIGINS", c.CoreAllowedOrigins)...)
 	errs = append(errs, origins("EXTENSION_ALLOWED_ORIGINS", c.ExtensionAllowedOrigins)...)

@@ -75,6 +75,7 @@ func TestDefaultURLs(t *testing.T) {
 	t.Parallel()
 	for addr, want := range map[string]string{
 		"127.0.0.1:3002":   "http://127.0.0.1:3002",
+		"127.0.0.1:80":     "http://127.0.0.1",
 		":3002":            "http://127.0.0.1:3002",
 		"0.0.0.0:3002":     "http://127.0.0.1:3002",
 		"[::]:3002":        "http://127.0.0.1:3002",
@@ -87,9 +88,25 @@ func TestDefaultURLs(t *testing.T) {
 			t.Errorf("%s: %s, %s, %v", addr, cfg.CoreURL, cfg.ExtensionURL, err)
 		}
 	}
-	cfg, err := config.Load([]string{"CORE_ADDR=:3001", "CORE_URL=https://core.test"})
-	if err != nil || cfg.CoreURL != "https://core.test" {
-		t.Errorf("%s, %v", cfg.CoreURL, err)
+}
+
+// TestBaseURLsAsBrowsersWriteThem: wallets compare the host of a text to sign with that of
+// the page, and the extension API the dashboard's origin with CORE_URL's, both as text.
+func TestBaseURLsAsBrowsersWriteThem(t *testing.T) {
+	t.Parallel()
+	for given, want := range map[string]string{
+		"https://core.test": "https://core.test", "HTTPS://Core.Test:443/": "https://core.test", "http://core.test:80": "http://core.test",
+		"https://Core.Test:8443/Api//": "https://core.test:8443/Api", "http://[2001:DB8::1]:080": "http://[2001:db8::1]",
+	} {
+		cfg, err := config.Load([]string{"CORE_ADDR=:3001", "CORE_URL=" + given, "EXTENSION_URL=" + given, "LEDGER_URL=" + strings.TrimRight(given, "/")})
+		if err != nil || cfg.CoreURL != want || cfg.ExtensionURL != want || cfg.AgentURL != want {
+			t.Errorf("%s: %s, %s, %s, %v", given, cfg.CoreURL, cfg.ExtensionURL, cfg.AgentURL, err)
+		}
+	}
+	for given, want := range map[string]string{"https://münchen.test": "xn--", "https://core.test:70000": "not an origin"} {
+		if _, err := config.Load([]string{"CORE_URL=" + given}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", given, err)
+		}
 	}
 }
 
