@@ -12,7 +12,8 @@ import (
 
 // TestARotationIsStoppedAtEveryStep: the script is killed before each change of a file and
 // each command, and run again. At no time does an API that runs lack a key that wraps a
-// record, and at the end there is one key.
+// record, and at the end there is one key. Its user is not root, and the files are as the
+// script `secrets` makes them: nobody may write to them.
 func TestARotationIsStoppedAtEveryStep(t *testing.T) {
 	t.Parallel()
 	for step, ended := 1, false; !ended; step++ {
@@ -43,8 +44,8 @@ func newRotation(t *testing.T) *rotation {
 	r := &rotation{t: t, dir: t.TempDir()}
 	r.secrets = filepath.Join(r.dir, "secrets")
 	must(t, os.Mkdir(r.secrets, 0o700))
-	must(t, os.WriteFile(filepath.Join(r.secrets, "master_key"), []byte(oldKey), 0o600))
-	must(t, os.WriteFile(filepath.Join(r.secrets, "master_key_previous"), nil, 0o600))
+	must(t, os.WriteFile(filepath.Join(r.secrets, "master_key"), []byte(oldKey), 0o444))
+	must(t, os.WriteFile(filepath.Join(r.secrets, "master_key_previous"), nil, 0o444))
 	must(t, os.WriteFile(filepath.Join(r.dir, "sync"), []byte("#!/bin/sh\n"), 0o700))
 	// Each of these counts as a step, and kills the script at the one that is asked for.
 	for name, does := range map[string]string{"mv": `/bin/mv "$@"`, "rm": `/bin/rm "$@"`,
@@ -68,7 +69,11 @@ func (r *rotation) run(at int) ([]byte, error) {
 	_ = os.Remove(filepath.Join(r.dir, "steps")) // there may be none
 	script, err := filepath.Abs("rotate")
 	must(r.t, err)
-	run := exec.Command("bash", "-c", `echo $$ >"$R/pid"; exec "$0" "$@"`, script, r.secrets, "restart", "rewrap")
+	command := []string{"bash", "-c", `echo $$ >"$R/pid"; exec "$0" "$@"`, script, r.secrets, "restart", "rewrap"}
+	if os.Geteuid() == 0 { // root without its rights, which it would write everywhere with
+		command = append([]string{"setpriv", "--bounding-set=-all"}, command...)
+	}
+	run := exec.Command(command[0], command[1:]...)
 	run.Env = append(os.Environ(), "PATH="+r.dir+":"+os.Getenv("PATH"), "R="+r.dir, fmt.Sprintf("AT=%d", at))
 	return run.CombinedOutput()
 }
@@ -116,6 +121,9 @@ func (r *rotation) check() {
 	}
 	if read(filepath.Base(kept[0])) != oldKey {
 		r.t.Errorf("the old key was not kept")
+	}
+	if info, err := os.Stat(filepath.Join(r.secrets, "master_key")); err != nil || info.Mode() != 0o444 {
+		r.t.Errorf("services may not read the new key: %v, %v", info.Mode(), err)
 	}
 	if _, err := os.Stat(filepath.Join(r.secrets, "master_key_next")); err == nil {
 		r.t.Error("it left the next key")
