@@ -80,7 +80,7 @@ func (a *API) showConsent(c *fiber.Ctx) error {
 	if err != nil {
 		c.Vary(fiber.HeaderAccept)
 		if status, message := httpapi.Answer(err); status == http.StatusBadRequest && httpapi.WantsPage(c) {
-			return connect.RefusedApp(c, message)
+			return connect.RefusedApp(c, status, message)
 		}
 		return err
 	}
@@ -91,6 +91,15 @@ func (a *API) showConsent(c *fiber.Ctx) error {
 	return connect.Consent(c, connect.App{
 		APIURL: a.BaseURL, Name: request.Name, Document: request.Document, Host: request.Host, Scopes: scopes, Denied: a.Apps.Denied(request),
 	})
+}
+
+// consentFails tells a browser, in a page, that the service can't show the consent page now.
+func consentFails(c *fiber.Ctx, status int) (answered bool) {
+	if c.Path() != "/oauth/authorize" || c.Method() != http.MethodGet || status < http.StatusInternalServerError || !httpapi.WantsPage(c) {
+		return false
+	}
+	c.Vary(fiber.HeaderAccept)
+	return connect.RefusedApp(c, status, "") == nil
 }
 
 // consent notes what the owner allows, and answers with the address to which the page sends

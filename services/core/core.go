@@ -65,6 +65,7 @@ func (a *API) Mount(app *httpapi.App) {
 		Methods: "DELETE, GET, POST", Exposed: "Damaged, Link, Matched, Next-Cursor, Retry-After, WWW-Authenticate, X-Request-Id",
 		Sent: "Last-Event-ID, Mcp-Method, Mcp-Name, Mcp-Protocol-Version",
 	})
+	app.Page = consentFails
 	app.Health("memory-ledger-core")
 	dashboard.Mount(app, a.Dashboard)
 	app.SignIn(a.Desk, signin.ParseSignatureText)

@@ -69,6 +69,12 @@ func (s *Service) Import(ctx context.Context, r Reader, by command.Credential, e
 	if err := s.Quotas.Take(quota.Writes, r.Owner, 1); err != nil {
 		return done, err
 	}
+	stored := false
+	defer func() {
+		if !stored {
+			s.Quotas.GiveBack(quota.Writes, r.Owner, 1)
+		}
+	}()
 	if _, err := s.Keys.FindToSeal(ctx, r.Owner); err != nil {
 		return done, err // before a long body is read
 	}
@@ -82,14 +88,14 @@ func (s *Service) Import(ctx context.Context, r Reader, by command.Credential, e
 	}
 	defer x.file.close()
 	if err := x.verify(io.TeeReader(&bounded{from: export}, x.file), present, root); err != nil {
-		s.Quotas.GiveBack(quota.Writes, r.Owner, 1)
 		return done, err
 	}
 	start := &command.StartImport{Export: x.export, Equal: present, Credential: by}
 	if err := s.Commands.Execute(ctx, r.Owner, start); err != nil {
+		stored = errors.Is(err, eventlog.ErrUncertain)
 		return ImportResult{x.export.Size, x.export.Root, 0}, x.finished(ctx, err)
 	}
-	if start.Next < x.export.Size {
+	if stored = start.Next < x.export.Size; stored {
 		err = x.add(ctx, start.Next)
 	}
 	return ImportResult{x.export.Size, x.export.Root, x.added}, err

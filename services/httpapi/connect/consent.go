@@ -63,12 +63,13 @@ func Consent(c *fiber.Ctx, app App) error {
 type refusedApp struct {
 	frame
 	Reason string
+	Later  bool // the service is the cause
 }
 
 // RefusedApp shows why an app's request was refused.
-func RefusedApp(c *fiber.Ctx, reason string) error {
-	page := refusedApp{newFrame(), reason}
-	return send(c, http.StatusBadRequest, "refusedapp.html", refusedPolicy(page.Nonce), page)
+func RefusedApp(c *fiber.Ctx, status int, reason string) error {
+	page := refusedApp{newFrame(), reason, status >= http.StatusInternalServerError}
+	return send(c, status, "refusedapp.html", refusedPolicy(page.Nonce), page)
 }
 
 // newFrame returns a frame with a nonce: 128 random bits can't be guessed.

@@ -80,8 +80,10 @@ func TestQuotas(t *testing.T) {
 	first := core.Expect(201, "POST", "/memories/batch", map[string]any{"memories": batch}, frugal, once)
 	gone := decode[[]view](t, first.Body)[0].ID
 	core.Expect(200, "DELETE", "/memories/"+gone, nil, frugal)
+	export := core.Expect(200, "GET", "/export", nil, frugal).Body
 	for range 3 {
 		core.Expect(400, "POST", "/import", "x", frugal, ndjson)
+		core.Expect(200, "POST", "/import", export, frugal, ndjson) // its leaves are all there
 		core.Expect(201, "POST", "/memories/batch", map[string]any{"memories": batch}, frugal, once)
 		core.Expect(410, "POST", "/memories/batch", map[string]any{"memories": append(batch[1:], map[string]any{"content": "x", "supersedes": []string{gone}})}, frugal)
 	}
