@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 
 	"github.com/memory-ledger/ledger/infra/datadir"
@@ -231,6 +232,19 @@ func TestOpenRemovesWhatACrashLeftHalfWritten(t *testing.T) {
 	open(t, path)
 	if _, err := os.Stat(left); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("left over: %v", err)
+	}
+}
+
+// TestADeviceIsNotReplaced: a rename would put a file in place of /dev/null.
+func TestADeviceIsNotReplaced(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "pipe")
+	must(t, syscall.Mkfifo(path, 0o600))
+	if err := datadir.WriteFile(path, []byte("x"), 0o600); err == nil {
+		t.Error("no error")
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode().Type() != fs.ModeNamedPipe {
+		t.Errorf("what is there now: %v, %v", info, err)
 	}
 }
 

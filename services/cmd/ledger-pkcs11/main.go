@@ -80,6 +80,9 @@ func listen(socket string) (net.Listener, error) {
 		_ = conn.Close()
 		return nil, fmt.Errorf("another process listens on %s", socket)
 	}
+	if info, err := os.Lstat(socket); err == nil && info.Mode().Type() != fs.ModeSocket {
+		return nil, fmt.Errorf("%s is there, and no socket", socket)
+	}
 	if err := os.Remove(socket); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}

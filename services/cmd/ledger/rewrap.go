@@ -71,6 +71,9 @@ func runRewrap(ctx context.Context, out, progressTo io.Writer) error {
 }
 
 func sayRewrapped(out io.Writer, done keystore.Rewrapped, err error) error {
+	if err != nil && done.Entries == 0 { // nothing was begun, and again would not help
+		return err
+	}
 	fmt.Fprintf(out, "%d data keys examined: %d rewrapped, %d already wrapped, %d forgotten meanwhile, %d damaged\n",
 		done.Entries, done.Fresh, done.Already, done.Gone, done.Damaged)
 	if err != nil {

@@ -60,13 +60,14 @@ func inFull(dir string) string {
 
 func copyParts(ctx context.Context, cfg config.Config, nc *nats.Conn, dir string, parts []backup.Part, say func(backup.Done), progress backup.Progress) (err error) {
 	var made []string
+	was := exists(dir) // then it is somebody else's: a folder to put copies in, or a file
 	defer func() {
 		for _, part := range made {
 			if err != nil {
 				err = errors.Join(err, backup.Remove(part))
 			}
 		}
-		if err != nil {
+		if err != nil && !was {
 			_ = os.Remove(dir) // only if it is empty
 		}
 	}()

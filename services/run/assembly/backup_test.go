@@ -111,6 +111,16 @@ func TestAFailedBackupIsRemoved(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(dir, "log")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("its own: %v", err)
 	}
+	empty, file := t.TempDir(), filepath.Join(dir, "notes")
+	must(t, os.WriteFile(file, []byte("not a folder"), 0o600))
+	for _, to := range []string{empty, file} {
+		if err := assembly.Backup(t.Context(), cfg, to, both, func(backup.Done) {}, quiet); err == nil {
+			t.Errorf("into %s: no error", to)
+		}
+		if _, err := os.Stat(to); err != nil {
+			t.Errorf("it was there before: %v", err)
+		}
+	}
 }
 
 // TestTheAdminLogIsRestored: what operators did before is told after a restore too. An admin
