@@ -116,8 +116,8 @@ function Shell({ session, begin, end }) {
     ${leaving}
     <div class="page">${state === 'offline' && html`<p class="banner" role="status">No connection to Memory Ledger. What you see may be old; trying again.</p>`}
     ${renewal}
-    ${lie && html`<div class="banner alarm" role="alert"><p><strong>The log is not the one that this browser saw before.</strong> ${plainly({ message: `${lie.field}: ${lie.problem}` })}
-      The service rewrote it, or its operator restored an older backup. Trust nothing here until you know which.</p>
+    ${lie && html`<div class="banner alarm" role="alert"><p><strong>The log is not the one that this browser saw before.</strong> ${plainly({ message: `${lie.field}: ${lie.problem}` })} The service rewrote it, or its operator
+      restored an older backup. Trust nothing here until you know which.</p>
       <button type="button" onClick=${() => ledger.log.accept().then(() => { setLie(undefined); refresh(); }, setProblem)}>The operator restored a backup: start from what it shows now</button></div>`}
     <main id="main" tabIndex="-1" ref=${main} class=${screen}><h1 class=${screen === 'memories' ? 'unseen' : ''}>${title}</h1>
       <${Problem} error=${!head && problem} again=${refresh}/>

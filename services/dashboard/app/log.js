@@ -21,7 +21,7 @@ export function Log({ api }) {
         : html`<ul class="list">${anchors.slice(0, newestAnchors).map(({ id, time, data }) => html`<li key=${id}><div class="grow"><strong>${memories(data.size)}</strong>
           <details><summary>Details</summary><p class="soft">root ${short(data.root, 6)} · slot ${data.slot.toLocaleString('en')} · transaction ${short(data.signature, 6)} <${Copy} text=${data.signature} what="Copy transaction"/></p></details></div>
           <${Time} at=${time}/></li>`)}</ul>`}</section>
-    <details class="card"><summary>Details</summary><h2>Root</h2><p class="soft">One hash that stands for every memory in your log, in order, and for those that were taken back. This browser remembers it and refuses a log that does not continue it.</p>
+    <details class="card"><summary>Root of the log</summary><p class="soft">One hash that stands for every memory in your log, in order, and for those that were taken back. This browser remembers it and refuses a log that does not continue it.</p>
       <div class="row"><code class="grow break">${head.root}</code><${Copy} text=${head.root}/></div></details>`;
 }
 

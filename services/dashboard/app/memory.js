@@ -56,14 +56,15 @@ export function Memory({ api, memory: { id }, onOpen, onClose }) {
       <div><dt>Leaf</dt><dd>${memory.leafIndex.toLocaleString('en')}</dd></div><div><dt>Leaf hash</dt><dd><code>${memory.leafHash}</code></dd></div>
       ${memory.via && html`<div><dt>Came in by</dt><dd><code>${memory.via.kind} ${memory.via.id}</code></dd></div>`}
       <div><dt>Metadata</dt><dd><code dir="auto">${JSON.stringify(memory.metadata)}</code></dd></div></dl></details>
-    <footer class="row"><${Copy} text=${memory.content} what="Copy text"/><${Copy} text=${`${location.origin}/app/#memory=${id}`} what="Copy link"/><span class="grow"></span>
-      ${sure ? html`<span>${sure === 'forget' ? 'Make its text unreadable for good?' : 'Take it back for good?'}</span><button type="button" class="quiet" onClick=${() => setSure('')}>Keep it</button>
-        <button type="button" class="danger" disabled=${ending} onClick=${end}>${sure === 'forget' ? 'Forget' : 'Retract'}</button>`
-        : html`<button type="button" onClick=${() => setCorrecting(true)}>Correct…</button>
-        <button type="button" class="quiet" onClick=${() => setSure('forget')}>Forget…</button>
-        <button type="button" class="quiet" onClick=${() => setSure('retract')}>Retract…</button>`}</footer>
     ${sure === 'retract' && html`<p class="soft">It leaves every list, search and link, and can't be read again. Its proof stays, and its sealed bytes stay in the log until you forget it or erase everything.</p>`}
     ${sure === 'forget' && html`<p class="soft">The key to this text is destroyed: nobody can read it again, you neither. Its proofs, its times and its metadata stay, and metadata is not encrypted. Backups that the operator made before may still open it.</p>`}
+    <footer class="row">${sure ? html`<span class="grow">${sure === 'forget' ? 'Make its text unreadable for good?' : 'Take it back for good?'}</span>
+        <button type="button" class="quiet" onClick=${() => setSure('')}>Keep it</button>
+        <button type="button" class="danger" disabled=${ending} onClick=${end}>${sure === 'forget' ? 'Forget' : 'Retract'}</button>`
+      : html`<${Copy} text=${memory.content} what="Copy text"/><${Copy} text=${`${location.origin}/app/#memory=${id}`} what="Copy link"/><span class="grow"></span>
+        <button type="button" onClick=${() => setCorrecting(true)}>Correct…</button>
+        <button type="button" class="quiet" onClick=${() => setSure('forget')}>Forget…</button>
+        <button type="button" class="quiet" onClick=${() => setSure('retract')}>Retract…</button>`}</footer>
     <${Problem} error=${refused}/><//>`;
 }
 

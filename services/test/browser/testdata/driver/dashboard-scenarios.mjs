@@ -263,6 +263,8 @@ export const scenarios = {
     await v.dialog.getByRole('button', { name: 'Forget…' }).click();
     await v.dialog.getByText('metadata is not encrypted').waitFor();
     await v.everyLook('forget');
+    const [keeps, forgets] = await Promise.all(['Keep it', 'Forget'].map((name) => v.dialog.getByRole('button', { name, exact: true }).boundingBox()));
+    assert.ok(keeps.y === forgets.y && keeps.x < forgets.x, 'the two answers are not side by side');
     await v.dialog.getByRole('button', { name: 'Keep it' }).click();
     await v.dialog.getByRole('button', { name: 'Forget…' }).click();
     await v.dialog.getByRole('button', { name: 'Forget', exact: true }).click();
@@ -556,6 +558,7 @@ export const scenarios = {
     });
     await v.page.reload();
     await v.page.getByRole('alert').getByText('not the one that this browser saw before').waitFor();
+    await v.page.getByRole('alert').getByText(/[0-9a-f]\. The service rewrote it/).waitFor();
     await v.everyLook('rewritten');
   },
 
