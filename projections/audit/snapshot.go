@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/memory-ledger/ledger/events/eventlog"
@@ -32,6 +33,10 @@ func openSnapshot(ctx context.Context, pool *pgxpool.Pool, head uint64, patience
 	err := s.open(ctx, pool, head, patience)
 	if err != nil {
 		s.close()
+		const undefinedTable = "42P01"
+		if pg, ok := errors.AsType[*pgconn.PgError](err); ok && pg.Code == undefinedTable {
+			err = fmt.Errorf("there are none in the database of DATABASE_URL; a projector makes them: %w", err)
+		}
 		return nil, fmt.Errorf("read models: %w", err)
 	}
 	return s, nil

@@ -13,8 +13,10 @@ import (
 	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/events/verify/canonical"
 	"github.com/memory-ledger/ledger/events/verify/leaf"
+	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
 	"github.com/memory-ledger/ledger/projections/audit"
 	"github.com/memory-ledger/ledger/projections/internal/fixture"
+	"github.com/memory-ledger/ledger/projections/schema"
 	"github.com/memory-ledger/ledger/projections/tree"
 )
 
@@ -357,6 +359,20 @@ func TestWhatMakesAnAuditIncomplete(t *testing.T) {
 		if len(found) != 0 || summary.Good() != (c.incomplete == "") || len(summary.Incomplete) > 1 || !strings.Contains(said, c.incomplete) {
 			t.Errorf("%s: found %v, %+v", name, found, summary)
 		}
+	}
+}
+
+// TestADatabaseWithoutReadModels: whoever named another database is told so.
+func TestADatabaseWithoutReadModels(t *testing.T) {
+	t.Parallel()
+	said, _ := genuine(t, 1)
+	pool, err := schema.OpenPool(t.Context(), pgtest.Database(t), schema.Live, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	if _, err := audit.Run(t.Context(), audit.Config{Log: forged(t, raws(t, said)).Replayed(), Pool: pool}); err == nil || !strings.Contains(err.Error(), "there are none in the database of DATABASE_URL") {
+		t.Error(err)
 	}
 }
 
