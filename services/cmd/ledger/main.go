@@ -63,14 +63,16 @@ func run(args []string, stdout io.Writer) int {
 	return exitUsage
 }
 
-// complain prints an error. It may quote a file or a service, so what a terminal would act on
-// is escaped, except line ends.
-func complain(err error) {
-	lines := strings.Split(err.Error(), "\n")
+func complain(err error) { fmt.Fprintln(os.Stderr, "ledger:", printable(err)) }
+
+// printable returns an error's text. It may quote a file or a service, so what a terminal
+// would act on is escaped, except line ends and tabs.
+func printable(err error) string {
+	lines := strings.Split(strings.ReplaceAll(err.Error(), "\t", "  "), "\n")
 	for i, line := range lines {
 		lines[i] = verify.Printable(line)
 	}
-	fmt.Fprintln(os.Stderr, "ledger:", strings.Join(lines, "\n"))
+	return strings.Join(lines, "\n")
 }
 
 func newRoot() *cobra.Command {
@@ -102,6 +104,16 @@ func newRoot() *cobra.Command {
 		newTail(), newVerify(), newVerifyReceipt(), newVerifyExport(), newRebuild(), newRewrap(), newCheckKey(), newForget(), newForgetMemory(), newBackup(), newRestore(), newEnv(),
 		newProvision(), newSignIn(), newMCP(), newImport(), newProbe(),
 	)
+	for _, command := range root.Commands() {
+		if check := command.Args; check != nil {
+			command.Args = func(cmd *cobra.Command, args []string) error {
+				if err := check(cmd, args); err != nil {
+					return fmt.Errorf("%w; usage: %s", err, cmd.UseLine())
+				}
+				return nil
+			}
+		}
+	}
 	showVariables(root)
 	return root
 }

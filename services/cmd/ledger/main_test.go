@@ -27,22 +27,28 @@ func TestUsage(t *testing.T) {
 	for args, want := range map[string]struct {
 		code     int
 		out, err string // in what is printed
+		said     string // in the error
 	}{
-		"":                 {exitUsage, "", "Usage:"},
-		"nonsense":         {exitUsage, "", ""},
-		"verify --no-such": {exitUsage, "", ""},
-		"help":             {0, "Usage:", ""},
-		"help tail":        {0, "--follow", ""},
-		"--help":           {0, "Usage:", ""},
-		"verify --help":    {0, "Usage:", ""},
-		"--version":        {0, "ledger " + released + " ", ""},
+		"":                 {exitUsage, "", "Usage:", ""},
+		"nonsense":         {exitUsage, "", "", "unknown command"},
+		"tial":             {exitUsage, "", "", "Did you mean this?\n  tail"},
+		"backup":           {exitUsage, "", "", "usage: ledger backup DIR [flags]"},
+		"tail more":        {exitUsage, "", "", "usage: ledger tail [flags]"},
+		"verify --no-such": {exitUsage, "", "", "unknown flag"},
+		"help":             {0, "Usage:", "", ""},
+		"help tail":        {0, "--follow", "", ""},
+		"--help":           {0, "Usage:", "", ""},
+		"verify --help":    {0, "Usage:", "", ""},
+		"--version":        {0, "ledger " + released + " ", "", ""},
 	} {
 		var out, err bytes.Buffer
 		root := newRoot()
 		root.SetOut(&out)
 		root.SetErr(&err)
 		root.SetArgs(strings.Fields(args))
-		_ = root.ExecuteContext(t.Context())
+		if failed := root.ExecuteContext(t.Context()); failed != nil && !strings.Contains(printable(failed), want.said) {
+			t.Errorf("%q: %v", args, failed)
+		}
 		if !strings.Contains(out.String(), want.out) || (want.out == "") != (out.Len() == 0) || !strings.Contains(err.String(), want.err) {
 			t.Errorf("%q: out %q, err %q", args, out.String(), err.String())
 		}
