@@ -13,8 +13,8 @@ const tempPattern = ".writing-*"
 
 // WriteFile replaces the file at path with data, completely or not at all. A reader sees
 // the old content or the new content, never a part. The same holds after a power cut.
-// When WriteFile returns nil, both the bytes and the name are on the disk. What is no file,
-// such as a device, is left alone.
+// When WriteFile returns nil, both the bytes and the name are on the disk. WriteFile
+// does not replace a device or a folder.
 func WriteFile(path string, data []byte, perm os.FileMode) error {
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
 		return fmt.Errorf("write %s: it is there, and no file", path)

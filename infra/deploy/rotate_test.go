@@ -13,7 +13,7 @@ import (
 // TestARotationIsStoppedAtEveryStep: the script is killed before each change of a file and
 // each command, and run again. At no time does an API that runs lack a key that wraps a
 // record, and at the end there is one key. Its user is not root, and the files are as the
-// script `secrets` makes them: nobody may write to them.
+// script `secrets` makes them: no user may write to them.
 func TestARotationIsStoppedAtEveryStep(t *testing.T) {
 	t.Parallel()
 	for step, ended := 1, false; !ended; step++ {

@@ -362,7 +362,7 @@ func TestWhatMakesAnAuditIncomplete(t *testing.T) {
 	}
 }
 
-// TestADatabaseWithoutReadModels: whoever named another database is told so.
+// TestADatabaseWithoutReadModels: DATABASE_URL may name another database.
 func TestADatabaseWithoutReadModels(t *testing.T) {
 	t.Parallel()
 	said, _ := genuine(t, 1)

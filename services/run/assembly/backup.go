@@ -60,7 +60,7 @@ func inFull(dir string) string {
 
 func copyParts(ctx context.Context, cfg config.Config, nc *nats.Conn, dir string, parts []backup.Part, say func(backup.Done), progress backup.Progress) (err error) {
 	var made []string
-	was := exists(dir) // then it is somebody else's: a folder to put copies in, or a file
+	was := exists(dir) // such as an empty folder with an owner of its own, or a file
 	defer func() {
 		for _, part := range made {
 			if err != nil {
