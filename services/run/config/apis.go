@@ -35,27 +35,23 @@ var chainID = regexp.MustCompile(`^[\w:.-]{1,64}$`)
 func (c *Config) apis() []error {
 	var errs []error
 	problem := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	for _, addr := range [][2]string{{"CORE_ADDR", c.CoreAddr}, {"EXTENSION_ADDR", c.ExtensionAddr}} {
-		if _, _, err := net.SplitHostPort(addr[1]); err != nil {
-			problem("%s: %q is not host:port", addr[0], addr[1])
+	for _, api := range []struct {
+		name, addr string
+		base       *string
+	}{{"CORE", c.CoreAddr, &c.CoreURL}, {"EXTENSION", c.ExtensionAddr, &c.ExtensionURL}} {
+		_, port, err := net.SplitHostPort(api.addr)
+		if err == nil {
+			_, err = net.LookupPort("tcp", port)
+		}
+		if err != nil {
+			problem("%s_ADDR: %q is not host:port", api.name, api.addr)
+		}
+		if err == nil || *api.base != URLOf(api.addr) {
+			errs = append(errs, baseURL(api.name+"_URL", api.base)...)
 		}
 	}
-	for i, base := range []*string{&c.CoreURL, &c.ExtensionURL, &c.AgentURL} {
-		variable := []string{"CORE_URL", "EXTENSION_URL", "LEDGER_URL"}[i]
-		if base == &c.AgentURL && *base == "" {
-			continue // unset: the local run's URL
-		}
-		u, err := url.Parse(*base)
-		if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-			problem("%s: %s is not an http or https URL without user, query and fragment", variable, shown(*base))
-			continue
-		}
-		// A wallet compares its host with the page's, and the APIs its origin with the browser's.
-		own, err := origin(u.Scheme + "://" + u.Host)
-		if err != nil {
-			problem("%s: %s %w", variable, shown(*base), err)
-		}
-		*base = own + u.EscapedPath()
+	if c.AgentURL != "" { // unset: the local run's URL
+		errs = append(errs, baseURL("LEDGER_URL", &c.AgentURL)...)
 	}
 	errs = append(errs, origins("CORE_ALLOWED_ORIGINS", c.CoreAllowedOrigins)...)
 	errs = append(errs, origins("EXTENSION_ALLOWED_ORIGINS", c.ExtensionAllowedOrigins)...)
@@ -74,6 +70,21 @@ func (c *Config) apis() []error {
 		problem("SIGN_IN_CHAIN_ID: %q is no name: one word such as mainnet, of letters, digits and :.-_", c.SignInChainID)
 	}
 	return errs
+}
+
+// baseURL checks a variable's URL and normalizes it: a wallet compares its host with the
+// page's, and the APIs its origin with the browser's.
+func baseURL(variable string, base *string) []error {
+	u, err := url.Parse(*base)
+	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+		return []error{fmt.Errorf("%s: %s is not an http or https URL without user, query and fragment", variable, shown(*base))}
+	}
+	own, err := origin(u.Scheme + "://" + u.Host)
+	if err != nil {
+		return []error{fmt.Errorf("%s: %s %w", variable, shown(*base), err)}
+	}
+	*base = own + u.EscapedPath()
+	return nil
 }
 
 // shown quotes a value for an error. It does not show a value that may hold a password.

@@ -103,8 +103,12 @@ func TestBaseURLsAsBrowsersWriteThem(t *testing.T) {
 			t.Errorf("%s: %s, %s, %s, %v", given, cfg.CoreURL, cfg.ExtensionURL, cfg.AgentURL, err)
 		}
 	}
-	for given, want := range map[string]string{"https://münchen.test": "xn--", "https://core.test:70000": "not an origin"} {
-		if _, err := config.Load([]string{"CORE_URL=" + given}); err == nil || !strings.Contains(err.Error(), want) {
+	for given, want := range map[string]string{
+		"CORE_URL=https://münchen.test":    `CORE_URL: "https://münchen.test" is not as browsers send it`,
+		"CORE_URL=https://core.test:70000": `CORE_URL: "https://core.test:70000" is not an origin`,
+		"CORE_ADDR=127.0.0.1:70000":        `CORE_ADDR: "127.0.0.1:70000" is not host:port`, // and nothing of CORE_URL, which is not set
+	} {
+		if _, err := config.Load([]string{given}); err == nil || !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: %v", given, err)
 		}
 	}
