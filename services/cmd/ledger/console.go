@@ -166,12 +166,15 @@ func (c *console) warn(r slog.Record) {
 		}
 		return true
 	})
-	line = fmt.Sprintf("%s %s: %s\n", r.Time.Format(time.TimeOnly), strings.ToLower(r.Level.String()), strings.ReplaceAll(line, "\n", "; "))
+	line = strings.ReplaceAll(line, "\n", "; ")
+	logged := fmt.Sprintf("%s %s: %s\n", r.Time.Format(time.TimeOnly), strings.ToLower(r.Level.String()), line)
 	switch {
 	case c.up:
-		_, _ = io.WriteString(c.out, line)
+		_, _ = io.WriteString(c.out, logged)
+	case strings.HasPrefix(line, assembly.WaitingFor): // a start that shows nothing looks stuck
+		fmt.Fprintln(c.out, line+" …")
 	case len(c.held) < 16: // the log file has all warnings
-		c.held = append(c.held, line)
+		c.held = append(c.held, logged)
 	}
 }
 

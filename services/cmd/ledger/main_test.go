@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -17,6 +18,7 @@ import (
 	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/events/eventlog/logtest"
 	"github.com/memory-ledger/ledger/infra/testkit"
+	"github.com/memory-ledger/ledger/services/run/assembly"
 )
 
 var must = testkit.Must
@@ -55,6 +57,24 @@ func TestUsage(t *testing.T) {
 		if code := run(strings.Fields(args), &out); code != want.code {
 			t.Errorf("%q: exit code %d, want %d", args, code, want.code)
 		}
+	}
+}
+
+// A local run that waits for a server says so at once. Other warnings of the start come below
+// its output.
+func TestAStartSaysThatItWaits(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	c := &console{out: &out, getenv: func(string) string { return "" }}
+	log := slog.New(warning{slog.NewTextHandler(io.Discard, nil), c})
+	log.Warn("something else")
+	log.Warn(assembly.WaitingFor+"the database", "err", "connection refused")
+	if out.String() != "waiting for the database: connection refused …\n" {
+		t.Errorf("%q", out.String())
+	}
+	c.Up(assembly.Up{})
+	if !strings.HasSuffix(out.String(), " warn: something else\n") {
+		t.Errorf("%q", out.String())
 	}
 }
 

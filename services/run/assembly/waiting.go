@@ -29,6 +29,9 @@ type waiting struct {
 	refused *refusals // of the log's server; nil if ask is never called
 }
 
+// WaitingFor begins the warning that names the server that a start waits for.
+const WaitingFor = "waiting for "
+
 type reason struct {
 	why      error
 	guess    bool // the cause is not known yet
@@ -51,7 +54,7 @@ func (w waiting) eventually(ctx context.Context, do func() error) error {
 		}
 		if ctx.Err() == nil && (!found.guess || again) && (said.IsZero() || time.Since(said) >= 10*time.Second) {
 			said = time.Now()
-			w.logger.Warn("waiting for "+w.what, "err", found.why)
+			w.logger.Warn(WaitingFor+w.what, "err", found.why)
 		}
 		if !eventlog.Pause(ctx, 250*time.Millisecond) {
 			return found.why
