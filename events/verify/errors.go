@@ -47,7 +47,11 @@ func (e *Error) Error() string {
 	if e.Line > 0 {
 		where = fmt.Sprintf("line %d: %s", e.Line, e.Field)
 	}
-	return Printable(fmt.Sprintf("%v: the %s lies: %s: %s", e.Kind, e.Liar, where, e.Problem))
+	said := fmt.Sprintf("the %s lies: %s", e.Liar, where)
+	if e.Liar == LiarIssuer && (e.Field == NoReceipt || e.Kind == ErrIncomplete && e.Field == "line") { // another file, or one that was cut off
+		said = where
+	}
+	return Printable(fmt.Sprintf("%v: %s: %s", e.Kind, said, e.Problem))
 }
 
 // Unwrap returns the kind.
