@@ -11,7 +11,7 @@ export function Log({ api }) {
   if (!head) return html`<${Loading} what="Opening your log"/>`;
   const share = head.treeSize === 0 ? 0 : head.anchoredSize / head.treeSize;
   return html`<section class="figures" aria-label="Figures">
-      <div class="card"><p class="number">${head.treeSize.toLocaleString('en')}</p><p class="soft">memories written</p></div>
+      <div class="card"><p class="number">${head.treeSize.toLocaleString('en')}</p><p class="soft">${head.treeSize === 1 ? 'memory' : 'memories'} written</p></div>
       <div class="card"><p class="number">${head.anchoredSize.toLocaleString('en')}</p><p class="soft">of them on the chain</p>
         <progress max="1" value=${share} aria-label="Share on the chain">${Math.round(share * 100)}%</progress></div>
       <div class="card"><p class="number">${(head.treeSize - head.anchoredSize).toLocaleString('en')}</p><p class="soft">${waiting(head)}</p></div></section>

@@ -94,7 +94,7 @@ export function Memories({ api }) {
     ${!folded && html`<div class="fields" role="group" aria-label="Filter">${field('source', { placeholder: 'diary' })}${field('tags', { placeholder: 'tea, cats', maxLength: 1000 })}
       ${field('from', { type: 'date' })}${field('to', { type: 'date' })}${field('namespace', { placeholder: 'home' })}${choice('via')}${choice('chain')}${check('exact')}${check('gone')}</div>`}
     ${folded && filters.some((name) => asked[name]) && html`<div class="chips">${filters.filter((name) => asked[name]).map((name) => html`<button type="button" key=${name} onClick=${() => type({ [name]: '' })}>
-      <span class="unseen">Without: </span>${members[name]}${asked[name] !== '1' && html` <bdi>${choices[name]?.[asked[name]] ?? asked[name]}</bdi>`} <span aria-hidden="true">✕</span></button>`)}</div>`}
+      <span class="unseen">Without: </span>${members[name]}${asked[name] !== '1' && html`: <bdi>${choices[name]?.[asked[name]] ?? asked[name]}</bdi>`} <span aria-hidden="true">✕</span></button>`)}</div>`}
     ${query || Object.keys(filter).length > 0
       ? html`<${Found} key=${JSON.stringify([query, exact, filter, filter.anchored !== undefined && api.head?.anchoredSize])} ...${list} query=${query} exact=${Boolean(exact || inQuotes)} filter=${filter} onExact=${() => type({ exact: '1' })}>${tools}<//>`
       : html`<${All} ...${list} gone=${Boolean(gone)}>${tools}<//>`}

@@ -308,7 +308,7 @@ export const scenarios = {
     await v.page.getByText('1 found').waitFor();
     assert.equal(await search.inputValue(), 'who likes tea?');
     await v.everyLook('chips');
-    await v.page.getByRole('button', { name: 'Without: State' }).click();
+    await v.page.getByRole('button', { name: 'Without: State: on the chain' }).click();
     await v.page.waitForURL(/via=session$/);
     await v.go('Log');
     await v.page.goBack();
@@ -594,6 +594,7 @@ export const scenarios = {
     await v.page.keyboard.press('Escape');
     await v.go('Log');
     await v.page.locator('.figures').getByText(words).waitFor();
+    await v.page.getByText('memory written', { exact: true }).waitFor(); // there is one
     await v.everyLook('late');
     late = false;
     await v.anchored();
