@@ -14,6 +14,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	_ "golang.org/x/crypto/x509roots/fallback"
@@ -68,6 +69,9 @@ func complain(err error) { fmt.Fprintln(os.Stderr, "ledger:", printable(err)) }
 // printable returns an error's text. It may quote a file or a service, so what a terminal
 // would act on is escaped, except line ends and tabs.
 func printable(err error) string {
+	if errors.Is(err, jetstream.ErrStreamNotFound) || errors.Is(err, jetstream.ErrBucketNotFound) {
+		err = fmt.Errorf("the log's streams are not there: run `ledger provision`, or mend NATS_URL: %w", err)
+	}
 	lines := strings.Split(strings.ReplaceAll(err.Error(), "\t", "  "), "\n")
 	for i, line := range lines {
 		lines[i] = verify.Printable(line)

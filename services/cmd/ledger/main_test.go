@@ -17,6 +17,7 @@ import (
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/events/eventlog/logtest"
+	"github.com/memory-ledger/ledger/infra/localnats/natstest"
 	"github.com/memory-ledger/ledger/infra/testkit"
 	"github.com/memory-ledger/ledger/services/run/assembly"
 )
@@ -75,6 +76,19 @@ func TestAStartSaysThatItWaits(t *testing.T) {
 	c.Up(assembly.Up{})
 	if !strings.HasSuffix(out.String(), " warn: something else\n") {
 		t.Errorf("%q", out.String())
+	}
+}
+
+// TestAServerWithoutALog: commands say what is missing, as services do while they wait.
+func TestAServerWithoutALog(t *testing.T) {
+	t.Setenv("NATS_URL", natstest.Start(t).URL())
+	for _, args := range [][]string{{"tail"}, {"verify"}, {"backup", filepath.Join(t.TempDir(), "copies")}} {
+		root := newRoot()
+		root.SetOut(io.Discard)
+		root.SetArgs(args)
+		if err := root.ExecuteContext(t.Context()); err == nil || !strings.Contains(printable(err), "the log's streams are not there: run `ledger provision`, or mend NATS_URL") {
+			t.Errorf("%v: %v", args, err)
+		}
 	}
 }
 

@@ -159,7 +159,7 @@ func Restore(ctx context.Context, cfg config.Config, dir string, wanted []backup
 	if cfg.NATSURL == "" {
 		return r.toFolder(ctx)
 	}
-	if streams := streamsOf(parts); len(streams) == 0 || wanted != nil && len(streams) < len(parts) {
+	if r.parts = streamsOf(parts); len(r.parts) == 0 || wanted != nil && len(r.parts) < len(parts) {
 		return errors.New("restore: secrets and chain go only into a data folder: unset NATS_URL")
 	}
 	return asAdmin(ctx, Dial(cfg), "restore", func(ctx context.Context, nc *nats.Conn) error {
