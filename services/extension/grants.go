@@ -233,9 +233,9 @@ func (casePage) Memory(b *bytes.Buffer, v *memory.View) {
 			m.Tags = append(m.Tags, text)
 		}
 	}
-	if v.Via != nil {
-		m.ByLink = v.Via.Kind == events.ViaDrop
-		m.CameInBy = fmt.Sprintf("%s %s", v.Via.Kind, v.Via.ID)
+	if via := v.Origin(); via != nil {
+		m.ByLink = via.Kind == events.ViaDrop
+		m.CameInBy = fmt.Sprintf("%s %s", via.Kind, via.ID)
 	}
 	write(b, "opened-memory", m)
 }

@@ -191,7 +191,7 @@ func (m markdown) Memory(b *bytes.Buffer, v *memory.View) {
 	}
 	fmt.Fprintf(b, "\n%s\n\n## Memory %d\n\n", m.mark.Begin(), v.LeafIndex)
 	fmt.Fprintf(b, "- Id: `%s`\n- Created: %s\n- Leaf index: %d\n- Leaf hash: `%s`\n- Anchored: %s\n- Came in by: %s\n\n",
-		v.ID, v.CreatedAt, v.LeafIndex, v.LeafHash, anchored, cameInBy(v.Via))
+		v.ID, v.CreatedAt, v.LeafIndex, v.LeafHash, anchored, cameInBy(v.Origin()))
 	b.WriteString("Content:\n\n")
 	writeFenced(b, "text", v.Content)
 	b.WriteString("\nMetadata:\n\n")

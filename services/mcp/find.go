@@ -64,10 +64,10 @@ func sourceOf(v *memory.View) string {
 
 // viaOf returns in one word how a memory was written.
 func viaOf(v *memory.View) string {
-	if v.Via == nil {
-		return ""
+	if via := v.Origin(); via != nil {
+		return string(via.Kind)
 	}
-	return string(v.Via.Kind)
+	return ""
 }
 
 // writer describes the writer of a memory, for a model.

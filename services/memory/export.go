@@ -67,7 +67,7 @@ func (s *Service) Export(ctx context.Context, r Reader, gone func() bool) (*Expo
 
 // AppendLine appends the line of a memory, without a line end.
 func (x *Export) AppendLine(v *View, b []byte) ([]byte, error) {
-	l := exportLine{Index: v.LeafIndex, ID: v.ID, CreatedAt: v.CreatedAt, Via: v.Via, LeafHash: v.LeafHash}
+	l := exportLine{Index: v.LeafIndex, ID: v.ID, CreatedAt: v.CreatedAt, Via: v.Origin(), LeafHash: v.LeafHash}
 	if l.Damaged = v.Damaged; !v.retracted && !v.Damaged {
 		entry, err := entryOf(x.key, x.reader.Owner, v)
 		if err != nil {

@@ -261,6 +261,15 @@ type Passage struct {
 	Offset int    `json:"offset"` // where it begins, in characters
 }
 
+// Origin returns how the memory came in at first, here or where it was imported from: an
+// import must not turn what a stranger left into the owner's own. nil: it is not recorded.
+func (v *View) Origin() *events.Via {
+	if v.Imported != nil {
+		return v.Imported.Via
+	}
+	return v.Via
+}
+
 func (v *View) AppendJSON(b []byte) ([]byte, error) {
 	text, err := json.Marshal(v)
 	return append(b, text...), err

@@ -152,7 +152,7 @@ func (f Filter) query(owner events.Owner, size uint64) (query string, args []any
 	}
 	if f.Via != "" {
 		whole := arg(strings.ReplaceAll(f.Via, "\x00", "\x01")) // no id has either, and PostgreSQL takes no NUL
-		b.WriteString(` AND (m.via = ` + whole + ` OR starts_with(m.via, ` + whole + ` || ':'))`)
+		b.WriteString(` AND (` + cameInFirst + ` = ` + whole + ` OR starts_with(` + cameInFirst + `, ` + whole + ` || ':'))`)
 	}
 	// These drop most rows: they do not contain the texts. A remaining row can contain them
 	// elsewhere, in a nested object, so Matching checks it again.

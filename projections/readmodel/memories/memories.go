@@ -52,6 +52,9 @@ const retracted = `EXISTS (SELECT FROM retractions r WHERE r.owner = m.owner AND
 // writtenFirst is when row m was written, here or where it was imported from.
 const writtenFirst = `coalesce(m.imported_at, m.created_at)`
 
+// cameInFirst is how row m was written at first, here or where it was imported from.
+const cameInFirst = `CASE WHEN m.imported_id IS NULL THEN m.via ELSE m.imported_via END`
+
 // covering finds the batch that covers row m, with one probe in each of two small
 // indexes: for the smallest confirmed batch that reaches the leaf, and for the smallest
 // open batch that does.

@@ -66,7 +66,7 @@ const viaWords = { key: 'by a program', drop: 'left by a link' };
 // rowOf keeps only the parts of a memory that its row shows: texts may be long, and rows are many.
 const rowOf = (m, query = '', exact = false) => ({
   id: m.id, leafIndex: m.leafIndex, damaged: m.damaged, pieces: query ? passage(m, query, exact) : [[m.content.slice(0, 240), false]],
-  createdAt: m.createdAt, via: m.via?.kind, source: m.metadata?.source, tags: tagsOf(m.metadata), supersededBy: m.supersededBy ?? [],
+  createdAt: m.createdAt, via: (m.imported ?? m).via?.kind, source: m.metadata?.source, tags: tagsOf(m.metadata), supersededBy: m.supersededBy ?? [],
 });
 
 const isEnd = ({ type }) => type === 'MemoryRetracted' || type === 'MemoryForgotten';

@@ -9,7 +9,8 @@ import { address } from './route.js';
 import { Correct, useDraft } from './write.js';
 
 /** Says how a memory came in. */
-function wayOf({ via, metadata }, keys) {
+function wayOf(memory, keys) {
+  const { via } = memory.imported ?? memory, { metadata } = memory;
   const way = { session: () => 'A session of yours', key: () => `A program with ${keyName(keys, via.id)}`, drop: () => `Someone with a link that you made ${when(madeAt(via.id))}` };
   return `${way[via?.kind]?.() ?? 'Not recorded'}${typeof metadata?.source === 'string' ? `, source “${metadata.source}”` : ''}`;
 }

@@ -74,7 +74,7 @@ func another(t *testing.T, bytesPerDay int64) (*stacktest.Stack, stacktest.Optio
 // same leaves, and everything that was true of the memories is true there.
 func TestMovingALog(t *testing.T) {
 	t.Parallel()
-	from, wallet := stacktest.Start(t, stacktest.Options{}), stacktest.NewWallet()
+	from, wallet := stacktest.Start(t, stacktest.Options{Extension: 1}), stacktest.NewWallet()
 	core, session := from.Core[0], from.Core[0].SignIn(wallet)
 	write := func(as stacktest.Header, body map[string]any) string {
 		t.Helper()
@@ -85,6 +85,8 @@ func TestMovingALog(t *testing.T) {
 	ids = append(ids, write(session, map[string]any{"content": "Retracted \x00 \U0001F408 \u202e\ufeff e\u0301"}), write(session, map[string]any{"content": "Forgotten"}))
 	guest := stacktest.Bearer(core.Expect(201, "POST", "/keys", map[string]any{"label": "g", "scopes": []string{"write"}}, session).Text("key"))
 	ids = append(ids, write(guest, map[string]any{"content": "Written by a guest", "metadata": map[string]any{"n": 1e22, "é": "\u2028\x00"}}))
+	link := from.Extension[0].Expect(201, "POST", "/memory-drops", nil, from.Extension[0].SignIn(wallet))
+	from.Extension[0].Expect(201, "POST", "/memory-drops/"+tokenOf(link), map[string]any{"content": "Left by a stranger"})
 	for part := range 8 {
 		var texts []string
 		for n := range 250 {
@@ -112,7 +114,7 @@ func TestMovingALog(t *testing.T) {
 		body   []byte
 		says   string
 	}{
-		"a flipped bit": {400, flipped, "leaf 1239: "},
+		"a flipped bit": {400, flipped, "leaf 1240: "},
 		"cut at 99 %":   {400, export[:len(export)*99/100], "incomplete"},
 		"no end":        {400, export[:len(export)-20], "incomplete"},
 		"another root":  {400, bytes.Replace(export, []byte(head.Text("root")), []byte(lines[0].LeafHash), 1), "wrong root"},
@@ -168,7 +170,7 @@ func TestMovingALog(t *testing.T) {
 	}
 	for i, moved := range linesOf(t, there.Expect(200, "GET", "/export", nil, mine).Body) {
 		was := lines[i]
-		if moved.LeafHash != was.LeafHash || moved.Index != was.Index || !bytes.Equal(moved.Entry, was.Entry) || moved.CreatedAt != was.CreatedAt || moved.ID == was.ID {
+		if moved.LeafHash != was.LeafHash || moved.Index != was.Index || !bytes.Equal(moved.Entry, was.Entry) || moved.CreatedAt != was.CreatedAt || fmt.Sprint(moved.Via) != fmt.Sprint(was.Via) || moved.ID == was.ID {
 			t.Fatalf("line %d: %+v\nwas %+v", i, moved, was)
 		}
 	}
@@ -198,6 +200,20 @@ func TestMovingALog(t *testing.T) {
 		if len(found) != 1 || found[0].ID != oslo.ID {
 			t.Errorf("%s: %+v", mode, found)
 		}
+	}
+	// What a stranger left does not pass for the owner's own.
+	for kind, n := range map[string]int{"drop": 1, "session": 0} {
+		asked := map[string]any{"query": "stranger", "filter": map[string]any{"via": kind}}
+		if found := decode[[]told](t, there.Expect(200, "POST", "/memories/search", asked, mine).Body); len(found) != n {
+			t.Errorf("%s: %+v", kind, found)
+		}
+	}
+	recalled := there.Expect(200, "POST", "/mcp", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"recall","arguments":{"query":"stranger"}}}`, mine,
+		stacktest.With("Accept", "application/json, text/event-stream")).Body
+	opened := to.Extension[0].Expect(201, "POST", "/agent-cases", nil, other)
+	read := to.Extension[0].Expect(200, "GET", "/agent-cases/"+tokenOf(opened), nil).Body
+	if !bytes.Contains(recalled, []byte(`"via":"drop"`)) || bytes.Count(read, []byte("the holder of a one-time link")) != 1 {
+		t.Errorf("%s", recalled)
 	}
 	there.Expect(200, "POST", "/memories/"+ids[0]+"/forget", nil, mine)
 	there.Expect(410, "GET", "/memories/"+oslo.ID, nil, mine)

@@ -420,7 +420,7 @@ class SearchFilter(_SearchFilterWords, total=False):
     #: Selects memories that were written before this time. A date means the end of its day, UTC.
     to: str
     anchored: bool
-    #: How the memory was written. A string with the kind alone may replace the object.
+    #: How the memory was written, here or where it was imported from. A string with the kind alone may replace the object.
     via: Union[Literal['session', 'key', 'drop'], SearchFilterVia]
     #: Members that the memory's metadata must have, with these values, or with lists that hold them.
     metadata: dict[str, Any]

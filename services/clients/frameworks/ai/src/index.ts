@@ -93,7 +93,7 @@ async function versions(ledger: MemoryLedger, id: string, options: CallOptions):
   return [...leaves].sort(([, a], [, b]) => a - b).map(([version]) => version);
 }
 
-function recalled({ id, content, metadata, createdAt, via }: FoundMemory): RecalledMemory {
+function recalled({ id, content, metadata, createdAt, via, imported }: FoundMemory): RecalledMemory {
   const { source, tags, occurredAt } = metadata;
-  return { id, untrustedContent: content, untrustedSource: source, untrustedTags: tags, untrustedOccurredAt: occurredAt, createdAt, via: via?.kind };
+  return { id, untrustedContent: content, untrustedSource: source, untrustedTags: tags, untrustedOccurredAt: occurredAt, createdAt, via: (imported ?? { via }).via?.kind };
 }

@@ -130,7 +130,7 @@ export class MemoryTool implements MemoryToolHandlers {
     const filter = { source, namespace: this.#namespace, superseded, metadata };
     for await (const memory of this.#ledger.memories.search("", { order: "newest", filter })) {
       const { path, files } = memory.metadata;
-      if (memory.via?.kind !== "drop" && typeof path === "string" && Array.isArray(files)) found.push(memory);
+      if ((memory.imported ?? memory).via?.kind !== "drop" && typeof path === "string" && Array.isArray(files)) found.push(memory);
     }
     return found;
   }

@@ -113,7 +113,7 @@ export class LedgerStore extends BaseStore {
     const how = query === "" ? { order: "newest" as const } : { mode: "ranked" as const };
     for await (const memory of this.#ledger.memories.search(query, { ...how, filter: { source, namespace: this.#namespace, superseded, metadata } })) {
       const { key, path } = memory.metadata;
-      if (memory.via?.kind !== "drop" && typeof key === "string" && typeof path === "string") yield memory;
+      if ((memory.imported ?? memory).via?.kind !== "drop" && typeof key === "string" && typeof path === "string") yield memory;
     }
   }
 }

@@ -734,7 +734,7 @@ export type SearchFilter = {
     to?: string;
     anchored?: boolean;
     /**
-     * How the memory was written. A string with the kind alone may replace the object.
+     * How the memory was written, here or where it was imported from. A string with the kind alone may replace the object.
      */
     via?: 'session' | 'key' | 'drop' | {
         kind: 'session' | 'key' | 'drop';
