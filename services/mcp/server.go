@@ -142,7 +142,7 @@ func (s *Server) For(caller access.Caller, gone func() bool) http.Handler {
 		body = withoutPromptArguments(body)
 		r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 		c := call{Caller: caller, request: r.Context(), gone: gone}
-		s.handler.ServeHTTP(brief{w}, r.WithContext(context.WithValue(r.Context(), callKey{}, c)))
+		s.handler.ServeHTTP(&reply{ResponseWriter: w, id: idOf(body)}, r.WithContext(context.WithValue(r.Context(), callKey{}, c)))
 	})
 }
 
@@ -169,14 +169,49 @@ func withoutPromptArguments(body []byte) []byte {
 // sent, which may be a megabyte.
 const maxMessage = 400
 
-// brief shortens errors. The SDK writes each answer at once.
-type brief struct{ http.ResponseWriter }
+// reply shortens errors, and tells of an unknown method in JSON-RPC: the SDK does so only
+// from revision 2026-07-28 on, and otherwise refuses the request in plain text. The SDK
+// writes each answer at once.
+type reply struct {
+	http.ResponseWriter
+	id      json.RawMessage // of the request; nil for a notification, which gets no answer
+	refused bool            // with a status that is not written yet
+}
 
-func (b brief) Write(answer []byte) (int, error) {
-	if _, err := b.ResponseWriter.Write(shortened(answer)); err != nil {
+func idOf(body []byte) json.RawMessage {
+	var message struct{ ID json.RawMessage }
+	_ = json.Unmarshal(body, &message) // the SDK refuses what is no message
+	return message.ID
+}
+
+func (w *reply) WriteHeader(status int) {
+	if w.refused = status == http.StatusBadRequest; !w.refused {
+		w.ResponseWriter.WriteHeader(status)
+	}
+}
+
+func (w *reply) Write(answer []byte) (int, error) {
+	sent := shortened(answer)
+	if w.refused {
+		status := http.StatusBadRequest
+		if bytes.HasPrefix(answer, []byte("JSON RPC not handled")) {
+			status, sent = w.unknownMethod()
+		}
+		w.ResponseWriter.WriteHeader(status)
+	}
+	if _, err := w.ResponseWriter.Write(sent); err != nil {
 		return 0, err
 	}
 	return len(answer), nil
+}
+
+func (w *reply) unknownMethod() (status int, sent []byte) {
+	w.Header().Del("Content-Type")
+	if w.id == nil {
+		return http.StatusAccepted, nil
+	}
+	w.Header().Set("Content-Type", "application/json")
+	return http.StatusOK, fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"error":{"code":%d,"message":"method not found"}}`, w.id, jsonrpc.CodeMethodNotFound)
 }
 
 // shortened returns an answer. A JSON-RPC error in it, or a plain text, is short.
@@ -213,7 +248,7 @@ func brevity(message string) string {
 	return message
 }
 
-var errPanic = errors.New("a handler panicked")
+var errPanic = &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "a handler panicked"}
 
 // guard bounds each call by its request's deadline, and recovers from panics: the SDK runs
 // handlers in its own goroutines, where a panic would end the process.
@@ -237,10 +272,14 @@ func (s *Server) guard(next sdk.MethodHandler) sdk.MethodHandler {
 	}
 }
 
-// explained returns the SDK's error about a name that does not exist with those that do.
+// explained returns an error with a code of JSON-RPC, and the SDK's error about a name that
+// does not exist with those that do.
 func (s *Server) explained(method string, err error) error {
 	var told *jsonrpc.Error
-	if !errors.As(err, &told) || told.Code != jsonrpc.CodeInvalidParams {
+	switch {
+	case err != nil && !errors.As(err, &told): // the SDK would send the code 0
+		return &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: err.Error()}
+	case err == nil, told.Code != jsonrpc.CodeInvalidParams:
 		return err
 	}
 	var there []string

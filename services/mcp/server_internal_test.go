@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+
 	"github.com/memory-ledger/ledger/services/access"
 	"github.com/memory-ledger/ledger/services/memory"
 )
@@ -72,5 +74,32 @@ func TestBatchesAreRefused(t *testing.T) {
 	s := New(Config{Log: slog.New(slog.DiscardHandler)})
 	if answer := post(t.Context(), s, " \n[ "+call1+`recall"}}]`); answer.Code != http.StatusBadRequest {
 		t.Errorf("status %d", answer.Code)
+	}
+}
+
+// TestErrorsHaveCodes: in older revisions, too, a client learns from the code that there is
+// no such method, and a notification gets no answer.
+func TestErrorsHaveCodes(t *testing.T) {
+	t.Parallel()
+	s := New(Config{Log: slog.New(slog.DiscardHandler)})
+	for message, want := range map[string]struct {
+		status int
+		says   string
+	}{
+		`{"jsonrpc":"2.0","id":"a","method":"nothing"}`:                                      {http.StatusOK, `"id":"a","error":{"code":-32601`},
+		`{"jsonrpc":"2.0","method":"notifications/nothing"}`:                                 {http.StatusAccepted, ""},
+		`{"jsonrpc":"2.0","id":1}`:                                                           {http.StatusAccepted, ""},
+		`{"jsonrpc":"2.0","id":1,"method":"tools/call"}`:                                     {http.StatusBadRequest, "params"},
+		`{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":"ledger://log"}}`: {http.StatusOK, `"code":-32603`},
+		`{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":"ledger://no"}}`:  {http.StatusOK, `"code":-32602`},
+	} {
+		answer := post(t.Context(), s, message)
+		if body := answer.Body.String(); answer.Code != want.status || !strings.Contains(body, want.says) || (want.says == "") != (body == "") {
+			t.Errorf("%s: %d %s", message, answer.Code, body)
+		}
+	}
+	var told *jsonrpc.Error
+	if err := s.explained("resources/read", access.ErrScope); !errors.As(err, &told) || told.Code != jsonrpc.CodeInternalError {
+		t.Errorf("%#v", err)
 	}
 }
