@@ -331,7 +331,7 @@ func (x *importing) leaf(line *importedLine, key *keystore.OwnerKey) (l command.
 		if err != nil {
 			return l, err
 		}
-		l.Salt, l.Supersedes, body = events.SaltSealed, x.supersededBy(l.Metadata), string(salt)+e.Content
+		l.Salt, l.Supersedes, body = events.SaltSealed, x.supersededBy(l.Metadata, line.Via), string(salt)+e.Content
 	}
 	l.Seal = func(leaf uint64) ([]byte, int, error) { return key.Seal(leaf, l.MemoryID, body) }
 	l.SealedBytes = len(body) + keystore.Overhead
@@ -339,8 +339,12 @@ func (x *importing) leaf(line *importedLine, key *keystore.OwnerKey) (l command.
 }
 
 // supersededBy returns the earlier leaves that a memory of the export supersedes: all with
-// the hashes that its metadata has.
-func (x *importing) supersededBy(metadata canonical.Object) (leaves []uint64) {
+// the hashes that its metadata has. A drop's holder may write such metadata, but corrects
+// nothing by it.
+func (x *importing) supersededBy(metadata canonical.Object, via *events.Via) (leaves []uint64) {
+	if via != nil && via.Kind == events.ViaDrop {
+		return nil
+	}
 	for _, hash := range correctedBy(metadata) {
 		leaves = append(leaves, x.corrected[hash]...)
 	}

@@ -86,7 +86,9 @@ func TestMovingALog(t *testing.T) {
 	guest := stacktest.Bearer(core.Expect(201, "POST", "/keys", map[string]any{"label": "g", "scopes": []string{"write"}}, session).Text("key"))
 	ids = append(ids, write(guest, map[string]any{"content": "Written by a guest", "metadata": map[string]any{"n": 1e22, "é": "\u2028\x00"}}))
 	link := from.Extension[0].Expect(201, "POST", "/memory-drops", nil, from.Extension[0].SignIn(wallet))
-	from.Extension[0].Expect(201, "POST", "/memory-drops/"+tokenOf(link), map[string]any{"content": "Left by a stranger"})
+	from.Extension[0].Expect(201, "POST", "/memory-drops/"+tokenOf(link), map[string]any{
+		"content": "Left by a stranger", "metadata": map[string]any{"supersedes": []any{core.Expect(200, "GET", "/memories/"+ids[4], nil, session).Field("leafHash")}},
+	})
 	for part := range 8 {
 		var texts []string
 		for n := range 250 {
@@ -201,7 +203,10 @@ func TestMovingALog(t *testing.T) {
 			t.Errorf("%s: %+v", mode, found)
 		}
 	}
-	// What a stranger left does not pass for the owner's own.
+	// What a stranger left does not pass for the owner's own, and corrects nothing.
+	if kept := decode[told](t, there.Expect(200, "GET", "/memories/"+ids[4], nil, mine).Body); len(kept.SupersededBy) != 0 {
+		t.Errorf("%+v", kept)
+	}
 	for kind, n := range map[string]int{"drop": 1, "session": 0} {
 		asked := map[string]any{"query": "stranger", "filter": map[string]any{"via": kind}}
 		if found := decode[[]told](t, there.Expect(200, "POST", "/memories/search", asked, mine).Body); len(found) != n {
