@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -22,6 +23,7 @@ type correctInput struct {
 type correctOutput struct {
 	Stored     storedMemory `json:"stored"`
 	Supersedes []string     `json:"supersedes"`
+	Others     []string     `json:"others,omitempty" jsonschema:"memories that corrected the old one before and that recall still shows; correct them, too, if they are no longer true"`
 }
 
 func (s *Server) addCorrect() {
@@ -58,8 +60,13 @@ func (s *Server) correct(ctx context.Context, c call, in correctInput) (correctO
 		return correctOutput{}, "", err
 	}
 	w := batch.Memories[0].Written
-	text := fmt.Sprintf("Corrected: memory %s supersedes %s. Recall shows only the new one.", w.MemoryID, strings.Join(ids, ", "))
-	return correctOutput{storedMemory{w.MemoryID, w.LeafIndex, w.LeafHash.String()}, ids}, text, nil
+	others := slices.DeleteFunc(correctionsOf(&old[0]), func(id string) bool { return id == w.MemoryID }) // a repeated call finds its own
+	shown := "Recall shows only the new one."
+	if len(others) > 0 {
+		shown = fmt.Sprintf("Memory %s corrected it before, and recall may still show that: correct it, too, if it is no longer true.", strings.Join(others, ", memory "))
+	}
+	text := fmt.Sprintf("Corrected: memory %s supersedes %s. %s", w.MemoryID, strings.Join(ids, ", "), shown)
+	return correctOutput{storedMemory{w.MemoryID, w.LeafIndex, w.LeafHash.String()}, ids, others}, text, nil
 }
 
 // old finds the memories to correct. A key that may not read can't find one by its text,

@@ -85,6 +85,9 @@ func (s *Server) fetch(ctx context.Context, c call, in fetchInput) (fetchOutput,
 	if source := sourceShown(&v); source != "" {
 		out.Metadata["source"] = source
 	}
+	if ids := correctionsOf(&v); len(ids) > 0 {
+		out.Metadata["supersededBy"] = strings.Join(ids, ", ")
+	}
 	if cut {
 		out.Metadata["truncated"] = "there is more text: call get"
 	}

@@ -33,6 +33,7 @@ type memoryResource struct {
 	Anchored          bool           `json:"anchored"`
 	CreatedAt         string         `json:"createdAt"`
 	Via               string         `json:"via,omitempty"`
+	SupersededBy      []string       `json:"supersededBy,omitempty"`
 }
 
 func (s *Server) addResources() {
@@ -56,7 +57,7 @@ func (s *Server) addResources() {
 func (s *Server) memoryResource(ctx context.Context, c call, id string) (any, error) {
 	v, err := s.Memories.Get(ctx, c.reader(), id)
 	return memoryResource{
-		notice, v.ID, v.Content, v.Metadata, v.LeafHash.String(), v.LeafIndex, v.Anchored, timeOf(&v), viaOf(&v),
+		notice, v.ID, v.Content, v.Metadata, v.LeafHash.String(), v.LeafIndex, v.Anchored, timeOf(&v), viaOf(&v), v.SupersededBy,
 	}, err
 }
 

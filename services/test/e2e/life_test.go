@@ -397,6 +397,17 @@ func TestAgentsCorrect(t *testing.T) {
 	if _, text := use(t, tools, "recall", map[string]any{"query": "Ada", "namespace": "friends", "tags": []string{"people"}}); !strings.Contains(text, "Faro") || strings.Contains(text, "Porto") {
 		t.Errorf("recall: %s", text)
 	}
+	// Who still has the old one's id is told that it was corrected.
+	for _, tool := range []string{"get", "fetch"} {
+		if _, text := use(t, tools, tool, map[string]any{"id": oslo}); !strings.Contains(text, porto.ID) {
+			t.Errorf("%s: %s", tool, text)
+		}
+	}
+	for range 2 { // a repeated call gets the same answer
+		if _, text := use(t, tools, "correct", map[string]any{"id": oslo, "content": "Ada lives in Lisbon."}); !strings.Contains(text, "Memory "+porto.ID+" corrected it before") {
+			t.Errorf("a fork: %s", text)
+		}
+	}
 	for _, arguments := range []map[string]any{
 		{"content": "x"}, {"id": oslo, "recalled": "Ada", "content": "x"}, {"recalled": "nothing like it", "content": "x"}, {"id": "x", "content": "x"},
 	} {
