@@ -14,9 +14,9 @@ import (
 )
 
 // checked repairs what models often get wrong in the arguments of a tool, and checks the
-// rest. Members that are null and optional texts that are empty are left out. A list, an
-// object, a number or a boolean may come as JSON text, a list of one object as the object.
-// A limit that is too large is lowered. Everything else must be as the schema says;
+// rest. Members that are null, and optional texts and lists that are empty, are left out. A
+// list, an object, a number or a boolean may come as JSON text, a list of one object as the
+// object. A limit that is too large is lowered. Everything else must be as the schema says;
 // otherwise the error names the wrong fields and shows a right call.
 func checked(tool string, schema *jsonschema.Schema, arguments json.RawMessage, example string) (json.RawMessage, error) {
 	var c checker
@@ -109,7 +109,7 @@ func (c *checker) object(path string, schema *jsonschema.Schema, object map[stri
 		case !there:
 			c.complain(memberOf(path, name), "is unknown%s", known)
 			known = ""
-		case v == nil, v == "" && !required:
+		case v == nil, !required && isEmpty(v):
 		default:
 			good[name] = c.value(memberOf(path, name), member, v)
 		}
@@ -120,6 +120,12 @@ func (c *checker) object(path string, schema *jsonschema.Schema, object map[stri
 		}
 	}
 	return good
+}
+
+// isEmpty reports whether a value is what models send for a member that they leave out.
+func isEmpty(v any) bool {
+	list, ok := v.([]any)
+	return v == "" || ok && len(list) == 0
 }
 
 func memberOf(path, name string) string {

@@ -28,7 +28,7 @@ func TestArgumentsAreRepaired(t *testing.T) {
 		{recall, `{"limit":20}`, `{"limit":10}`},
 		{recall, `{"limit":"20"}`, `{"limit":10}`},
 		{recall, `{"limit":5.0,"anchored":"true"}`, `{"anchored":true,"limit":5}`},
-		{recall, `{"limit":null,"via":"","cursor":"","query":"5"}`, `{"query":"5"}`},
+		{recall, `{"limit":null,"via":"","cursor":"","tags":[],"query":"5"}`, `{"query":"5"}`},
 		{recall, `null`, `{}`},
 		{recall, ``, `{}`},
 		{get, `{"id":"x","offset":"10"}`, `{"id":"x","offset":10}`},

@@ -49,6 +49,12 @@ func (s *Server) correct(ctx context.Context, c call, in correctInput) (correctO
 	for i := range old {
 		ids[i] = old[i].ID
 	}
+	if err := s.nameSuperseded(ctx, c, &in.newMemory); err != nil {
+		return correctOutput{}, "", err
+	}
+	if in.Supersedes != nil {
+		ids = append(ids, *in.Supersedes...)
+	}
 	in.Supersedes = &ids
 	inherit(&in.newMemory, &old[0])
 	draft, err := draftOf(c, in.newMemory)

@@ -67,8 +67,11 @@ func (s *Server) addRemember() {
 func (s *Server) remember(ctx context.Context, c call, in rememberInput) (rememberOutput, string, error) {
 	drafts := make([]memory.Draft, len(in.Memories))
 	for i, m := range in.Memories {
-		var err error
-		if drafts[i], err = draftOf(c, m); err != nil {
+		err := s.nameSuperseded(ctx, c, &m)
+		if err == nil {
+			drafts[i], err = draftOf(c, m)
+		}
+		if err != nil {
 			return rememberOutput{}, "", fmt.Errorf("memories[%d]: %w", i, err)
 		}
 	}
@@ -96,6 +99,20 @@ func (s *Server) remember(ctx context.Context, c call, in rememberInput) (rememb
 		}
 	}
 	return out, text, nil
+}
+
+// nameSuperseded puts ids in the place of the short ones, which recall shows.
+func (s *Server) nameSuperseded(ctx context.Context, c call, m *newMemory) error {
+	if m.Supersedes == nil {
+		return nil
+	}
+	for i, id := range *m.Supersedes {
+		var err error
+		if (*m.Supersedes)[i], err = s.idOf(ctx, c, id); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // anchoring returns what to expect of the chain: usually, or that it is late. An error must

@@ -397,6 +397,12 @@ func TestAgentsCorrect(t *testing.T) {
 	if _, text := use(t, tools, "recall", map[string]any{"query": "Ada", "namespace": "friends", "tags": []string{"people"}}); !strings.Contains(text, "Faro") || strings.Contains(text, "Porto") {
 		t.Errorf("recall: %s", text)
 	}
+	// By the ids that recall shows, and besides the memory that correct names.
+	remember("Nobody lives in Oslo.", map[string]any{"supersedes": []string{"m1"}})
+	use(t, tools, "correct", map[string]any{"recalled": "Nobody lives in Oslo.", "content": "Bo lives in Oslo.", "supersedes": []string{"m3"}})
+	if _, text := use(t, tools, "recall", map[string]any{"query": "lives"}); strings.Contains(text, "Ada") || !strings.Contains(text, "Bo lives") {
+		t.Errorf("recall: %s", text)
+	}
 	// Who still has the old one's id is told that it was corrected.
 	for _, tool := range []string{"get", "fetch"} {
 		if _, text := use(t, tools, tool, map[string]any{"id": oslo}); !strings.Contains(text, porto.ID) {
