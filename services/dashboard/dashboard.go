@@ -38,17 +38,20 @@ type Config struct {
 	RPCURL string
 }
 
-// Mount adds the page to the core API's app. It redirects a browser from / to the page.
+// Mount adds the page to the core API's app. It redirects a browser from / and /app to the page.
 func Mount(app *httpapi.App, cfg Config) {
-	app.Get("/", func(c *fiber.Ctx) error {
-		c.Vary(fiber.HeaderAccept)
-		if c.Accepts(fiber.MIMEApplicationJSON, fiber.MIMETextHTML) != fiber.MIMETextHTML {
-			return fiber.ErrNotFound
-		}
-		return c.Redirect("/app/", http.StatusFound)
-	})
+	app.Get("/", toPage)
+	app.Get("/app", toPage)
 	app.Get("/app/", cfg.serveIndex)
 	app.Get("/app/:file", app.Compressed(serveFile))
+}
+
+func toPage(c *fiber.Ctx) error {
+	c.Vary(fiber.HeaderAccept)
+	if c.Accepts(fiber.MIMEApplicationJSON, fiber.MIMETextHTML) != fiber.MIMETextHTML {
+		return fiber.ErrNotFound
+	}
+	return c.Redirect("/app/", http.StatusFound)
 }
 
 func (cfg Config) serveIndex(c *fiber.Ctx) error {

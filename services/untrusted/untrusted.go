@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"strings"
 	"unicode"
+	"unicode/utf16"
 )
 
 // Mark is the name of the lines around stored text in one answer. It is random, so no stored
@@ -26,8 +27,8 @@ func (m Mark) Begin() string { return "<" + string(m) + ">" }
 // End is the line after stored text.
 func (m Mark) End() string { return "</" + string(m) + ">" }
 
-// Visible escapes the characters that a terminal would obey, or that show text in another
-// order than it has. Line breaks and tabs stay. In a JSON text, the escapes are JSON's.
+// Visible escapes the characters that a terminal would obey, that show text in another order
+// than it has, or that only a model reads: tags, which people do not see. Line breaks and tabs stay. In a JSON text, the escapes are JSON's.
 func Visible(text string) string {
 	if strings.IndexFunc(text, hidden) < 0 {
 		return text
@@ -38,7 +39,9 @@ func Visible(text string) string {
 		case r == '\r' && strings.HasPrefix(text[i:], "\r\n"):
 			out.WriteByte('\r')
 		case hidden(r):
-			fmt.Fprintf(&out, `\u%04x`, r)
+			for _, unit := range utf16.AppendRune(nil, r) {
+				fmt.Fprintf(&out, `\u%04x`, unit)
+			}
 		default:
 			out.WriteRune(r)
 		}
@@ -51,7 +54,7 @@ func hidden(r rune) bool {
 	switch {
 	case r == '\n', r == '\t':
 		return false
-	case unicode.IsControl(r), r == '\u2028', r == '\u2029':
+	case unicode.IsControl(r), r == '\u2028', r == '\u2029', r>>7 == 0xe0000>>7:
 		return true
 	}
 	return unicode.Is(unicode.Bidi_Control, r)

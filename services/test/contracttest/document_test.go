@@ -75,7 +75,7 @@ func TestParameters(t *testing.T) {
 // operations of that kind.
 func TestStatuses(t *testing.T) {
 	// These use neither log nor database, so nothing in them can fail.
-	independent := []string{"/health", "/livez", "/metrics", "/openapi.json", "/connect", "/", "/app/", "/app/{file}", "/.well-known/oauth-protected-resource", "/.well-known/oauth-protected-resource/mcp", "/.well-known/oauth-authorization-server"}
+	independent := []string{"/health", "/livez", "/metrics", "/openapi.json", "/connect", "/", "/app", "/app/", "/app/{file}", "/.well-known/oauth-protected-resource", "/.well-known/oauth-protected-resource/mcp", "/.well-known/oauth-authorization-server"}
 	every(t, func(name string, d *document, op *operation) {
 		if op == d.Preflight {
 			return
@@ -87,7 +87,7 @@ func TestStatuses(t *testing.T) {
 			want[415] = op.Body != nil && op.ID != "openCase" // a body that is not the page's form changes nothing there
 			want[503] = true                                  // a stopping service refuses every request
 			// Unknown MCP methods; / is for browsers only; a new memory may supersede others; no import.
-			want[404] = strings.Contains(op.template, "{") || slices.Contains([]string{"/mcp", "/"}, op.template) || slices.Contains([]string{"createMemory", "createMemories", "giveUpImport"}, op.ID)
+			want[404] = strings.Contains(op.template, "{") || slices.Contains([]string{"/mcp", "/", "/app"}, op.template) || slices.Contains([]string{"createMemory", "createMemories", "giveUpImport"}, op.ID)
 		}
 		for status, expected := range want {
 			if has := op.Responses[status] != nil; has != expected {

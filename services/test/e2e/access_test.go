@@ -135,7 +135,7 @@ func (b *bystander) ask(api contracttest.API, op contracttest.Operation, column 
 		if column == "core session" {
 			breakOff(b.t, b.Stack, b.wallet)
 		}
-	case "getHome":
+	case "getHome", "getDashboardHome":
 		headers = append(headers, stacktest.With("Accept", "text/html"))
 	case "callAgentTools":
 		headers = append(headers, stacktest.With("Accept", "application/json, text/event-stream"))

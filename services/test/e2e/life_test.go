@@ -403,7 +403,7 @@ func TestAgentsCorrect(t *testing.T) {
 	if _, text := use(t, tools, "recall", map[string]any{"query": "lives"}); strings.Contains(text, "Ada") || !strings.Contains(text, "Bo lives") {
 		t.Errorf("recall: %s", text)
 	}
-	// Who still has the old one's id is told that it was corrected.
+	// An agent that still has the old one's id is told that it was corrected.
 	for _, tool := range []string{"get", "fetch"} {
 		if _, text := use(t, tools, tool, map[string]any{"id": oslo}); !strings.Contains(text, porto.ID) {
 			t.Errorf("%s: %s", tool, text)

@@ -203,7 +203,7 @@ func TestMovingALog(t *testing.T) {
 			t.Errorf("%s: %+v", mode, found)
 		}
 	}
-	// What a stranger left does not pass for the owner's own, and corrects nothing.
+	// A memory that a stranger left does not pass for the owner's own, and corrects nothing.
 	if kept := decode[told](t, there.Expect(200, "GET", "/memories/"+ids[4], nil, mine).Body); len(kept.SupersededBy) != 0 {
 		t.Errorf("%+v", kept)
 	}
