@@ -53,6 +53,8 @@ export async function leavesAMemory(stage) {
   await visit(stage, drop.url);
   await heading(stage, 'Leave a memory');
   await stage.everyLook('drop');
+  const weights = await stage.page.evaluate(() => ['label', 'textarea', '.hint'].map((name) => getComputedStyle(document.querySelector(name)).fontWeight));
+  assert.deepEqual(weights, ['600', '400', '400'], 'only labels are bold');
   assert.equal(await left(), 2, 'looking spends nothing');
 
   // With the keyboard alone.
