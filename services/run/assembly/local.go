@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/memory-ledger/ledger/anchoring/anchorer"
@@ -76,19 +77,55 @@ func (l *local) start(ctx context.Context) error {
 	group.Go(func() error { return l.startNATS(starting) })
 	group.Go(func() error { return l.startPostgres(starting) })
 	group.Go(func() error { return l.startChain(starting) })
-	return group.Wait()
+	if err := group.Wait(); err != nil || l.cfg.MasterKey != "" {
+		return err
+	}
+	return l.newMasterKey(ctx)
 }
 
-// secrets generates the secrets that the environment does not set. A secret is on the
-// disk before anything is sealed with it.
+// newMasterKey generates the master key, unless the folder has data keys: a new one would
+// open none of them, and a backup's key is not restored over it.
+func (l *local) newMasterKey(ctx context.Context) error {
+	if l.nats != nil {
+		newest, err := l.newestMaster(ctx)
+		if err != nil {
+			return err
+		}
+		if newest != "" {
+			return fmt.Errorf("secret %s: there is none in %s, and data keys need master key %s: put it back, or run `ledger restore DIR --only secrets`", masterKeyName, l.dir.Path(), newest)
+		}
+	}
+	if _, err := l.dir.Secret(masterKeyName, keystore.KeySize); err != nil {
+		return err
+	}
+	return fillMasterKeys(&l.cfg)
+}
+
+// newestMaster returns the id of the master key of the folder's newest data key.
+func (l *local) newestMaster(ctx context.Context) (string, error) {
+	nc, err := l.nats.Connect()
+	if err != nil {
+		return "", err
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return "", err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	return keystore.NewestMaster(ctx, js)
+}
+
+// secrets loads the master key, if there is one, and generates what else the environment
+// does not set. A secret is on the disk before anything is sealed with it.
 func (l *local) secrets() error {
-	if l.cfg.MasterKey == "" {
-		if _, err := l.dir.Secret(masterKeyName, keystore.KeySize); err != nil {
-			return err
-		}
-		if err := fillMasterKeys(&l.cfg); err != nil {
-			return err
-		}
+	err := fillMasterKeys(&l.cfg)
+	if err == nil {
+		err = l.cfg.Check(config.NeedMasterKey)
+	}
+	if err != nil && !errors.Is(err, datadir.ErrNoSecret) {
+		return err
 	}
 	if l.cfg.JWTSecret == "" {
 		secret, err := l.dir.Secret("jwt-secret", 32)
@@ -99,7 +136,7 @@ func (l *local) secrets() error {
 		// JWT_SECRET_FILE.
 		l.cfg.JWTSecret = base64.StdEncoding.EncodeToString(secret)
 	}
-	return l.cfg.Check(config.NeedMasterKey, config.NeedJWTSecret)
+	return l.cfg.Check(config.NeedJWTSecret)
 }
 
 func (l *local) startNATS(ctx context.Context) error {

@@ -4,11 +4,15 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/memory-ledger/ledger/infra/datadir"
+	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
 	"github.com/memory-ledger/ledger/services/keystore"
 	"github.com/memory-ledger/ledger/services/keystore/keystoretest/devicetest"
 	"github.com/memory-ledger/ledger/services/run/assembly"
@@ -63,6 +67,27 @@ func TestALocalRunsKeyIsRotated(t *testing.T) {
 		t.Errorf("kept %q, %v", kept, err)
 	}
 	use("one", "two", "three")
+}
+
+// TestALostKeyIsNotReplaced: a run whose master key is lost does not start, and makes no key
+// that a restore of the right one would refuse to replace.
+func TestALostKeyIsNotReplaced(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	first := startRun(t, dir, "LOCAL_CHAIN=off")
+	first.write(first.core.SignIn(stacktest.NewWallet()), "text")
+	first.stop()
+	key := filepath.Join(dir, "secrets", "master-key")
+	must(t, os.Remove(key))
+	cfg, err := config.Load([]string{"LEDGER_DATA_DIR=" + dir, "DATABASE_URL=" + pgtest.Database(t), "CORE_ADDR=127.0.0.1:0", "EXTENSION_ADDR=127.0.0.1:0", "LOCAL_CHAIN=off"})
+	must(t, err)
+	said := console{slog.New(slog.DiscardHandler), make(chan struct{})}
+	if err := assembly.RunLocal(t.Context(), cfg, said); err == nil || !strings.Contains(err.Error(), "data keys need master key") {
+		t.Error(err)
+	}
+	if _, err := os.Stat(key); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("there is a key: %v", err)
+	}
 }
 
 // TestARunWithoutItsDevice: without the device of the master key, an owner whose keys are in
