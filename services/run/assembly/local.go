@@ -69,23 +69,25 @@ func (l *local) start(ctx context.Context) error {
 	if err := errors.Join(mayListen("CORE_ADDR", l.cfg.CoreAddr), mayListen("EXTENSION_ADDR", l.cfg.ExtensionAddr)); err != nil {
 		return err
 	}
-	if err := l.secrets(); err != nil {
+	l.console.Doing("starting the log, the database and the chain")
+	if err := l.startNATS(ctx); err != nil {
 		return err
 	}
-	l.console.Doing("starting the log, the database and the chain")
+	if err := l.secrets(ctx); err != nil {
+		return err
+	}
 	group, starting := errgroup.WithContext(ctx)
-	group.Go(func() error { return l.startNATS(starting) })
 	group.Go(func() error { return l.startPostgres(starting) })
 	group.Go(func() error { return l.startChain(starting) })
-	if err := group.Wait(); err != nil || l.cfg.MasterKey != "" {
-		return err
-	}
-	return l.newMasterKey(ctx)
+	return group.Wait()
 }
 
-// newMasterKey generates the master key, unless the folder has data keys: a new one would
-// open none of them, and a backup's key is not restored over it.
-func (l *local) newMasterKey(ctx context.Context) error {
+// masterKey loads the folder's master key, or generates it. If the folder has data keys, it
+// generates none: a new key would open none of them, and a backup's is not restored over it.
+func (l *local) masterKey(ctx context.Context) error {
+	if err := fillMasterKeys(&l.cfg); !errors.Is(err, datadir.ErrNoSecret) {
+		return err
+	}
 	if l.nats != nil {
 		newest, err := l.newestMaster(ctx)
 		if err != nil {
@@ -117,14 +119,10 @@ func (l *local) newestMaster(ctx context.Context) (string, error) {
 	return keystore.NewestMaster(ctx, js)
 }
 
-// secrets loads the master key, if there is one, and generates what else the environment
-// does not set. A secret is on the disk before anything is sealed with it.
-func (l *local) secrets() error {
-	err := fillMasterKeys(&l.cfg)
-	if err == nil {
-		err = l.cfg.Check(config.NeedMasterKey)
-	}
-	if err != nil && !errors.Is(err, datadir.ErrNoSecret) {
+// secrets generates the secrets that the environment does not set. A secret is on the
+// disk before anything is sealed with it.
+func (l *local) secrets(ctx context.Context) error {
+	if err := l.masterKey(ctx); err != nil {
 		return err
 	}
 	if l.cfg.JWTSecret == "" {
@@ -136,7 +134,7 @@ func (l *local) secrets() error {
 		// JWT_SECRET_FILE.
 		l.cfg.JWTSecret = base64.StdEncoding.EncodeToString(secret)
 	}
-	return l.cfg.Check(config.NeedJWTSecret)
+	return l.cfg.Check(config.NeedMasterKey, config.NeedJWTSecret)
 }
 
 func (l *local) startNATS(ctx context.Context) error {
