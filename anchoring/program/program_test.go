@@ -21,7 +21,7 @@ import (
 	"github.com/memory-ledger/ledger/infra/testkit"
 )
 
-var must = testkit.Must
+var must, slow = testkit.Must, testkit.Slow
 
 func TestELFHasItsHash(t *testing.T) {
 	want, err := os.ReadFile("memory_ledger.so.sha256")
@@ -34,9 +34,7 @@ func TestELFHasItsHash(t *testing.T) {
 
 // The source builds to the committed file, byte for byte.
 func TestELFIsReproducible(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs a compiler: make verify runs it")
-	}
+	slow(t) // needs a compiler
 	toolchain, err := exec.Command("./build.sh", "--check").CombinedOutput()
 	if err != nil {
 		t.Skipf("the build tools are not here: %s", toolchain)

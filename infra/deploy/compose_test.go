@@ -18,7 +18,7 @@ import (
 	"github.com/memory-ledger/ledger/infra/testkit"
 )
 
-var must = testkit.Must
+var must, slow = testkit.Must, testkit.Slow
 
 const root = "../.."
 
@@ -128,9 +128,7 @@ func TestStartOrder(t *testing.T) {
 // The script makes each file that compose.yaml names. The environment names the file of
 // a secret, never its value.
 func TestSecretsAreFiles(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow: make verify runs it")
-	}
+	slow(t)
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "secrets")
 	for range 2 { // the second run changes nothing

@@ -22,9 +22,7 @@ func TestMain(m *testing.M) { pgtest.Main(m) }
 // certificates of the script. It connects as the script's URL asks, and so also checks
 // the host's name.
 func TestDatabaseSpeaksTLS(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow: make verify runs it")
-	}
+	slow(t)
 	t.Parallel()
 	folder := filepath.Dir(pgtest.Folder(t))
 	secrets := filepath.Join(folder, "secrets")

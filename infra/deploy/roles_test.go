@@ -17,9 +17,7 @@ import (
 // TestRoles: each service may do in the database only what its work needs. This also
 // holds in schemas that the projector makes later.
 func TestRoles(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow: make verify runs it")
-	}
+	slow(t)
 	t.Parallel()
 	psql, err := exec.LookPath("psql")
 	if err != nil {

@@ -20,7 +20,7 @@ import (
 	"github.com/memory-ledger/ledger/infra/testkit"
 )
 
-var must = testkit.Must
+var must, slow = testkit.Must, testkit.Slow
 
 // limit bounds one newcomer's time with the two commands.
 const limit = 25 * time.Minute
@@ -42,9 +42,7 @@ const startsPrograms = "./infra/... ./anchoring/program ./events ./events/verify
 // start programs, and the second run needs no network. Nothing outside the repository, the user's caches and
 // temporary folders changes.
 func TestTwoCommands(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow: make verify runs it")
-	}
+	slow(t)
 	needs(t)
 	for _, n := range []newcomer{
 		{suite: "bookworm", user: "root", home: "/root", tests: startsPrograms},

@@ -19,9 +19,7 @@ import (
 // its power is cut, copies it to another place and restores it from there, moves its master
 // key to a device, and tells when a service is gone.
 func TestOneMachine(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow: make verify runs it")
-	}
+	slow(t)
 	needs(t)
 	h := newHost(t)
 	h.outside("the plan", `

@@ -15,9 +15,7 @@ import (
 // chain saves them. Each copy is complete and holds everything that was confirmed before
 // the copy. A chain that starts from a copy is the same chain.
 func TestACopyIsOfOneMoment(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow: make verify runs it")
-	}
+	slow(t)
 	t.Parallel()
 	dir := t.TempDir()
 	c := localchaintest.Start(t, localchain.Config{DataDir: dir, SlotTime: 2 * time.Millisecond})

@@ -12,7 +12,7 @@ import (
 	"github.com/memory-ledger/ledger/infra/testkit"
 )
 
-var must = testkit.Must
+var must, slow = testkit.Must, testkit.Slow
 
 const (
 	somebody = "6sbzC1eH4FTujJXWj51eQe25cYvr4xfXbJ1vAj7j2k5J"

@@ -53,9 +53,7 @@ func TestTakeover(t *testing.T) {
 }
 
 func TestRootRunsItUnprivileged(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow: make verify runs it")
-	}
+	slow(t)
 	t.Parallel()
 	if os.Geteuid() != 0 {
 		t.Skip("only root has privileges to drop")

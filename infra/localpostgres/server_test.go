@@ -21,7 +21,7 @@ import (
 	"github.com/memory-ledger/ledger/infra/testkit"
 )
 
-var must = testkit.Must
+var must, slow = testkit.Must, testkit.Slow
 
 // runEnv makes this test program start a server on a folder and keep it running. A test
 // kills this program.

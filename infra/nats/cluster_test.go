@@ -57,9 +57,7 @@ func startCluster(t *testing.T) []*server.Server {
 // Not parallel: three nodes that elect leaders need the whole machine. The tests of
 // services/test/deployed show that every role can do its work on a cluster.
 func TestCluster(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow: make verify runs it")
-	}
+	slow(t)
 	nodes := startCluster(t)
 	w := &world{t: t, url: nodes[0].ClientURL(), tls: true}
 	provision(t, w)

@@ -22,7 +22,7 @@ import (
 	"github.com/memory-ledger/ledger/infra/testkit"
 )
 
-var must = testkit.Must
+var must, slow = testkit.Must, testkit.Slow
 
 // followers are the users that each have a consumer, named after the user.
 var followers = []string{"projector", "anchorer"}

@@ -14,6 +14,14 @@ func Must(t testing.TB, err error) {
 	}
 }
 
+// Slow skips a test that takes long, or that installs what it needs, where -short is set.
+func Slow(t testing.TB) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("slow: make verify runs it")
+	}
+}
+
 // Await waits until something happens that gives no signal, for two minutes at most.
 func Await(t testing.TB, what string, happens func() bool) {
 	t.Helper()

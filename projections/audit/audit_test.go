@@ -21,7 +21,7 @@ import (
 	"github.com/memory-ledger/ledger/projections/tree"
 )
 
-var must = testkit.Must
+var must, slow = testkit.Must, testkit.Slow
 
 func TestMain(m *testing.M) { pgtest.Main(m) }
 

@@ -61,9 +61,7 @@ func columns(t *testing.T, pool *pgxpool.Pool) []column {
 // tiles included. The finding names the table, column, owner, and the leaf if there is
 // one.
 func TestEveryFlippedBitIsFound(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow: make verify runs it")
-	}
+	slow(t)
 	t.Parallel()
 	// The newest message of the first two owners holds a leaf, so last_seq is NULL in
 	// their rows. The third and fourth owners have a last_seq.
@@ -123,9 +121,7 @@ func named(found []audit.Finding, c column) bool {
 }
 
 func TestRowsTakenAndAddedAreFound(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow: make verify runs it")
-	}
+	slow(t)
 	t.Parallel()
 	pool, log := projected(t, story(1)...)
 	stranger := fixture.NumberedActor(77).Owner

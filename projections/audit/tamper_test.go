@@ -367,9 +367,7 @@ func TestADatabaseWithoutReadModels(t *testing.T) {
 	t.Parallel()
 	said, _ := genuine(t, 1)
 	pool, err := schema.OpenPool(t.Context(), pgtest.Database(t), schema.Live, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer pool.Close()
 	if _, err := audit.Run(t.Context(), audit.Config{Log: forged(t, raws(t, said)).Replayed(), Pool: pool}); err == nil || !strings.Contains(err.Error(), "there are none in the database of DATABASE_URL") {
 		t.Error(err)

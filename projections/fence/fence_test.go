@@ -165,9 +165,7 @@ func TestAWaitEndsWhenThePositionIsReached(t *testing.T) {
 }
 
 func TestAWaitThatTakesTooLong(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow: make verify runs it")
-	}
+	slow(t)
 	t.Parallel()
 	_, pool := fixture.Database(t)
 	for _, listening := range []bool{true, false} {
@@ -270,9 +268,7 @@ func TestReadModelsThatAreAheadOfTheLog(t *testing.T) {
 // TestAPositionIsNotBelievedWithoutAConnection: the database may be another one when the
 // connection returns.
 func TestAPositionIsNotBelievedWithoutAConnection(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow: make verify runs it")
-	}
+	slow(t)
 	t.Parallel()
 	cfg := localpostgres.Config{Dir: pgtest.Folder(t), NoSync: true}
 	server := pgtest.Start(t, cfg)
@@ -310,7 +306,7 @@ func TestAPositionIsNotBelievedWithoutAConnection(t *testing.T) {
 	})
 }
 
-var must = testkit.Must
+var must, slow = testkit.Must, testkit.Slow
 
 func TestMain(m *testing.M) { pgtest.Main(m) }
 

@@ -49,9 +49,7 @@ func TestAKilledProjectorGoesOn(t *testing.T) {
 
 // TestTheLogGoesAwayAndComesBack: the log server is killed, then frozen.
 func TestTheLogGoesAwayAndComesBack(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow: make verify runs it")
-	}
+	slow(t)
 	t.Parallel()
 	_, pool := fixture.Database(t)
 	server := natstest.StartProcess(t)

@@ -24,7 +24,7 @@ import (
 	"github.com/memory-ledger/ledger/projections/schema"
 )
 
-var must = testkit.Must
+var must, slow = testkit.Must, testkit.Slow
 
 // A projector process is this test binary with these variables in its environment.
 const (

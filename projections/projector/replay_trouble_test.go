@@ -146,9 +146,7 @@ func TestAReplayEndsThoughItsPartsWaitForEachOther(t *testing.T) {
 // TestRowsDoNotDependOnTheCut: the same log makes the same rows message by message, in
 // slices of any length, and as one slice.
 func TestRowsDoNotDependOnTheCut(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow: make verify runs it")
-	}
+	slow(t)
 	t.Parallel()
 	const length = 1500
 	url := pgtest.Database(t)

@@ -26,9 +26,7 @@ import (
 // row by its key, the column, and both values. Rows beside the damaged row are not
 // reported. Of many rows the first hundred are.
 func TestADifferenceSaysWhereAndWhat(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow: make verify runs it")
-	}
+	slow(t)
 	t.Parallel()
 	s := newStage(t)
 	a := s.fill(1, 150)[0]
@@ -163,9 +161,7 @@ func (s *stage) indexes() []string {
 
 // The indexes that a rebuild drops while it fills the new tables exist again at the end.
 func TestEveryIndexIsThereAgain(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow: make verify runs it")
-	}
+	slow(t)
 	t.Parallel()
 	s := newStage(t)
 	s.fill(2, 20)

@@ -22,9 +22,7 @@ import (
 // reports that, compares the other tables, and swaps. The projector, which could not read
 // them either, continues.
 func TestAForcedRebuildCuresDamagedPages(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow: make verify runs it")
-	}
+	slow(t)
 	t.Parallel()
 	cfg := localpostgres.Config{Dir: pgtest.Folder(t), NoSync: true}
 	server := pgtest.Start(t, cfg)

@@ -29,7 +29,7 @@ import (
 	"github.com/memory-ledger/ledger/projections/tree"
 )
 
-var must = testkit.Must
+var must, slow = testkit.Must, testkit.Slow
 
 func TestMain(m *testing.M) { pgtest.Main(m) }
 
@@ -195,9 +195,7 @@ func sameMoment(tx pgx.Tx, a *fixture.Actor) error {
 }
 
 func TestSwapsUnderLoadUnseen(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow: make verify runs it")
-	}
+	slow(t)
 	t.Parallel()
 	s := newStage(t)
 	actors := s.fill(3, 300)
@@ -226,9 +224,7 @@ func TestSwapsUnderLoadUnseen(t *testing.T) {
 }
 
 func TestADifferenceIsNotSwappedInUnlessForced(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow: make verify runs it")
-	}
+	slow(t)
 	t.Parallel()
 	s := newStage(t)
 	a := s.fill(1, 300)[0]
@@ -325,9 +321,7 @@ func TestAMigrationMeanwhileIsNotUndone(t *testing.T) {
 // A rebuild can be interrupted at any step and run again, and the live tables are always
 // complete.
 func TestInterruptedAnywhereItRunsAgain(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow: make verify runs it")
-	}
+	slow(t)
 	t.Parallel()
 	s := newStage(t)
 	a := s.fill(1, 300)[0]

@@ -25,9 +25,7 @@ func folder(t *testing.T, files map[string]string) string {
 	for name, text := range files {
 		path := filepath.Join(dir, name)
 		must(t, os.MkdirAll(filepath.Dir(path), 0o700))
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(path, []byte(text), 0o600))
 	}
 	return dir
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/memory-ledger/ledger/services/command"
 )
 
-var must = testkit.Must
+var must, slow = testkit.Must, testkit.Slow
 
 func TestMain(m *testing.M) { pgtest.Main(m) }
 

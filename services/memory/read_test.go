@@ -167,9 +167,7 @@ func TestNothingFollows(t *testing.T) {
 // TestMuchComesALittleAtATime: the bytes that a list or a search yields at once are
 // bounded, and a search of long texts gives its time slot back between pieces.
 func TestMuchComesALittleAtATime(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow: make verify runs it")
-	}
+	slow(t)
 	t.Parallel()
 	h := newHistory(t)
 	w := h.writer(t)

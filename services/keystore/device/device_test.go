@@ -21,7 +21,7 @@ import (
 	"github.com/memory-ledger/ledger/services/keystore/keystoretest/devicetest"
 )
 
-var must = testkit.Must
+var must, slow = testkit.Must, testkit.Slow
 
 func TestOwnersOfADevice(t *testing.T) {
 	t.Parallel()

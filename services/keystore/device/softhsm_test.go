@@ -13,9 +13,7 @@ import (
 
 // TestOwnersOfSoftHSM is the same life with the real program and a real PKCS #11 library.
 func TestOwnersOfSoftHSM(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow: make verify runs it")
-	}
+	slow(t)
 	t.Parallel()
 	hsm, socket := newSoftHSM(t), devicetest.Socket(t)
 	ownersOf(t, socket, func() func() { return hsm.start(t, socket) })

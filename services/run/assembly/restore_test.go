@@ -119,9 +119,7 @@ func (r *localRun) audited() (found []audit.Finding) {
 // in its log and in readiness, and an audit reports it as one finding. The chain that the
 // sentence names can then be restored too.
 func TestARestoredRunIsAnchoredAgain(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow: make verify runs it")
-	}
+	slow(t)
 	t.Parallel()
 	localchaintest.Start(t, localchain.Config{}) // fetches what it needs
 	data, copies := t.TempDir(), filepath.Join(t.TempDir(), "copies")

@@ -27,7 +27,7 @@ import (
 	"github.com/memory-ledger/ledger/services/run/config"
 )
 
-var must = testkit.Must
+var must, slow = testkit.Must, testkit.Slow
 
 // lines collects the log, and calls onLine with each line.
 type lines struct {

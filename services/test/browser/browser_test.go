@@ -36,7 +36,7 @@ import (
 	"github.com/memory-ledger/ledger/services/test/stacktest"
 )
 
-var must = testkit.Must
+var must, slow = testkit.Must, testkit.Slow
 
 func TestMain(m *testing.M) { pgtest.Main(m) }
 
@@ -69,9 +69,7 @@ type outcome struct {
 // TestBrowser plays every scenario in one browser and reports each as a test. Not parallel,
 // because it counts which answers were held to the document.
 func TestBrowser(t *testing.T) {
-	if testing.Short() {
-		t.Skip("starts a browser")
-	}
+	slow(t) // starts a browser
 	s := setting{
 		Chromium: chromium(t), Modules: modules(t), Profile: profile(t),
 		Screenshots: os.Getenv("LEDGER_SCREENSHOTS"), Only: os.Getenv("LEDGER_SCENARIOS"),

@@ -30,9 +30,7 @@ type clientSetting struct {
 // TestClientInChromium tries the TypeScript client's tests and its example page in a page
 // whose origin the core API allows.
 func TestClientInChromium(t *testing.T) {
-	if testing.Short() {
-		t.Skip("starts a browser")
-	}
+	slow(t) // starts a browser
 	t.Parallel()
 	s := clientSetting{Chromium: chromium(t), Modules: modules(t), Client: clientFolder(t)}
 	compiled := compileClient(t, s.Client)
@@ -51,9 +49,7 @@ func TestClientInChromium(t *testing.T) {
 
 // TestClientInOtherRuntimes tries the client's tests in Node, Deno and Bun.
 func TestClientInOtherRuntimes(t *testing.T) {
-	if testing.Short() {
-		t.Skip("installs two runtimes")
-	}
+	slow(t) // installs two runtimes
 	t.Parallel()
 	dir := clientFolder(t)
 	compiled, core := compileClient(t, dir), startCore(t, "")

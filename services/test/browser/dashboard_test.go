@@ -36,9 +36,7 @@ type owner struct {
 // TestDashboard visits the dashboard of a running product with a chain, as an owner. Each
 // scenario uses its own wallet.
 func TestDashboard(t *testing.T) {
-	if testing.Short() {
-		t.Skip("starts a browser")
-	}
+	slow(t) // starts a browser
 	o := owner{
 		Chromium: chromium(t), Modules: modules(t), Many: 100_000,
 		Screenshots: os.Getenv("LEDGER_SCREENSHOTS"), Only: os.Getenv("LEDGER_SCENARIOS"),
@@ -52,9 +50,7 @@ func TestDashboard(t *testing.T) {
 
 // TestDashboardInFirefox is the main path: sign in, write, verify, end sessions.
 func TestDashboardInFirefox(t *testing.T) {
-	if testing.Short() {
-		t.Skip("starts a browser")
-	}
+	slow(t) // starts a browser
 	t.Parallel()
 	o := owner{Firefox: firefox(t), Modules: modules(t)}
 	o.on(t)

@@ -61,9 +61,7 @@ type webextensionSetting struct {
 // saves while the service is up, is down, or does not answer. Then it restarts the
 // browser and searches. At last it connects to save only.
 func TestWebExtensionInChromium(t *testing.T) {
-	if testing.Short() {
-		t.Skip("starts a browser")
-	}
+	slow(t) // starts a browser
 	t.Parallel()
 	s := webextensionSetting{
 		Chromium: chromium(t), Modules: modules(t), Profile: profile(t), Screenshots: os.Getenv("LEDGER_SCREENSHOTS"),
@@ -79,9 +77,7 @@ func TestWebExtensionInChromium(t *testing.T) {
 // TestWebExtensionInFirefox loads the same extension as a temporary add-on: choose the
 // service, sign in, save by menu and by shortcut, search, connect to save only.
 func TestWebExtensionInFirefox(t *testing.T) {
-	if testing.Short() {
-		t.Skip("starts a browser")
-	}
+	slow(t) // starts a browser
 	t.Parallel()
 	s := webextensionSetting{
 		Firefox: firefox(t), Modules: modules(t), Extension: buildWebExtension(t),

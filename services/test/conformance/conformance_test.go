@@ -32,7 +32,7 @@ import (
 	"github.com/memory-ledger/ledger/services/test/stacktest"
 )
 
-var must = testkit.Must
+var must, slow = testkit.Must, testkit.Slow
 
 func TestMain(m *testing.M) { stacktest.Main(m) }
 
@@ -49,9 +49,7 @@ var withoutFixtures = map[string][]string{
 
 // TestOurServerConforms runs every scenario that needs no fixtures.
 func TestOurServerConforms(t *testing.T) {
-	if testing.Short() {
-		t.Skip("installs the conformance suite")
-	}
+	slow(t) // installs the conformance suite
 	suite := installed(t)
 	_, _, front := core(t)
 	for revision, scenarios := range withoutFixtures {
@@ -66,9 +64,7 @@ func TestOurServerConforms(t *testing.T) {
 // TestTheTransportConforms runs all scenarios that a revision requires, against the Go
 // SDK's server with the suite's fixtures behind the core API's transport.
 func TestTheTransportConforms(t *testing.T) {
-	if testing.Short() {
-		t.Skip("installs the conformance suite")
-	}
+	slow(t) // installs the conformance suite
 	suite := installed(t)
 	// TestStatelessChecks runs server-stateless.
 	baseline := filepath.Join(t.TempDir(), "baseline.yml")
@@ -84,9 +80,7 @@ func TestTheTransportConforms(t *testing.T) {
 // have: our server pushes nothing and ends subscriptions at once. So each check must pass
 // on one of the two servers.
 func TestStatelessChecks(t *testing.T) {
-	if testing.Short() {
-		t.Skip("installs the conformance suite")
-	}
+	slow(t) // installs the conformance suite
 	suite := installed(t)
 	_, _, ours := core(t)
 	passed, failed := map[string]bool{}, map[string]string{}
@@ -132,9 +126,7 @@ func transport(t *testing.T, handler http.Handler) string {
 // TestOtherClients: the TypeScript SDK, in the newest revision and in an older one, and the
 // inspector.
 func TestOtherClients(t *testing.T) {
-	if testing.Short() {
-		t.Skip("installs official clients")
-	}
+	slow(t) // installs official clients
 	suite := installed(t)
 	server, key, _ := core(t)
 	for _, mode := range []string{"auto", "legacy"} {

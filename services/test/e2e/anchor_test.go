@@ -101,9 +101,7 @@ func TestAnchoredMemories(t *testing.T) {
 // While the chain is down, answers stay the same, writes continue, and nothing waits for
 // it.
 func TestChainOutOfReach(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow: make verify runs it")
-	}
+	slow(t)
 	t.Parallel()
 	s, chain := anchoredStack(t, 20*time.Millisecond)
 	core := s.Core[0]

@@ -20,9 +20,7 @@ import (
 // The TypeScript client is tested against a running product, a lying service and a
 // failing network. (`make client` tests it against the golden vectors.)
 func TestTypeScriptClient(t *testing.T) {
-	if testing.Short() {
-		t.Skip("installs the compiler: make verify runs it")
-	}
+	slow(t) // installs the compiler
 	t.Parallel()
 	dir := buildClient(t)
 	s, chain := anchoredStack(t, 100*time.Millisecond)
@@ -44,9 +42,7 @@ func TestTypeScriptClient(t *testing.T) {
 // The packages for agent frameworks are tested against a running product, with the
 // frameworks' own libraries.
 func TestFrameworks(t *testing.T) {
-	if testing.Short() {
-		t.Skip("installs the frameworks: make verify runs it")
-	}
+	slow(t) // installs the frameworks
 	t.Parallel()
 	buildClient(t)
 	dir := "../../clients/frameworks"
@@ -103,9 +99,7 @@ func runReadme(t *testing.T, dir string, s *stacktest.Stack, language, path, int
 // The Python client is tested against a running product, a lying service and a failing
 // network. (`make python` tests it against the golden vectors.)
 func TestPythonClient(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs Python with packages: make verify runs it")
-	}
+	slow(t) // needs Python with packages
 	t.Parallel()
 	python := findPython(t)
 	dir, err := filepath.Abs("../../clients/python")

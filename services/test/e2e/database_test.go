@@ -21,9 +21,7 @@ import (
 // new one runs, and then show everything, including data that the old one had committed
 // but not written yet. A database that keeps ending ends the run.
 func TestARunStartsItsDatabaseAgain(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow: make verify runs it")
-	}
+	slow(t)
 	t.Parallel()
 	const restarts = 3
 	dir := filepath.Join(pgtest.Folder(t), "data")

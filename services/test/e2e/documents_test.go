@@ -27,9 +27,7 @@ var leastRun = map[string]int{"README.md": 4, "docs/agents.md": 2, "docs/api.md"
 // shell. It skips blocks that say why they are not run (infra/archtest checks that they
 // do), and blocks that only call make: CI runs those targets.
 func TestDocuments(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow: make verify runs it")
-	}
+	slow(t)
 	t.Parallel()
 	for _, tool := range []string{"bash", "curl", "jq", "node", "openssl", "psql"} {
 		if _, err := exec.LookPath(tool); err != nil {

@@ -18,9 +18,7 @@ import (
 // only after everything that was written to the log before it is synced, by an fsync that
 // began after the write.
 func TestNoAcknowledgementBeforeTheFsync(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow: make verify runs it")
-	}
+	slow(t)
 	t.Parallel()
 	strace, err := exec.LookPath("strace")
 	if err != nil {

@@ -403,9 +403,7 @@ func (r *replicas) follow(session stacktest.Header, until string) (all []eventVi
 // once and in order, and every memory that was acknowledged, while replicas are killed
 // and tables are swapped. They reconnect to any replica with their cursor.
 func TestFollowersThroughKillsAndARebuild(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow: make verify runs it")
-	}
+	slow(t)
 	t.Parallel()
 	s := stacktest.Start(t, stacktest.Options{})
 	r := newReplicas(t, s, 2)

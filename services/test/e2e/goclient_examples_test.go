@@ -21,9 +21,7 @@ func goClientFolder(t *testing.T) string {
 // TestGoClientReadme runs the README's program in its own module, outside of this
 // workspace, and counts the modules that the client brings.
 func TestGoClientReadme(t *testing.T) {
-	if testing.Short() {
-		t.Skip("compiles a program: make verify runs it")
-	}
+	slow(t) // compiles a program
 	t.Parallel()
 	s := stacktest.Start(t, stacktest.Options{})
 	client := goClientFolder(t)

@@ -9,6 +9,6 @@ import (
 	"github.com/memory-ledger/ledger/services/test/stacktest"
 )
 
-var noErr = testkit.Must
+var noErr, slow = testkit.Must, testkit.Slow
 
 func TestMain(m *testing.M) { stacktest.Main(m) }

@@ -19,9 +19,7 @@ import (
 // TestEnvInAShell: the output of env lets other programs read the log and nothing else,
 // whatever the name of the data folder. In that shell, the commands of ledger keep all their rights.
 func TestEnvInAShell(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow: make verify runs it")
-	}
+	slow(t)
 	t.Parallel()
 	dir := filepath.Join(pgtest.Folder(t), `a b+c 'd' $HOME`)
 	r := startRun(t, dir)

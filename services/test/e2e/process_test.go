@@ -168,9 +168,7 @@ func commandLines(t *testing.T) map[int]string {
 }
 
 func TestStopAndStartAgain(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow: make verify runs it")
-	}
+	slow(t)
 	t.Parallel()
 	dir := filepath.Join(pgtest.Folder(t), "data")
 	first := startRun(t, dir)
@@ -212,9 +210,7 @@ func TestStopAndStartAgain(t *testing.T) {
 // TestKillUnderLoad kills the whole process tree during writes, starts it again, and
 // checks that everything acknowledged is there.
 func TestKillUnderLoad(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow: make verify runs it")
-	}
+	slow(t)
 	t.Parallel()
 	dir := filepath.Join(pgtest.Folder(t), "data")
 	wallet := stacktest.NewWallet()
@@ -309,9 +305,7 @@ func killChain(t *testing.T, dir string) {
 // that write, and also a write that is made while its chain is killed. The command line
 // finds the receipt good on the chain.
 func TestLocalRunAnchors(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow: make verify runs it")
-	}
+	slow(t)
 	t.Parallel()
 	dir := filepath.Join(pgtest.Folder(t), "data")
 	first := startRun(t, dir, "LOCAL_CHAIN=on")

@@ -22,9 +22,7 @@ import (
 // byte of the log, the buckets and the database for each secret: texts, tokens
 // and keys, as they are, in base64 and in hex.
 func TestNoSecretIsStored(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow: make verify runs it")
-	}
+	slow(t)
 	t.Parallel()
 	dir := filepath.Join(pgtest.Folder(t), "data")
 	r := startRun(t, dir)

@@ -86,9 +86,7 @@ var freePort = regexp.MustCompile(`127\.0\.0\.1:\d{5}\b`)
 // TestRunAtATerminal compares a session with a recorded one: the output of a start and of
 // a stop. The log is in a file, and nothing else is printed.
 func TestRunAtATerminal(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow: make verify runs it")
-	}
+	slow(t)
 	t.Parallel()
 	want, err := os.ReadFile("testdata/terminal.txt")
 	noErr(t, err)

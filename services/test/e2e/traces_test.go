@@ -209,9 +209,7 @@ func TestCallersThatAreNotTraced(t *testing.T) {
 // A collector that takes connections and never answers does not delay writes, and
 // delays the stop only for a bounded time.
 func TestCollectorThatHangs(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow: make verify runs it")
-	}
+	slow(t)
 	t.Parallel()
 	hung := make(chan struct{}, 1)
 	collector := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, request *http.Request) {
