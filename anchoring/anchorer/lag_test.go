@@ -136,8 +136,7 @@ func TestDue(t *testing.T) {
 		if due := slices.ContainsFunc(work, func(found *owner) bool { return found.key == o.key }); due != c.due {
 			t.Errorf("%s: due is %v", name, due)
 		}
-		_, err = l.store.pool.Exec(t.Context(), `DELETE FROM ledger_anchor.owners`)
-		must(t, err)
+		must(t, errorOf(l.store.pool.Exec(t.Context(), `DELETE FROM ledger_anchor.owners`)))
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/memory-ledger/ledger/projections/tree"
 )
 
-var must = testkit.Must
+var must, errorOf = testkit.Must, testkit.ErrorOf
 
 func cutOwner(size uint64) *owner {
 	o := newOwner(newOwnerKey())

@@ -24,8 +24,7 @@ func TestWhatIsLeftToSpend(t *testing.T) {
 	t.Parallel()
 	l := newLone(t)
 	l.now = time.Date(2026, 2, 28, 20, 0, 0, 0, time.FixedZone("", -5*3600)) // March 1 in UTC
-	_, err := l.store.pool.Exec(t.Context(), `INSERT INTO ledger_anchor.spending (day, lamports) VALUES ('2026-02-28', 1), ('2026-03-01', 700000)`)
-	must(t, err)
+	must(t, errorOf(l.store.pool.Exec(t.Context(), `INSERT INTO ledger_anchor.spending (day, lamports) VALUES ('2026-02-28', 1), ('2026-03-01', 700000)`)))
 	l.flights = map[string]*flight{"s": {owners: []*owner{l.owner(1, 2), l.owner(1, 2)}}}
 	const reserve, pending = 890_000, 2 * signatureCharge
 	for _, c := range []struct {

@@ -12,7 +12,7 @@ import (
 	"github.com/memory-ledger/ledger/infra/testkit"
 )
 
-var must, slow = testkit.Must, testkit.Slow
+var must, slow, errorOf = testkit.Must, testkit.Slow, testkit.ErrorOf
 
 const (
 	somebody = "6sbzC1eH4FTujJXWj51eQe25cYvr4xfXbJ1vAj7j2k5J"
@@ -123,9 +123,7 @@ func TestTornSaveIsIgnored(t *testing.T) {
 	// A crash during a save leaves half a snapshot, and a line that no snapshot counts.
 	f, err := os.OpenFile(filepath.Join(dir, "transactions"), os.O_APPEND|os.O_WRONLY, 0)
 	must(t, err)
-	if _, err := f.WriteString(`{"signature":"torn`); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errorOf(f.WriteString(`{"signature":"torn`)))
 	f.Close()
 	must(t, os.WriteFile(filepath.Join(dir, "state.new"), []byte("half"), 0o600))
 	c = restart(t, dir)

@@ -20,14 +20,13 @@ import (
 	"github.com/memory-ledger/ledger/infra/testkit"
 )
 
-var must = testkit.Must
+var must, errorOf = testkit.Must, testkit.ErrorOf
 
 func stream(t *testing.T, conn *nats.Conn) jetstream.JetStream {
 	t.Helper()
 	js, err := jetstream.New(conn)
 	must(t, err)
-	_, err = js.CreateOrUpdateStream(t.Context(), jetstream.StreamConfig{Name: "T", Subjects: []string{"t.>"}})
-	must(t, err)
+	must(t, errorOf(js.CreateOrUpdateStream(t.Context(), jetstream.StreamConfig{Name: "T", Subjects: []string{"t.>"}})))
 	return js
 }
 

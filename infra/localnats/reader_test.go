@@ -24,16 +24,10 @@ func readable(t *testing.T) (*localnats.Server, jetstream.JetStream) {
 	t.Cleanup(func() { _ = s.Stop(context.Background()) })
 	admin := connect(t, s.URL())
 	js := stream(t, admin)
-	if _, err := js.UpdateStream(t.Context(), jetstream.StreamConfig{Name: "T", Subjects: []string{"t.>"}, AllowDirect: true}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: "keys"}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errorOf(js.UpdateStream(t.Context(), jetstream.StreamConfig{Name: "T", Subjects: []string{"t.>"}, AllowDirect: true})))
+	must(t, errorOf(js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: "keys"})))
 	for range 3 {
-		if _, err := js.Publish(t.Context(), "t.x", []byte("kept")); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errorOf(js.Publish(t.Context(), "t.x", []byte("kept"))))
 	}
 	return s, js
 }
@@ -58,9 +52,7 @@ func TestAReaderIsTheDeploymentsAuditor(t *testing.T) {
 		t.Setenv("NATS_"+user+"_PASSWORD", "x")
 	}
 	file := "../nats/accounts.conf"
-	if _, err := os.Stat(file); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errorOf(os.Stat(file)))
 	opts, err := server.ProcessConfigFile(file)
 	must(t, err)
 	want := localnats.ReaderMay("LEDGER", "ledger_admin")

@@ -21,7 +21,7 @@ import (
 	"github.com/memory-ledger/ledger/infra/testkit"
 )
 
-var must, slow = testkit.Must, testkit.Slow
+var must, slow, errorOf = testkit.Must, testkit.Slow, testkit.ErrorOf
 
 // runEnv makes this test program start a server on a folder and keep it running. A test
 // kills this program.
@@ -71,9 +71,7 @@ func connect(t *testing.T, url string) *pgx.Conn {
 
 func exe(t *testing.T, url, statement string) {
 	t.Helper()
-	if _, err := connect(t, url).Exec(t.Context(), statement); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errorOf(connect(t, url).Exec(t.Context(), statement)))
 }
 
 func wantRow(t *testing.T, url, query, want string) {

@@ -126,9 +126,7 @@ func TestPlainAttacksAreRefused(t *testing.T) {
 				if hasPrefix(subject, []string{"_INBOX_" + user}) {
 					continue
 				}
-				if _, err := conn.SubscribeSync(subject); err != nil {
-					t.Fatal(err)
-				}
+				must(t, errorOf(conn.SubscribeSync(subject)))
 				sent++
 			}
 			// The server answers everything above before it answers the flush. The client
@@ -253,7 +251,5 @@ func settle(t *testing.T, w *world, user string) {
 	t.Helper()
 	s, err := w.as(user).Stream(t.Context(), natsconf.Stream)
 	must(t, err)
-	if _, err := s.GetMsg(t.Context(), 1); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errorOf(s.GetMsg(t.Context(), 1)))
 }

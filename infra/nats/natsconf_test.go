@@ -22,7 +22,7 @@ import (
 	"github.com/memory-ledger/ledger/infra/testkit"
 )
 
-var must, slow = testkit.Must, testkit.Slow
+var must, slow, errorOf = testkit.Must, testkit.Slow, testkit.ErrorOf
 
 // followers are the users that each have a consumer, named after the user.
 var followers = []string{"projector", "anchorer"}
@@ -88,21 +88,13 @@ func startWorld(t *testing.T, file string) *world {
 		t.Fatal(err)
 	}
 	for range 2 { // the second run changes nothing
-		if _, err := natsconf.Provision(t.Context(), w.admin, 1); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errorOf(natsconf.Provision(t.Context(), w.admin, 1)))
 	}
 	for i, subject := range []string{"ledger.aa.owner.memory", "ledger.aa.owner.grant", "chain.aa.owner.batch"} {
-		if _, err := w.admin.Publish(t.Context(), subject, fmt.Appendf(nil, "[%d]", i)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errorOf(w.admin.Publish(t.Context(), subject, fmt.Appendf(nil, "[%d]", i))))
 	}
-	if _, err := w.admin.Publish(t.Context(), "$KV.ledger_keys.owner", []byte("wrapped")); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := w.admin.Publish(t.Context(), "ledger_admin.backup", []byte(`{"filter":"ledger_admin.>"}`)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errorOf(w.admin.Publish(t.Context(), "$KV.ledger_keys.owner", []byte("wrapped"))))
+	must(t, errorOf(w.admin.Publish(t.Context(), "ledger_admin.backup", []byte(`{"filter":"ledger_admin.>"}`))))
 	w.n = 3
 	return w
 }
@@ -199,9 +191,7 @@ func TestRecordedActsStay(t *testing.T) {
 func TestAnchorerAppendsOnlyWhatTheChainSays(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	if _, err := w.as("anchorer").Publish(t.Context(), "chain.aa.owner.batch", nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errorOf(w.as("anchorer").Publish(t.Context(), "chain.aa.owner.batch", nil)))
 	w.n++
 	w.wantUnhurt()
 }
@@ -265,12 +255,8 @@ func TestTheAdminErasesKeys(t *testing.T) {
 	}
 	before := keys.CachedInfo().Config
 	before.DenyDelete = true
-	if _, err := w.admin.UpdateStream(t.Context(), before); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := natsconf.Provision(t.Context(), w.admin, 1); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errorOf(w.admin.UpdateStream(t.Context(), before)))
+	must(t, errorOf(natsconf.Provision(t.Context(), w.admin, 1)))
 	if info, err := keys.Info(t.Context()); err != nil || !info.Config.DenyDelete {
 		t.Errorf("the bucket of before: %+v, %v", info, err)
 	}

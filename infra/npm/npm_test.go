@@ -21,7 +21,7 @@ import (
 	"github.com/memory-ledger/ledger/infra/testkit"
 )
 
-var must = testkit.Must
+var must, errorOf = testkit.Must, testkit.ErrorOf
 
 // file is a file of an archive. Its name begins with the archive's own folder.
 type file struct {
@@ -36,9 +36,7 @@ func archive(t *testing.T, files ...file) []byte {
 	w := tar.NewWriter(zip)
 	for _, f := range files {
 		must(t, w.WriteHeader(&tar.Header{Name: f.name, Mode: f.mode, Size: int64(len(f.text)), Typeflag: tar.TypeReg}))
-		if _, err := w.Write([]byte(f.text)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errorOf(w.Write([]byte(f.text))))
 	}
 	must(t, errors.Join(w.Close(), zip.Close()))
 	return out.Bytes()

@@ -14,6 +14,9 @@ func Must(t testing.TB, err error) {
 	}
 }
 
+// ErrorOf leaves out the value of a call that a test makes only for its effect.
+func ErrorOf(_ any, err error) error { return err }
+
 // Slow skips a test that takes long, or that installs what it needs, where -short is set.
 func Slow(t testing.TB) {
 	t.Helper()

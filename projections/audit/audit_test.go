@@ -21,7 +21,7 @@ import (
 	"github.com/memory-ledger/ledger/projections/tree"
 )
 
-var must, slow = testkit.Must, testkit.Slow
+var must, slow, errorOf = testkit.Must, testkit.Slow, testkit.ErrorOf
 
 func TestMain(m *testing.M) { pgtest.Main(m) }
 

@@ -295,8 +295,7 @@ func TestAMessageOfAnotherCommandIsFound(t *testing.T) {
 	t.Parallel()
 	log, a := fixture.NewLog(t), fixture.NewActor()
 	m := a.Write(`{}`)
-	_, err := log.Append(t.Context(), eventlog.Append{Family: m.Family, Owner: a.Owner, Kind: m.Kind, CommandID: fixture.UUID(), Payload: m.Payload(t)})
-	must(t, err)
+	must(t, errorOf(log.Append(t.Context(), eventlog.Append{Family: m.Family, Owner: a.Owner, Kind: m.Kind, CommandID: fixture.UUID(), Payload: m.Payload(t)})))
 	if found, _ := verify(t, audit.Config{Log: log.Replayed()}); len(found) != 1 || found[0].Check != audit.CheckDecode || found[0].Owner != a.Owner {
 		t.Errorf("found %v", found)
 	}

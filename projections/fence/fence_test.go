@@ -84,9 +84,7 @@ func newFence(t testing.TB, pool *pgxpool.Pool, log eventlog.Reader, change ...f
 // advance moves the checkpoint as a projector would.
 func advance(t testing.TB, pool *pgxpool.Pool, from, to uint64) {
 	t.Helper()
-	if _, err := pool.Exec(context.Background(), `SELECT advance_checkpoint((SELECT generation FROM checkpoint), $1, $2, now())`, from, to); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errorOf(pool.Exec(context.Background(), `SELECT advance_checkpoint((SELECT generation FROM checkpoint), $1, $2, now())`, from, to)))
 }
 
 // knows waits until the fence knows a position.
@@ -306,15 +304,14 @@ func TestAPositionIsNotBelievedWithoutAConnection(t *testing.T) {
 	})
 }
 
-var must, slow = testkit.Must, testkit.Slow
+var must, slow, errorOf = testkit.Must, testkit.Slow, testkit.ErrorOf
 
 func TestMain(m *testing.M) { pgtest.Main(m) }
 
 // sql runs a statement.
 func sql(t testing.TB, pool *pgxpool.Pool, statement string, args ...any) {
 	t.Helper()
-	_, err := pool.Exec(t.Context(), statement, args...)
-	must(t, err)
+	must(t, errorOf(pool.Exec(t.Context(), statement, args...)))
 }
 
 func (h *heads) end(at uint64) {

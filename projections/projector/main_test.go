@@ -24,7 +24,7 @@ import (
 	"github.com/memory-ledger/ledger/projections/schema"
 )
 
-var must, slow = testkit.Must, testkit.Slow
+var must, slow, errorOf = testkit.Must, testkit.Slow, testkit.ErrorOf
 
 // A projector process is this test binary with these variables in its environment.
 const (
@@ -148,6 +148,5 @@ func sameRows(t testing.TB, a, b *pgxpool.Pool) {
 // sql runs a statement.
 func sql(t testing.TB, pool *pgxpool.Pool, statement string, args ...any) {
 	t.Helper()
-	_, err := pool.Exec(t.Context(), statement, args...)
-	must(t, err)
+	must(t, errorOf(pool.Exec(t.Context(), statement, args...)))
 }

@@ -284,8 +284,7 @@ func TestTheLagIsSaid(t *testing.T) {
 	held, err := pool.Begin(t.Context())
 	must(t, err)
 	defer func() { _ = held.Rollback(context.WithoutCancel(t.Context())) }()
-	_, err = held.Exec(t.Context(), `LOCK TABLE owners IN EXCLUSIVE MODE`)
-	must(t, err)
+	must(t, errorOf(held.Exec(t.Context(), `LOCK TABLE owners IN EXCLUSIVE MODE`)))
 	log.Publish(t, history.Messages(3)...)
 	fixture.Eventually(t, 2*time.Minute, func() error {
 		if s := r.Status(); s.Head != 8 || s.Position != 5 || s.Lag <= 0 {

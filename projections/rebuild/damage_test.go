@@ -51,9 +51,7 @@ func TestAForcedRebuildCuresDamagedPages(t *testing.T) {
 	for _, file := range files {
 		f, err := os.OpenFile(file, os.O_WRONLY, 0)
 		must(t, err)
-		if _, err := f.WriteAt([]byte(strings.Repeat("\xff", 64)), 0); err != nil { // the head of its first page
-			t.Fatal(err)
-		}
+		must(t, errorOf(f.WriteAt([]byte(strings.Repeat("\xff", 64)), 0))) // the head of its first page
 		must(t, f.Close())
 	}
 	pgtest.Start(t, cfg)

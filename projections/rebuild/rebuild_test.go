@@ -29,7 +29,7 @@ import (
 	"github.com/memory-ledger/ledger/projections/tree"
 )
 
-var must, slow = testkit.Must, testkit.Slow
+var must, slow, errorOf = testkit.Must, testkit.Slow, testkit.ErrorOf
 
 func TestMain(m *testing.M) { pgtest.Main(m) }
 
@@ -45,9 +45,7 @@ type stage struct {
 // do runs a statement on the live tables.
 func (s *stage) do(sql string) {
 	s.t.Helper()
-	if _, err := s.pool.Exec(s.t.Context(), sql); err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, errorOf(s.pool.Exec(s.t.Context(), sql)))
 }
 
 // newStage starts a projector.

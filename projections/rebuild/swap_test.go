@@ -27,9 +27,7 @@ func TestASwapWaitsForAudits(t *testing.T) {
 	must(t, err)
 	defer audit.Release()
 	key := schema.LockKey("swap", schema.Live)
-	if _, err := audit.Exec(t.Context(), `SELECT pg_advisory_lock_shared($1)`, key); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errorOf(audit.Exec(t.Context(), `SELECT pg_advisory_lock_shared($1)`, key)))
 	ended := make(chan error, 1)
 	go func() {
 		result, err := rebuild.Run(t.Context(), s.config())
@@ -49,9 +47,7 @@ func TestASwapWaitsForAudits(t *testing.T) {
 	if s.generation() != before {
 		t.Error("the tables were exchanged under an audit")
 	}
-	if _, err := audit.Exec(t.Context(), `SELECT pg_advisory_unlock_shared($1)`, key); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errorOf(audit.Exec(t.Context(), `SELECT pg_advisory_unlock_shared($1)`, key)))
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}

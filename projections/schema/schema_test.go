@@ -51,9 +51,7 @@ func TestNewerTablesAreRefused(t *testing.T) {
 	url := pgtest.Database(t)
 	must(t, schema.Migrate(t.Context(), url, schema.Live))
 	conn := connect(t, url)
-	if _, err := conn.Exec(t.Context(), `INSERT INTO ledger.goose_db_version (version_id, is_applied) VALUES (999, true)`); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errorOf(conn.Exec(t.Context(), `INSERT INTO ledger.goose_db_version (version_id, is_applied) VALUES (999, true)`)))
 	if err := schema.Migrate(t.Context(), url, schema.Live); !errors.Is(err, schema.ErrNewer) || !strings.Contains(err.Error(), "999") {
 		t.Errorf("migrate: %v", err)
 	}
@@ -69,9 +67,7 @@ func TestARoleWithoutRightsFindsTheSchema(t *testing.T) {
 	name := admin.Config().Database
 	exec := func(sql string) {
 		t.Helper()
-		if _, err := admin.Exec(t.Context(), sql); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errorOf(admin.Exec(t.Context(), sql)))
 	}
 	exec(`CREATE ROLE reader LOGIN PASSWORD 'r'`)
 	as := admin.Config().User
@@ -142,9 +138,7 @@ func TestADatabaseThatIsNotUTF8IsRefused(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t, localpostgres.Config{NoSync: true})
 	conn := connect(t, server.AdminURL())
-	if _, err := conn.Exec(t.Context(), `CREATE DATABASE latin ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0`); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errorOf(conn.Exec(t.Context(), `CREATE DATABASE latin ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0`)))
 	if err := schema.Migrate(t.Context(), server.DatabaseURL("latin"), schema.Live); !errors.Is(err, schema.ErrEncoding) {
 		t.Errorf("migrate: %v", err)
 	}
@@ -193,6 +187,6 @@ func connect(t *testing.T, url string) *pgx.Conn {
 	return conn
 }
 
-var must = testkit.Must
+var must, errorOf = testkit.Must, testkit.ErrorOf
 
 func TestMain(m *testing.M) { pgtest.Main(m) }

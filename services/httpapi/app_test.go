@@ -18,7 +18,7 @@ import (
 	"github.com/memory-ledger/ledger/services/grant"
 )
 
-var must = testkit.Must
+var must, errorOf = testkit.Must, testkit.ErrorOf
 
 // TestDatabaseErrors: a database that can't be reached, or whose tables were thrown away,
 // gives 503. A wrong query is a bug and gives 500.

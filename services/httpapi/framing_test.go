@@ -18,7 +18,7 @@ import (
 	"github.com/memory-ledger/ledger/services/httpapi"
 )
 
-var must = testkit.Must
+var must, errorOf = testkit.Must, testkit.ErrorOf
 
 // answered is no packet: converse waits for an answer before it sends the next one.
 const answered = ""
@@ -60,9 +60,7 @@ func converse(t *testing.T, addr string, packets ...string) (statuses []int, clo
 		if i > 0 && packets[i-1] != answered {
 			time.Sleep(20 * time.Millisecond) // so that the server reads it separately
 		}
-		if _, err := io.WriteString(conn, packet); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errorOf(io.WriteString(conn, packet)))
 	}
 	for {
 		if err := read(300 * time.Millisecond); err != nil {

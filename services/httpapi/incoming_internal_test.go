@@ -39,9 +39,7 @@ func TestBodiesAtOnceAreBounded(t *testing.T) {
 		t.Cleanup(func() { _ = conn.Close() })
 		_ = conn.SetDeadline(time.Now().Add(2 * time.Minute))
 		body := `{"x":"` + strings.Repeat("x", 40<<10) + `"}`
-		if _, err := fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", path, len(body), body); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errorOf(fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", path, len(body), body)))
 		return bufio.NewReader(conn)
 	}
 	status := func(answers *bufio.Reader, want int) {

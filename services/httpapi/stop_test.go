@@ -110,9 +110,7 @@ func dial(t *testing.T, listener net.Listener) net.Conn {
 
 func send(t *testing.T, conn net.Conn, text string) {
 	t.Helper()
-	if _, err := io.WriteString(conn, text); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errorOf(io.WriteString(conn, text)))
 }
 
 func read(t *testing.T, answers *bufio.Reader) (status int, body string) {

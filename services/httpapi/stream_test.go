@@ -155,9 +155,7 @@ func TestWhoIsNotAnsweredIsCutOff(t *testing.T) {
 	defer conn.Close()
 	send := func(request string) {
 		t.Helper()
-		if _, err := io.WriteString(conn, request); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errorOf(io.WriteString(conn, request)))
 	}
 	answers := bufio.NewReader(conn)
 	send(quick)
@@ -195,9 +193,7 @@ func ask(t *testing.T, addr, requests string) *bufio.Reader {
 	must(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	must(t, conn.SetDeadline(time.Now().Add(2*time.Minute)))
-	if _, err := io.WriteString(conn, requests); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errorOf(io.WriteString(conn, requests)))
 	return bufio.NewReader(conn)
 }
 

@@ -145,9 +145,7 @@ func TestAKeyThatIsGoneIsNotAKeyThatIsMissing(t *testing.T) {
 	s := openMarked(t, js, bucket, keystore.MasterKey{1})
 	forgotten, missing := newOwners(2)[0], newOwners(2)[1]
 	makeKey(t, openStore(t, bucket, keystore.MasterKey{1}), forgotten)
-	if _, err := keystore.Forget(t.Context(), js, forgotten, false); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errorOf(keystore.Forget(t.Context(), js, forgotten, false)))
 	if _, err := s.Find(t.Context(), forgotten); !errors.Is(err, keystore.ErrForgotten) || !errors.Is(err, keystore.ErrNoKey) {
 		t.Errorf("forgotten: %v", err)
 	}

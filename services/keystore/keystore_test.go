@@ -16,7 +16,7 @@ import (
 	"github.com/memory-ledger/ledger/services/keystore"
 )
 
-var must = testkit.Must
+var must, errorOf = testkit.Must, testkit.ErrorOf
 
 func connect(t *testing.T, server interface{ URL() string }) jetstream.JetStream {
 	t.Helper()
@@ -234,9 +234,7 @@ func TestMasterKeys(t *testing.T) {
 	stored, err := kv.Get(t.Context(), string(owner))
 	must(t, err)
 	other := logtest.Owner()
-	if _, err := kv.Put(t.Context(), string(other), stored.Value()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errorOf(kv.Put(t.Context(), string(other), stored.Value())))
 	if _, err := openStore(t, kv, one).Find(t.Context(), other); !errors.Is(err, keystore.ErrSealed) {
 		t.Errorf("another owner's key unwraps: %v", err)
 	}

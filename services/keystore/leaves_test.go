@@ -98,9 +98,7 @@ func TestAThousandForgottenLeaves(t *testing.T) {
 	js := connect(t, natstest.Start(t))
 	bucket := bucketIn(t, js)
 	s, owner := openMarked(t, js, bucket, keystore.MasterKey{1}), newOwners(1)[0]
-	if _, err := s.FindOrCreate(t.Context(), owner, 0); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errorOf(s.FindOrCreate(t.Context(), owner, 0)))
 	forget := func(n int, below uint64) error {
 		leaves := make([]uint64, n)
 		for i := range leaves {
@@ -194,9 +192,7 @@ func TestAnEarlierEntryGetsATree(t *testing.T) {
 	wrapped := gcm(t, append([]byte{1}, make([]byte, 31)...)).Seal(make([]byte, 12), make([]byte, 12), data, []byte("memory-ledger/data-key/v1\x00"+string(owner)))
 	value, err := json.Marshal(map[string]any{"v": 1, "master": keystore.MasterKey{1}.ID(), "wrapped": wrapped})
 	must(t, err)
-	if _, err := bucket.Put(t.Context(), string(owner), value); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errorOf(bucket.Put(t.Context(), string(owner), value)))
 	old := gcm(t, data).Seal(make([]byte, 12), make([]byte, 12), []byte("old"), []byte("memory-ledger/body/v1\x00"+string(owner)+"\x00m"))
 	read, err := openStore(t, bucket, keystore.MasterKey{1}).Find(t.Context(), owner)
 	must(t, err)
@@ -303,9 +299,7 @@ func TestTheWholeKeyIsErased(t *testing.T) {
 	dir := t.TempDir()
 	js := connect(t, natstest.Start(t, natstest.Dir(dir)))
 	bucket, owner := bucketIn(t, js), newOwners(1)[0]
-	if _, err := openStore(t, bucket, keystore.MasterKey{2}).FindOrCreate(t.Context(), owner, 0); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errorOf(openStore(t, bucket, keystore.MasterKey{2}).FindOrCreate(t.Context(), owner, 0)))
 	first, err := bucket.Get(t.Context(), string(owner))
 	must(t, err)
 	if done, err := openStore(t, bucket, keystore.MasterKey{1}, keystore.MasterKey{2}).Rewrap(t.Context(), nil); err != nil || done.Fresh != 1 {
@@ -313,9 +307,7 @@ func TestTheWholeKeyIsErased(t *testing.T) {
 	}
 	second, err := bucket.Get(t.Context(), string(owner))
 	must(t, err)
-	if _, err := keystore.Forget(t.Context(), js, owner, true); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errorOf(keystore.Forget(t.Context(), js, owner, true)))
 	for _, value := range [][]byte{first.Value(), second.Value()} {
 		if files := natstest.FilesHolding(t, dir, value); len(files) > 0 {
 			t.Errorf("an entry is in %q", files)

@@ -52,8 +52,7 @@ func openWith(t *testing.T, bucket jetstream.KeyValue, cfg keystore.Config) *key
 // makeKey makes an owner's data key.
 func makeKey(t *testing.T, s *keystore.Store, owner events.Owner) {
 	t.Helper()
-	_, err := s.FindOrCreate(t.Context(), owner, 0)
-	must(t, err)
+	must(t, errorOf(s.FindOrCreate(t.Context(), owner, 0)))
 }
 
 func newOwners(n int) []events.Owner {
@@ -88,8 +87,7 @@ func TestRewrapPassesADamagedKey(t *testing.T) {
 	if !bytes.Equal(stays.Value(), others.Value()) {
 		t.Error("the damaged key was changed")
 	}
-	_, err = openStore(t, bucket, fresh).Find(t.Context(), owners[2])
-	must(t, err)
+	must(t, errorOf(openStore(t, bucket, fresh).Find(t.Context(), owners[2])))
 }
 
 // TestRotationIsInterruptedAtEveryStep: a rotation ends at each of its writes and syncs,

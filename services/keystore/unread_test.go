@@ -38,9 +38,7 @@ func TestAKeyThatCantBeReadIsThere(t *testing.T) {
 	// The server has the messages it just stored in memory, and after a restart the newest
 	// of its files.
 	for i := range 80 { // as large as the bucket accepts
-		if _, err := bucket.Put(t.Context(), fmt.Sprint("filler-", i), make([]byte, 64_000)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errorOf(bucket.Put(t.Context(), fmt.Sprint("filler-", i), make([]byte, 64_000))))
 	}
 	server.Stop()
 	server.Start()

@@ -62,19 +62,13 @@ func TestAForgottenKeyIsDropped(t *testing.T) {
 	makeKey(t, w.Store, kept)
 	w.look() // the new entries are the cached ones
 	for range 2 {
-		if _, err := w.Find(t.Context(), gone); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := w.Find(t.Context(), kept); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errorOf(w.Find(t.Context(), gone)))
+		must(t, errorOf(w.Find(t.Context(), kept)))
 	}
 	if misses := w.Hits.Misses.Load(); misses > 4 { // two for each creation
 		t.Errorf("%d lookups of two keys that nobody forgot went to the bucket", misses)
 	}
-	if _, err := keystore.Forget(t.Context(), w.js, gone, false); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errorOf(keystore.Forget(t.Context(), w.js, gone, false)))
 	w.look()
 	if _, err := w.Find(t.Context(), gone); !errors.Is(err, keystore.ErrForgotten) {
 		t.Errorf("a key that was forgotten: %v", err)

@@ -12,7 +12,7 @@ import (
 	"github.com/memory-ledger/ledger/services/command"
 )
 
-var must, slow = testkit.Must, testkit.Slow
+var must, slow, errorOf = testkit.Must, testkit.Slow, testkit.ErrorOf
 
 func TestMain(m *testing.M) { pgtest.Main(m) }
 
@@ -38,9 +38,7 @@ func TestOnceAcrossTheHour(t *testing.T) {
 		return k
 	}
 	first := key(by("a"), "", 0)
-	if _, err := h.pool.Exec(t.Context(), `UPDATE memories SET idempotency_key_hash = $1`, first[:]); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errorOf(h.pool.Exec(t.Context(), `UPDATE memories SET idempotency_key_hash = $1`, first[:])))
 	// The memory was written 1 ms after a full hour: the third repeat is across the next one.
 	for after, same := range map[time.Duration]bool{
 		0: true, 59 * time.Minute: true, time.Hour - time.Millisecond: true, time.Hour: false, 90 * time.Minute: false, 3 * time.Hour: false,

@@ -48,9 +48,7 @@ func TestAFullBucketRefusesForAWhile(t *testing.T) {
 	full := signin.NonceStreamConfig(1)
 	full.MaxBytes = int64(f.bucketBytes(t)) + 16
 	resize := func(cfg jetstream.StreamConfig) {
-		if _, err := f.js.UpdateStream(t.Context(), cfg); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errorOf(f.js.UpdateStream(t.Context(), cfg)))
 	}
 	resize(full)
 	undecided(t, f.core, second)

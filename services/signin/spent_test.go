@@ -24,7 +24,7 @@ import (
 	"github.com/memory-ledger/ledger/services/signin"
 )
 
-var must = testkit.Must
+var must, errorOf = testkit.Must, testkit.ErrorOf
 
 // noKeys records the number of erasures of each request for a data key.
 type noKeys chan int

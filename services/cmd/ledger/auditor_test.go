@@ -27,9 +27,7 @@ func deployed(t *testing.T) (urlOf func(user string) string) {
 	urlOf = guarded(t)
 	js, err := jetstream.New(dial(t, urlOf("admin")))
 	must(t, err)
-	if _, err := natsconf.Provision(t.Context(), js, 1); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errorOf(natsconf.Provision(t.Context(), js, 1)))
 	return urlOf
 }
 

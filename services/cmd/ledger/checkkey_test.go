@@ -29,9 +29,7 @@ func keyFile(t *testing.T, key keystore.MasterKey) string {
 func TestCheckKey(t *testing.T) {
 	server := natstest.Start(t)
 	nc, js := natstest.Connect(t, server.URL())
-	if _, err := eventlog.Create(t.Context(), nc, eventlog.Config{Replicas: 1}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errorOf(eventlog.Create(t.Context(), nc, eventlog.Config{Replicas: 1})))
 	right, before, other := keystore.MasterKey{1}, keystore.MasterKey{2}, keystore.MasterKey{3}
 	store := keystoretest.Create(t, js, right)
 	onlyEnviron(t, map[string]string{"NATS_URL": server.URL(), "LEDGER_DATA_DIR": t.TempDir()})
@@ -45,18 +43,12 @@ func TestCheckKey(t *testing.T) {
 	drill(right, exitFinding, "master key "+right.ID()+" opens 0 of 0 data keys\n")
 	add := func(s *keystore.Store) {
 		t.Helper()
-		if _, err := s.FindOrCreate(t.Context(), logtest.Owner(), 0); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errorOf(s.FindOrCreate(t.Context(), logtest.Owner(), 0)))
 	}
 	add(store)
 	gone := logtest.Owner()
-	if _, err := store.FindOrCreate(t.Context(), gone, 0); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := keystore.Forget(t.Context(), js, gone, true); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errorOf(store.FindOrCreate(t.Context(), gone, 0)))
+	must(t, errorOf(keystore.Forget(t.Context(), js, gone, true)))
 	drill(right, 0, "master key "+right.ID()+" opens 1 of 1 data keys\n")
 
 	copies := filepath.Join(t.TempDir(), "copies")
@@ -68,9 +60,7 @@ func TestCheckKey(t *testing.T) {
 	earlier, err := keystore.Open(bucket, keystore.Config{Masters: []keystore.Master{before}})
 	must(t, err)
 	add(earlier)
-	if _, err := bucket.Put(t.Context(), string(logtest.Owner()), []byte(`{"v":2,"master":"`+right.ID()+`","wrapped":"AAAA"}`)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errorOf(bucket.Put(t.Context(), string(logtest.Owner()), []byte(`{"v":2,"master":"`+right.ID()+`","wrapped":"AAAA"}`))))
 	state := func() any {
 		stream, err := js.Stream(t.Context(), keystore.Stream)
 		must(t, err)

@@ -22,7 +22,7 @@ import (
 	"github.com/memory-ledger/ledger/services/run/assembly"
 )
 
-var must = testkit.Must
+var must, errorOf = testkit.Must, testkit.ErrorOf
 
 // A command line without a command, or with a wrong one, gets an explanation on standard
 // error and the exit code of wrong usage. Requested help is printed on standard output.
@@ -100,9 +100,7 @@ func TestLogFileIsBounded(t *testing.T) {
 	file, err := openLogFile(path, 40)
 	must(t, err)
 	for _, line := range []string{"one, ten bytes or so\n", "two, ten bytes or so\n", "three\n", strings.Repeat("x", 50) + "\n"} {
-		if _, err := file.Write([]byte(line)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errorOf(file.Write([]byte(line))))
 	}
 	now, errNow := os.ReadFile(path)
 	before, errBefore := os.ReadFile(path + ".1")

@@ -75,8 +75,7 @@ func TestWhatOperatorsDidIsRecorded(t *testing.T) {
 	must(t, err)
 	full := stream.CachedInfo().Config
 	full.MaxMsgs = int64(stream.CachedInfo().State.Msgs)
-	_, err = js.UpdateStream(t.Context(), full)
-	must(t, err)
+	must(t, errorOf(js.UpdateStream(t.Context(), full)))
 	log, err := js.Stream(t.Context(), "LEDGER")
 	must(t, err)
 	before := log.CachedInfo().State.LastSeq

@@ -21,7 +21,7 @@ import (
 	"github.com/memory-ledger/ledger/services/keystore/keystoretest/devicetest"
 )
 
-var must, slow = testkit.Must, testkit.Slow
+var must, slow, errorOf = testkit.Must, testkit.Slow, testkit.ErrorOf
 
 func TestOwnersOfADevice(t *testing.T) {
 	t.Parallel()
@@ -81,17 +81,14 @@ func ownersOf(t *testing.T, socket string, start func() (stop func())) {
 		return nil
 	}
 	must(t, opens(service))
-	if _, err := open(key).FindOrCreate(t.Context(), second, 0); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errorOf(open(key).FindOrCreate(t.Context(), second, 0)))
 	if checked, err := open(key).CheckAll(t.Context(), func(keystore.Checked) {}); err != nil || checked.Opened != 2 {
 		t.Errorf("%+v, %v", checked, err)
 	}
 
 	// An entry that is altered, or another owner's, does not unwrap, and harms no one else.
 	for what, value := range map[string][]byte{"altered": altered(t, bucket, second), "moved": valueOf(t, bucket, first)} {
-		_, err := bucket.Put(t.Context(), string(second), value)
-		must(t, err)
+		must(t, errorOf(bucket.Put(t.Context(), string(second), value)))
 		if _, err := open(key).Find(t.Context(), second); !errors.Is(err, keystore.ErrSealed) || errors.Is(err, keystore.ErrUnavailable) {
 			t.Errorf("%s: %v", what, err)
 		}

@@ -26,9 +26,7 @@ func quiet(string, bool, uint64, uint64) {}
 func provisioned(t *testing.T, url string) jetstream.JetStream {
 	t.Helper()
 	_, js := natstest.Connect(t, url)
-	if _, err := natsconf.Provision(t.Context(), js, 0); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errorOf(natsconf.Provision(t.Context(), js, 0)))
 	return js
 }
 

@@ -27,7 +27,7 @@ import (
 	"github.com/memory-ledger/ledger/services/run/config"
 )
 
-var must, slow = testkit.Must, testkit.Slow
+var must, slow, errorOf = testkit.Must, testkit.Slow, testkit.ErrorOf
 
 // lines collects the log, and calls onLine with each line.
 type lines struct {
@@ -195,9 +195,7 @@ func TestAnotherMasterKeyDoesNotStart(t *testing.T) {
 	right, wrong := keystore.MasterKey{1}, keystore.MasterKey{2}
 	d, err := start(right)
 	must(t, err)
-	if _, err := d.Keys.FindOrCreate(t.Context(), logtest.Owner(), 0); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errorOf(d.Keys.FindOrCreate(t.Context(), logtest.Owner(), 0)))
 	if _, err := start(wrong); !errors.Is(err, keystore.ErrMasterKey) || !strings.Contains(err.Error(), right.ID()) || !strings.Contains(err.Error(), wrong.ID()) {
 		t.Errorf("with another one: %v", err)
 	}

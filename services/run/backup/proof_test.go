@@ -24,7 +24,7 @@ import (
 	"github.com/memory-ledger/ledger/services/keystore"
 )
 
-var must = testkit.Must
+var must, errorOf = testkit.Must, testkit.ErrorOf
 
 // quiet ignores progress.
 func quiet(string, bool, uint64, uint64) {}
@@ -44,12 +44,8 @@ func fill(t *testing.T, dir string) (*localnats.Server, *nats.Conn) {
 	keys, err := keystore.Create(t.Context(), js, 1)
 	must(t, err)
 	for i := range filled {
-		if _, err := js.Publish(t.Context(), "ledger.aa.owner.memory", fmt.Appendf(nil, "log message %06d", i+1)); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := keys.Put(t.Context(), fmt.Sprintf("key%d", i/2), fmt.Appendf(nil, "keystore message %06d", i+1)); err != nil { // each key is written twice
-			t.Fatal(err)
-		}
+		must(t, errorOf(js.Publish(t.Context(), "ledger.aa.owner.memory", fmt.Appendf(nil, "log message %06d", i+1))))
+		must(t, errorOf(keys.Put(t.Context(), fmt.Sprintf("key%d", i/2), fmt.Appendf(nil, "keystore message %06d", i+1)))) // each key is written twice
 	}
 	return server, nc
 }

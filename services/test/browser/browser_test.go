@@ -36,7 +36,7 @@ import (
 	"github.com/memory-ledger/ledger/services/test/stacktest"
 )
 
-var must, slow = testkit.Must, testkit.Slow
+var must, slow, errorOf = testkit.Must, testkit.Slow, testkit.ErrorOf
 
 func TestMain(m *testing.M) { pgtest.Main(m) }
 
@@ -116,9 +116,7 @@ func drive(t *testing.T, script string, told []byte) []byte {
 	cmd.Stdout, cmd.Stderr = &said, &complaints
 	// The driver's input stays open until this process ends, so that the browser ends
 	// with this process in any case.
-	if _, err := cmd.StdinPipe(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errorOf(cmd.StdinPipe()))
 	driver, err := child.Start(cmd, syscall.SIGTERM)
 	must(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), limit)

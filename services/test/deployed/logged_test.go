@@ -42,6 +42,6 @@ func TestGatewayLogsNoTokens(t *testing.T) {
 	}
 }
 
-var must = testkit.Must
+var must, errorOf = testkit.Must, testkit.ErrorOf
 
 func TestMain(m *testing.M) { stacktest.Main(m) }

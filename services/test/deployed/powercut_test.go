@@ -61,9 +61,7 @@ func TestAPowerCutLeavesEveryReplicaWhole(t *testing.T) {
 	const block = 8 << 20 // bytes of a full block
 	write(block / 2 / len(payload))
 	before := leader()
-	if _, err := admin.Conn().RequestWithContext(ctx, "$JS.API.STREAM.LEADER.STEPDOWN."+natsconf.Stream, nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errorOf(admin.Conn().RequestWithContext(ctx, "$JS.API.STREAM.LEADER.STEPDOWN."+natsconf.Stream, nil)))
 	for leader() == before {
 	}
 	write(block * 3 / 2 / len(payload))

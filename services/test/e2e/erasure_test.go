@@ -208,13 +208,9 @@ func TestAnOldKeyDoesNotComeBack(t *testing.T) {
 	old, err := bucket.Get(t.Context(), wallet.PublicKey)
 	noErr(t, err)
 	erase(t, core, wallet)
-	if _, err := bucket.Put(t.Context(), wallet.PublicKey, old.Value()); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, errorOf(bucket.Put(t.Context(), wallet.PublicKey, old.Value())))
 	var told []audit.Finding
-	if _, err := assembly.Audit(t.Context(), s.Config, assembly.AuditOptions{Report: func(f audit.Finding) { told = append(told, f) }}); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, errorOf(assembly.Audit(t.Context(), s.Config, assembly.AuditOptions{Report: func(f audit.Finding) { told = append(told, f) }})))
 	if len(told) != 1 || !strings.Contains(told[0].Detail, "from before erasure 1") {
 		t.Errorf("the audit of an old key: %+v", told)
 	}

@@ -89,9 +89,7 @@ func TestALostKeyIsNotCalledDestroyed(t *testing.T) {
 	core.Expect(503, "GET", "/memories", nil, session)
 	core.Expect(503, "POST", "/memories", map[string]any{"content": "y"}, session)
 	// After the entry is restored, everything works as before.
-	if _, err := js.Publish(t.Context(), entry.Subject, entry.Data); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, errorOf(js.Publish(t.Context(), entry.Subject, entry.Data)))
 	if got := core.Expect(200, "GET", "/memories/"+id, nil, session).Text("content"); got != "x" {
 		t.Errorf("got %q", got)
 	}

@@ -52,9 +52,7 @@ func TestForgettingIsFinished(t *testing.T) {
 			t.Errorf("a key of what was forgotten is in %q", files)
 		}
 		agrees(t, s)
-		if _, err := bucket.Put(t.Context(), string(owner), before.Value()); err != nil { // restored
-			t.Fatal(err)
-		}
+		noErr(t, errorOf(bucket.Put(t.Context(), string(owner), before.Value()))) // restored
 	}
 }
 

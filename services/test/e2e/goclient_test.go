@@ -37,9 +37,7 @@ func newGoClient(t *testing.T, s *stacktest.Stack, options ...memoryledger.Optio
 		memoryledger.WithHTTPClient(core.HTTP), memoryledger.WithRetries(3, 20*time.Millisecond),
 	}, options...)
 	c := memoryledger.New(core.URL, options...)
-	if _, err := c.SignIn(t.Context(), newKeyWallet(t)); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, errorOf(c.SignIn(t.Context(), newKeyWallet(t))))
 	return c
 }
 

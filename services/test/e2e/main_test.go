@@ -9,6 +9,6 @@ import (
 	"github.com/memory-ledger/ledger/services/test/stacktest"
 )
 
-var noErr, slow = testkit.Must, testkit.Slow
+var noErr, slow, errorOf = testkit.Must, testkit.Slow, testkit.ErrorOf
 
 func TestMain(m *testing.M) { stacktest.Main(m) }

@@ -58,9 +58,7 @@ func TestDeadTokensAreRefusedAlike(t *testing.T) {
 		_, superseded := mint()
 		id, expired := mint()
 		noErr(t, projected.WaitAll(t.Context()))
-		if _, err := base.Pool.Exec(t.Context(), `UPDATE grants SET expires_at = now() WHERE id = $1`, id); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, errorOf(base.Pool.Exec(t.Context(), `UPDATE grants SET expires_at = now() WHERE id = $1`, id)))
 		answers, pages := map[string]stacktest.Answer{}, map[string]stacktest.Answer{}
 		for why, token := range map[string]string{
 			"unknown": unknown, "spent": spent, "revoked": revoked, "superseded": superseded, "expired": expired, "malformed": "x",
@@ -108,9 +106,7 @@ func TestDeadCredentialsAreRefusedAlike(t *testing.T) {
 		expired, _ := api.make()
 		hash := signin.HashToken(expired)
 		noErr(t, projected.WaitAll(t.Context()))
-		if _, err := base.Pool.Exec(t.Context(), api.expire, hash[:]); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, errorOf(base.Pool.Exec(t.Context(), api.expire, hash[:])))
 		for _, request := range []struct {
 			method, path string
 			body         any

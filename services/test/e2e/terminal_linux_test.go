@@ -112,9 +112,7 @@ func TestRunAtATerminal(t *testing.T) {
 	}
 	empty.await(t, "the log is empty so far\n")
 
-	if _, err := session.keyboard.Write([]byte{3}); err != nil { // Ctrl-C
-		t.Fatal(err)
-	}
+	noErr(t, errorOf(session.keyboard.Write([]byte{3}))) // Ctrl-C
 	if err := cmd.Wait(); err != nil {
 		t.Errorf("it ended with %v", err)
 	}
