@@ -28,8 +28,7 @@ type committer struct {
 
 func newCommitter(t *testing.T) *committer {
 	c := newChain(t)
-	owner, err := solana.NewRandomPrivateKey()
-	c.must(err)
+	owner := c.newKey()
 	address, _, err := commitment.Address(program.LocalID, c.payer.PublicKey(), owner.PublicKey())
 	c.must(err)
 	return &committer{c, owner.PublicKey(), address}
@@ -110,8 +109,7 @@ func TestCommitPaysTheRentOfTheDay(t *testing.T) {
 		var err error
 		to.address, _, err = commitment.Address(program.LocalID, c.payer.PublicKey(), to.owner)
 		c.must(err)
-		_, err = to.commit(1, root("one"))
-		c.must(err)
+		c.must(errorOf(to.commit(1, root("one"))))
 		_, lamports, _ := c.account(to.address)
 		if want := uint64(256*float64(rent.rate)*rent.threshold) + rent.spare; lamports != want {
 			t.Errorf("rent %+v: paid %d, want %d", rent, lamports, want)
@@ -121,12 +119,10 @@ func TestCommitPaysTheRentOfTheDay(t *testing.T) {
 
 func TestCommitAgainIsIdempotent(t *testing.T) {
 	c := newCommitter(t)
-	_, err := c.commit(3, root("three"))
-	c.must(err)
+	c.must(errorOf(c.commit(3, root("three"))))
 	before := c.held()
 	other := c.newWallet() // a second fee payer, else it would be the same transaction
-	_, err = c.send([]solana.PrivateKey{other, c.payer}, c.instruction(3, root("three")))
-	c.must(err)
+	c.must(errorOf(c.send([]solana.PrivateKey{other, c.payer}, c.instruction(3, root("three")))))
 	if after := c.held(); after != before {
 		t.Fatalf("got %+v, want %+v", after, before)
 	}
@@ -153,108 +149,57 @@ func TestCommitToPrefundedAddress(t *testing.T) {
 // commitRefusals change a commit of size 4 to an account that holds size 3.
 var commitRefusals = map[string]struct {
 	want error
-	edit func(c *committer, m metas, d []byte) (metas, []byte)
+	edit func(c *committer, in *parts)
 }{
-	"unsigned authority": {program.ErrNotSigned, func(_ *committer, m metas, d []byte) (metas, []byte) {
-		m[0].IsSigner = false
-		return m, d
-	}},
-	"commitment of another authority": {program.ErrWrongAuthority, func(c *committer, m metas, d []byte) (metas, []byte) {
-		m[1].PublicKey = c.foreign(c.owner)
-		return m, d
-	}},
-	"commitment of another owner": {program.ErrWrongOwner, func(c *committer, m metas, d []byte) (metas, []byte) {
+	"unsigned authority":              {program.ErrNotSigned, func(_ *committer, in *parts) { in.metas[0].IsSigner = false }},
+	"commitment of another authority": {program.ErrWrongAuthority, func(c *committer, in *parts) { in.metas[1].PublicKey = c.foreign(c.owner) }},
+	"commitment of another owner": {program.ErrWrongOwner, func(c *committer, in *parts) {
 		other := *c
-		key, err := solana.NewRandomPrivateKey()
-		c.must(err)
-		other.owner = key.PublicKey()
-		_, err = other.commit(1, root("other"))
-		c.must(err)
-		m[1].PublicKey, _, err = commitment.Address(program.LocalID, c.payer.PublicKey(), other.owner)
-		c.must(err)
-		return m, d
+		other.owner = c.newKey().PublicKey()
+		c.must(errorOf(other.commit(1, root("other"))))
+		in.metas[1].PublicKey = other.instruction(1, root("other")).Accounts()[1].PublicKey
 	}},
-	"an address that is not derived": {program.ErrWrongAddress, func(c *committer, m metas, d []byte) (metas, []byte) {
-		key, err := solana.NewRandomPrivateKey()
-		c.must(err)
-		m[1].PublicKey = key.PublicKey()
-		return m, d
-	}},
-	"address of another bump": {program.ErrWrongAddress, func(c *committer, m metas, d []byte) (metas, []byte) {
-		m[1].PublicKey = c.secondBump()
-		return m, d
-	}},
-	"account of another program": {program.ErrForeignAccount, func(c *committer, m metas, d []byte) (metas, []byte) {
-		key, err := solana.NewRandomPrivateKey()
-		c.must(err)
+	"an address that is not derived": {program.ErrWrongAddress, func(c *committer, in *parts) { in.metas[1].PublicKey = c.newKey().PublicKey() }},
+	"address of another bump":        {program.ErrWrongAddress, func(c *committer, in *parts) { in.metas[1].PublicKey = c.secondBump() }},
+	"account of another program": {program.ErrForeignAccount, func(c *committer, in *parts) {
+		key := c.newKey()
 		c.put(key.PublicKey(), solana.TokenProgramID, make([]byte, verify.AccountLen))
-		m[1].PublicKey = key.PublicKey()
-		return m, d
+		in.metas[1].PublicKey = key.PublicKey()
 	}},
-	"account of this program without the magic": {program.ErrAccountData, func(c *committer, m metas, d []byte) (metas, []byte) {
-		key, err := solana.NewRandomPrivateKey()
-		c.must(err)
-		in := system.NewCreateAccountInstruction(solana.LAMPORTS_PER_SOL, verify.AccountLen, program.LocalID, c.payer.PublicKey(), key.PublicKey())
-		_, err = c.send([]solana.PrivateKey{c.payer, key}, in.Build())
-		c.must(err)
-		m[1].PublicKey = key.PublicKey()
-		return m, d
+	"account of this program without the magic": {program.ErrAccountData, func(c *committer, in *parts) {
+		key := c.newKey()
+		create := system.NewCreateAccountInstruction(solana.LAMPORTS_PER_SOL, verify.AccountLen, program.LocalID, c.payer.PublicKey(), key.PublicKey())
+		c.must(errorOf(c.send([]solana.PrivateKey{c.payer, key}, create.Build())))
+		in.metas[1].PublicKey = key.PublicKey()
 	}},
-	"account of this program of another length": {program.ErrAccountData, func(c *committer, m metas, d []byte) (metas, []byte) {
-		key, err := solana.NewRandomPrivateKey()
-		c.must(err)
+	"account of this program of another length": {program.ErrAccountData, func(c *committer, in *parts) {
+		key := c.newKey()
 		c.put(key.PublicKey(), program.LocalID, append(c.held().Encode(), 0))
-		m[1].PublicKey = key.PublicKey()
-		return m, d
+		in.metas[1].PublicKey = key.PublicKey()
 	}},
-	"another program in the system program's place": {program.ErrWrongProgram, func(_ *committer, m metas, d []byte) (metas, []byte) {
-		m[2].PublicKey = solana.TokenProgramID
-		return m, d
+	"another program in the system program's place": {program.ErrWrongProgram, func(_ *committer, in *parts) { in.metas[2].PublicKey = solana.TokenProgramID }},
+	"one account too many": {program.ErrAccountCount, func(_ *committer, in *parts) {
+		in.metas = append(in.metas, solana.Meta(solana.TokenProgramID))
 	}},
-	"one account too many": {program.ErrAccountCount, func(_ *committer, m metas, d []byte) (metas, []byte) {
-		return append(m, solana.Meta(solana.TokenProgramID)), d
+	"one account too few": {program.ErrAccountCount, func(_ *committer, in *parts) { in.metas = in.metas[:2] }},
+	"one account in two roles": {program.ErrDuplicateAccount, func(_ *committer, in *parts) {
+		in.metas[1].PublicKey = in.metas[0].PublicKey
 	}},
-	"one account too few": {program.ErrAccountCount, func(_ *committer, m metas, d []byte) (metas, []byte) {
-		return m[:2], d
-	}},
-	"one account in two roles": {program.ErrDuplicateAccount, func(_ *committer, m metas, d []byte) (metas, []byte) {
-		m[1].PublicKey = m[0].PublicKey
-		return m, d
-	}},
-	"data one byte short": {program.ErrInstruction, func(_ *committer, m metas, d []byte) (metas, []byte) {
-		return m, d[:len(d)-1]
-	}},
-	"no data": {program.ErrInstruction, func(_ *committer, m metas, _ []byte) (metas, []byte) {
-		return m, nil
-	}},
-	"unknown tag": {program.ErrInstruction, func(_ *committer, m metas, d []byte) (metas, []byte) {
-		d[0] = 9
-		return m, d
-	}},
-	"smaller size": {program.ErrShrinks, func(_ *committer, m metas, d []byte) (metas, []byte) {
-		binary.LittleEndian.PutUint64(d[40:], 2)
-		return m, d
-	}},
-	"same size with another root": {program.ErrForks, func(_ *committer, m metas, d []byte) (metas, []byte) {
-		binary.LittleEndian.PutUint64(d[40:], 3)
-		return m, d
-	}},
-	"size of zero": {program.ErrZero, func(_ *committer, m metas, d []byte) (metas, []byte) {
-		binary.LittleEndian.PutUint64(d[40:], 0)
-		return m, d
-	}},
+	"data one byte short":         {program.ErrInstruction, func(_ *committer, in *parts) { in.data = in.data[:len(in.data)-1] }},
+	"no data":                     {program.ErrInstruction, func(_ *committer, in *parts) { in.data = nil }},
+	"unknown tag":                 {program.ErrInstruction, func(_ *committer, in *parts) { in.data[0] = 9 }},
+	"smaller size":                {program.ErrShrinks, func(_ *committer, in *parts) { binary.LittleEndian.PutUint64(in.data[40:], 2) }},
+	"same size with another root": {program.ErrForks, func(_ *committer, in *parts) { binary.LittleEndian.PutUint64(in.data[40:], 3) }},
+	"size of zero":                {program.ErrZero, func(_ *committer, in *parts) { binary.LittleEndian.PutUint64(in.data[40:], 0) }},
 }
 
 func TestCommitRefusals(t *testing.T) {
 	for name, test := range commitRefusals {
 		t.Run(name, func(t *testing.T) {
 			c := newCommitter(t)
-			_, err := c.commit(3, root("three"))
-			c.must(err)
+			c.must(errorOf(c.commit(3, root("three"))))
 			feePayer := c.newWallet()
-			in := edit(c.instruction(4, root("four")), func(m metas, d []byte) (metas, []byte) {
-				return test.edit(c, m, d)
-			})
+			in := edit(c.instruction(4, root("four")), func(in *parts) { test.edit(c, in) })
 			signers := []solana.PrivateKey{feePayer}
 			for _, m := range in.Accounts() {
 				if m.IsSigner {
@@ -277,8 +222,7 @@ func (c *committer) foreign(owner solana.PublicKey) solana.PublicKey {
 	other := c.newWallet()
 	in, err := commitment.NewInstruction(program.LocalID, other.PublicKey(), commitment.Commit{Owner: owner, Size: 1, Root: root("theirs")})
 	c.must(err)
-	_, err = c.send([]solana.PrivateKey{other}, in)
-	c.must(err)
+	c.must(errorOf(c.send([]solana.PrivateKey{other}, in)))
 	return in.Accounts()[1].PublicKey
 }
 
@@ -301,13 +245,9 @@ func (c *committer) secondBump() solana.PublicKey {
 func TestCommitMissingAuthoritySignature(t *testing.T) {
 	// A different key signs and takes the authority's place.
 	c := newCommitter(t)
-	_, err := c.commit(3, root("three"))
-	c.must(err)
+	c.must(errorOf(c.commit(3, root("three"))))
 	other := c.newWallet()
-	in := edit(c.instruction(4, root("four")), func(m metas, d []byte) (metas, []byte) {
-		m[0].PublicKey = other.PublicKey()
-		return m, d
-	})
+	in := edit(c.instruction(4, root("four")), func(in *parts) { in.metas[0].PublicKey = other.PublicKey() })
 	c.unchanged(program.ErrWrongAuthority, func() error {
 		_, err := c.send([]solana.PrivateKey{other}, in)
 		return err
@@ -316,8 +256,7 @@ func TestCommitMissingAuthoritySignature(t *testing.T) {
 
 func TestCommitLimits(t *testing.T) {
 	c := newCommitter(t)
-	_, err := c.commit(math.MaxUint64, root("all there can be"))
-	c.must(err)
+	c.must(errorOf(c.commit(math.MaxUint64, root("all there can be"))))
 	c.unchanged(program.ErrShrinks, func() error {
 		_, err := c.commit(math.MaxUint64-1, root("less"))
 		return err
@@ -357,8 +296,7 @@ func TestEightCommitsInOneTransaction(t *testing.T) {
 
 func TestOneRefusalUndoesThePackedTransaction(t *testing.T) {
 	c := newCommitter(t)
-	_, err := c.commit(3, root("three"))
-	c.must(err)
+	c.must(errorOf(c.commit(3, root("three"))))
 	c.unchanged(program.ErrShrinks, func() error {
 		_, err := c.send([]solana.PrivateKey{c.payer}, c.instruction(4, root("four")), c.instruction(2, root("two")))
 		return err

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"testing"
 	"time"
 
@@ -70,9 +71,15 @@ func newChain(t *testing.T) *chain {
 // newWallet returns a key with ten SOL.
 func (c *chain) newWallet() solana.PrivateKey {
 	c.Helper()
+	key := c.newKey()
+	c.must(c.Fund(c.Context(), key.PublicKey().String(), 10*solana.LAMPORTS_PER_SOL))
+	return key
+}
+
+func (c *chain) newKey() solana.PrivateKey {
+	c.Helper()
 	key, err := solana.NewRandomPrivateKey()
 	c.must(err)
-	c.must(c.Fund(c.Context(), key.PublicKey().String(), 10*solana.LAMPORTS_PER_SOL))
 	return key
 }
 
@@ -154,26 +161,28 @@ func (c *chain) put(key, owner solana.PublicKey, data []byte) {
 
 func (c *chain) transfer(from solana.PrivateKey, to solana.PublicKey, lamports uint64) {
 	c.Helper()
-	_, err := c.send([]solana.PrivateKey{from}, system.NewTransferInstruction(lamports, from.PublicKey(), to).Build())
-	c.must(err)
+	c.must(errorOf(c.send([]solana.PrivateKey{from}, system.NewTransferInstruction(lamports, from.PublicKey(), to).Build())))
 }
 
-// metas are an instruction's accounts.
-type metas = []*solana.AccountMeta
+// parts are an instruction's accounts and data, for a test to change.
+type parts struct {
+	metas []*solana.AccountMeta
+	data  []byte
+}
 
 // edit returns an instruction with its accounts or data changed.
-func edit(in solana.Instruction, change func(m metas, d []byte) (metas, []byte)) solana.Instruction {
+func edit(in solana.Instruction, change func(in *parts)) solana.Instruction {
 	data, err := in.Data()
 	if err != nil {
 		panic(err)
 	}
-	var accounts metas
+	changed := &parts{data: slices.Clone(data)}
 	for _, m := range in.Accounts() {
 		copied := *m
-		accounts = append(accounts, &copied)
+		changed.metas = append(changed.metas, &copied)
 	}
-	accounts, data = change(accounts, append([]byte(nil), data...))
-	return solana.NewInstruction(in.ProgramID(), solana.AccountMetaSlice(accounts), data)
+	change(changed)
+	return solana.NewInstruction(in.ProgramID(), solana.AccountMetaSlice(changed.metas), changed.data)
 }
 
 func b64(b []byte) string { return base64.StdEncoding.EncodeToString(b) }

@@ -21,7 +21,7 @@ import (
 	"github.com/memory-ledger/ledger/infra/testkit"
 )
 
-var must, slow = testkit.Must, testkit.Slow
+var must, slow, errorOf = testkit.Must, testkit.Slow, testkit.ErrorOf
 
 func TestELFHasItsHash(t *testing.T) {
 	want, err := os.ReadFile("memory_ledger.so.sha256")

@@ -40,8 +40,7 @@ func newStaker(t *testing.T, balance uint64) *staker {
 
 func (c *chain) allocate(size uint64, owner solana.PublicKey) (solana.PrivateKey, solana.Instruction) {
 	c.Helper()
-	key, err := solana.NewRandomPrivateKey()
-	c.must(err)
+	key := c.newKey()
 	rent, err := c.rpc.GetMinimumBalanceForRentExemption(c.Context(), size, "")
 	c.must(err)
 	return key, system.NewCreateAccountInstruction(rent, size, owner, c.payer.PublicKey(), key.PublicKey()).Build()
@@ -55,8 +54,7 @@ func (c *chain) newMint(tokenProgram solana.PublicKey) solana.PublicKey {
 	initialize := token.NewInitializeMint2Instruction(6, authority, authority, key.PublicKey()).Build()
 	data, err := initialize.Data()
 	c.must(err)
-	_, err = c.send([]solana.PrivateKey{c.payer, key}, create, solana.NewInstruction(tokenProgram, initialize.Accounts(), data))
-	c.must(err)
+	c.must(errorOf(c.send([]solana.PrivateKey{c.payer, key}, create, solana.NewInstruction(tokenProgram, initialize.Accounts(), data))))
 	return key.PublicKey()
 }
 
@@ -131,39 +129,32 @@ func TestStakeAndUnstake(t *testing.T) {
 	s.must(err)
 	t.Logf("unstake: %d compute units", units)
 	s.holds("600", "400")
-	_, err = s.unstake(400)
-	s.must(err)
+	s.must(errorOf(s.unstake(400)))
 	s.holds("1000", "0")
-	_, err = s.stake(1000)
-	s.must(err)
+	s.must(errorOf(s.stake(1000)))
 	s.holds("0", "1000")
 }
 
 func TestStakeIntoPrefundedVault(t *testing.T) {
 	s := newStaker(t, 1000)
 	s.transfer(s.payer, s.vault, 1_000_000)
-	_, err := s.stake(1)
-	s.must(err)
+	s.must(errorOf(s.stake(1)))
 	s.holds("999", "1")
 }
 
 func TestUnstakeWhatOthersSentToTheVault(t *testing.T) {
 	s := newStaker(t, 1000)
-	_, err := s.stake(1)
-	s.must(err)
+	s.must(errorOf(s.stake(1)))
 	s.mintTo(s.mint, s.vault, 50)
-	_, err = s.unstake(51)
-	s.must(err)
+	s.must(errorOf(s.unstake(51)))
 	s.holds("1050", "0")
 }
 
 func TestStakeOfAllThereCanBe(t *testing.T) {
 	s := newStaker(t, math.MaxUint64)
-	_, err := s.stake(math.MaxUint64)
-	s.must(err)
+	s.must(errorOf(s.stake(math.MaxUint64)))
 	s.holds("0", "18446744073709551615")
-	_, err = s.unstake(math.MaxUint64)
-	s.must(err)
+	s.must(errorOf(s.unstake(math.MaxUint64)))
 }
 
 func TestStakeBeyondTheBalance(t *testing.T) {
@@ -177,8 +168,7 @@ func TestStakeBeyondTheBalance(t *testing.T) {
 	}
 	_, err = s.unstake(1)
 	s.refused(program.ErrInsufficient, err) // no vault yet
-	_, err = s.stake(1000)
-	s.must(err)
+	s.must(errorOf(s.stake(1000)))
 	for _, amount := range []uint64{1001, math.MaxUint64} {
 		_, err = s.unstake(amount)
 		s.refused(program.ErrInsufficient, err)
@@ -189,50 +179,27 @@ func TestStakeBeyondTheBalance(t *testing.T) {
 // refusal changes a staking instruction so that the program must refuse it.
 type refusal struct {
 	want error
-	edit func(s *staker, m metas, d []byte) (metas, []byte)
+	edit func(s *staker, in *parts)
 }
 
 // common are the refusals that apply to both stake and unstake.
 var common = map[string]refusal{
-	"amount of zero": {program.ErrZero, func(_ *staker, m metas, d []byte) (metas, []byte) {
-		binary.LittleEndian.PutUint64(d[8:], 0)
-		return m, d
+	"amount of zero":                {program.ErrZero, func(_ *staker, in *parts) { binary.LittleEndian.PutUint64(in.data[8:], 0) }},
+	"unsigned wallet":               {program.ErrNotSigned, func(_ *staker, in *parts) { in.metas[0].IsSigner = false }},
+	"token program of another kind": {program.ErrWrongProgram, func(_ *staker, in *parts) { in.metas[4].PublicKey = solana.Token2022ProgramID }},
+	"mint of another vault":         {program.ErrWrongAddress, func(s *staker, in *parts) { in.metas[3].PublicKey = s.newMint(solana.TokenProgramID) }},
+	"a token account that is no vault": {program.ErrWrongAddress, func(s *staker, in *parts) {
+		in.metas[2].PublicKey = s.newTokens(s.mint, s.payer.PublicKey())
 	}},
-	"unsigned wallet": {program.ErrNotSigned, func(_ *staker, m metas, d []byte) (metas, []byte) {
-		m[0].IsSigner = false
-		return m, d
-	}},
-	"token program of another kind": {program.ErrWrongProgram, func(_ *staker, m metas, d []byte) (metas, []byte) {
-		m[4].PublicKey = solana.Token2022ProgramID
-		return m, d
-	}},
-	"mint of another vault": {program.ErrWrongAddress, func(s *staker, m metas, d []byte) (metas, []byte) {
-		m[3].PublicKey = s.newMint(solana.TokenProgramID)
-		return m, d
-	}},
-	"a token account that is no vault": {program.ErrWrongAddress, func(s *staker, m metas, d []byte) (metas, []byte) {
-		m[2].PublicKey = s.newTokens(s.mint, s.payer.PublicKey())
-		return m, d
-	}},
-	"one account too few": {program.ErrAccountCount, func(_ *staker, m metas, d []byte) (metas, []byte) {
-		return m[:4], d
-	}},
-	"one account too many": {program.ErrAccountCount, func(_ *staker, m metas, d []byte) (metas, []byte) {
-		for len(m) < 7 {
-			m = append(m, solana.Meta(solana.PublicKey{31: byte(100 + len(m))}))
+	"one account too few": {program.ErrAccountCount, func(_ *staker, in *parts) { in.metas = in.metas[:4] }},
+	"one account too many": {program.ErrAccountCount, func(_ *staker, in *parts) {
+		for len(in.metas) < 7 {
+			in.metas = append(in.metas, solana.Meta(solana.PublicKey{31: byte(100 + len(in.metas))}))
 		}
-		return m, d
 	}},
-	"vault in the token account's place": {program.ErrDuplicateAccount, func(s *staker, m metas, d []byte) (metas, []byte) {
-		m[1].PublicKey = s.vault
-		return m, d
-	}},
-	"data one byte short": {program.ErrInstruction, func(_ *staker, m metas, d []byte) (metas, []byte) {
-		return m, d[:15]
-	}},
-	"data eight bytes long": {program.ErrInstruction, func(_ *staker, m metas, d []byte) (metas, []byte) {
-		return m, d[:8]
-	}},
+	"vault in the token account's place": {program.ErrDuplicateAccount, func(s *staker, in *parts) { in.metas[1].PublicKey = s.vault }},
+	"data one byte short":                {program.ErrInstruction, func(_ *staker, in *parts) { in.data = in.data[:15] }},
+	"data eight bytes long":              {program.ErrInstruction, func(_ *staker, in *parts) { in.data = in.data[:8] }},
 }
 
 func TestStakingRefusals(t *testing.T) {
@@ -240,8 +207,7 @@ func TestStakingRefusals(t *testing.T) {
 		for _, kind := range []staking.Kind{staking.Stake, staking.Unstake} {
 			t.Run(map[staking.Kind]string{staking.Stake: "stake", staking.Unstake: "unstake"}[kind]+"/"+name, func(t *testing.T) {
 				s := newStaker(t, 1000)
-				_, err := s.stake(500)
-				s.must(err)
+				s.must(errorOf(s.stake(500)))
 				build := staking.NewStake
 				if kind == staking.Unstake {
 					build = staking.NewUnstake
@@ -249,9 +215,7 @@ func TestStakingRefusals(t *testing.T) {
 				in, err := build(program.LocalID, s.mint, s.payer.PublicKey(), s.tokens, 10)
 				s.must(err)
 				signers := []solana.PrivateKey{s.newWallet(), s.payer}
-				bent := edit(in, func(m metas, d []byte) (metas, []byte) {
-					return test.edit(s, m, d)
-				})
+				bent := edit(in, func(in *parts) { test.edit(s, in) })
 				if !bent.Accounts()[0].IsSigner {
 					signers = signers[:1]
 				}
@@ -267,36 +231,26 @@ func TestStakeRefusesAnotherSystemProgram(t *testing.T) {
 	s := newStaker(t, 1000)
 	in, err := staking.NewStake(program.LocalID, s.mint, s.payer.PublicKey(), s.tokens, 10)
 	s.must(err)
-	_, err = s.send([]solana.PrivateKey{s.payer}, edit(in, func(m metas, d []byte) (metas, []byte) {
-		m[5].PublicKey = solana.SysVarRentPubkey
-		return m, d
-	}))
+	_, err = s.send([]solana.PrivateKey{s.payer}, edit(in, func(in *parts) { in.metas[5].PublicKey = solana.SysVarRentPubkey }))
 	s.refused(program.ErrWrongProgram, err)
 }
 
 func TestOnlyTheOwnerUnstakes(t *testing.T) {
 	s := newStaker(t, 1000)
-	_, err := s.stake(500)
-	s.must(err)
+	s.must(errorOf(s.stake(500)))
 	thief := s.newWallet()
 	loot := s.newTokens(s.mint, thief.PublicKey())
 
 	// The thief names the victim's vault under its own signature.
 	in, err := staking.NewUnstake(program.LocalID, s.mint, thief.PublicKey(), loot, 10)
 	s.must(err)
-	_, err = s.send([]solana.PrivateKey{thief}, edit(in, func(m metas, d []byte) (metas, []byte) {
-		m[2].PublicKey = s.vault
-		return m, d
-	}))
+	_, err = s.send([]solana.PrivateKey{thief}, edit(in, func(in *parts) { in.metas[2].PublicKey = s.vault }))
 	s.refused(program.ErrWrongAddress, err)
 
 	// The thief names the victim, but the victim did not sign.
 	in, err = staking.NewUnstake(program.LocalID, s.mint, s.payer.PublicKey(), loot, 10)
 	s.must(err)
-	_, err = s.send([]solana.PrivateKey{thief}, edit(in, func(m metas, d []byte) (metas, []byte) {
-		m[0].IsSigner = false
-		return m, d
-	}))
+	_, err = s.send([]solana.PrivateKey{thief}, edit(in, func(in *parts) { in.metas[0].IsSigner = false }))
 	s.refused(program.ErrNotSigned, err)
 
 	// The thief calls the token program directly.
@@ -310,8 +264,7 @@ func TestOnlyTheOwnerUnstakes(t *testing.T) {
 	// The owner may send the tokens anywhere.
 	in, err = staking.NewUnstake(program.LocalID, s.mint, s.payer.PublicKey(), loot, 10)
 	s.must(err)
-	_, err = s.send([]solana.PrivateKey{s.payer}, in)
-	s.must(err)
+	s.must(errorOf(s.send([]solana.PrivateKey{s.payer}, in)))
 	s.holds("500", "490")
 }
 
