@@ -102,9 +102,8 @@ func TestVersionSix(t *testing.T) {
 		t.Errorf("got\n%s, want\n%s", v6, want)
 	}
 	created.Networks = []string{"home"}
-	if v6, err = c.encodeBatch(batch); err != nil {
-		t.Fatal(err)
-	}
+	v6, err = c.encodeBatch(batch)
+	must(t, err)
 	if batch, err = c.decodeBatch(v6); err != nil || !slices.Equal(batch[0].Data.(*apiKeyCreatedV6).Networks, []string{"home"}) {
 		t.Errorf("version 6 is not read as it was written: %v, %v", batch, err)
 	}

@@ -84,9 +84,8 @@ func startWorld(t *testing.T, file string) *world {
 	w := &world{t: t, url: natstest.FromConfig(t, file)}
 	conn, _ := w.dial("admin")
 	var err error
-	if w.admin, err = jetstream.New(conn); err != nil {
-		t.Fatal(err)
-	}
+	w.admin, err = jetstream.New(conn)
+	must(t, err)
 	for range 2 { // the second run changes nothing
 		must(t, errorOf(natsconf.Provision(t.Context(), w.admin, 1)))
 	}

@@ -53,9 +53,8 @@ func genuine(t *testing.T, n int) (said []fixture.Message, leaves []events.Hash)
 		must(t, err)
 		l, err := leaf.New(leaf.Secret{1}, leaf.Memory{Content: content, Metadata: metadata, Owner: a.Owner})
 		must(t, err)
-		if m.LeafHash, err = l.Hash(); err != nil {
-			t.Fatal(err)
-		}
+		m.LeafHash, err = l.Hash()
+		must(t, err)
 		m.Sealed = []byte("sealed " + content)
 		leaves = append(leaves, m.LeafHash)
 		said = append(said, a.Say(m))

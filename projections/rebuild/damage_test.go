@@ -28,9 +28,8 @@ func TestAForcedRebuildCuresDamagedPages(t *testing.T) {
 	server := pgtest.Start(t, cfg)
 	s := &stage{t: t, log: fixture.NewLog(t), pool: fixture.Pool(t, server.URL(), schema.Live)}
 	var err error
-	if s.fence, err = fence.New(s.pool, s.log, fence.Options{Logger: fixture.Quiet()}); err != nil {
-		t.Fatal(err)
-	}
+	s.fence, err = fence.New(s.pool, s.log, fence.Options{Logger: fixture.Quiet()})
+	must(t, err)
 	fixture.Running(t, s.fence.Run)
 	s.projector()
 	actors := s.fill(2, 300)

@@ -62,9 +62,8 @@ func emptyStage(t *testing.T) *stage {
 	s := &stage{t: t, log: fixture.NewLog(t)}
 	s.url, s.pool = fixture.Database(t)
 	var err error
-	if s.fence, err = fence.New(s.pool, s.log, fence.Options{}); err != nil {
-		t.Fatal(err)
-	}
+	s.fence, err = fence.New(s.pool, s.log, fence.Options{})
+	must(t, err)
 	fixture.Running(t, s.fence.Run)
 	return s
 }

@@ -32,9 +32,8 @@ func TestRootsOfEverySmallSize(t *testing.T) {
 			t.Fatalf("frontier of %d leaves has %d and root %s, want %s", size, frontier.Size(), frontier.Root(), want)
 		}
 		// The kept size and hashes are enough to continue.
-		if frontier, err = tree.NewFrontier(frontier.Size(), frontier.Hashes()); err != nil {
-			t.Fatal(err)
-		}
+		frontier, err = tree.NewFrontier(frontier.Size(), frontier.Hashes())
+		must(t, err)
 		if size < everySize {
 			frontier.Append(leaves[size])
 		}

@@ -32,12 +32,10 @@ func folder(t *testing.T, files map[string]string) string {
 
 func read(t *testing.T, path string, o foreign.Options) (all []foreign.Entry) {
 	t.Helper()
-	if err := foreign.Read(path, o, func(e foreign.Entry) error {
+	must(t, foreign.Read(path, o, func(e foreign.Entry) error {
 		all = append(all, e)
 		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return all
 }
 

@@ -58,9 +58,8 @@ func (h *history) writer(t testing.TB) *writer {
 	t.Helper()
 	w := &writer{owner: logtest.Owner()}
 	var err error
-	if w.key, err = h.keys.FindOrCreate(t.Context(), w.owner, 0); err != nil {
-		t.Fatal(err)
-	}
+	w.key, err = h.keys.FindOrCreate(t.Context(), w.owner, 0)
+	must(t, err)
 	return w
 }
 
@@ -79,9 +78,8 @@ func (h *history) write(t testing.TB, w *writer, texts ...string) {
 		}
 		secret, err := w.key.LeafSecret(v.salt, nil)
 		must(t, err)
-		if v.LeafHash, err = leaf.Commit(secret, leaf.Memory{Content: text, Metadata: canonical.Trusted(v.Metadata), Owner: w.owner}); err != nil {
-			t.Fatal(err)
-		}
+		v.LeafHash, err = leaf.Commit(secret, leaf.Memory{Content: text, Metadata: canonical.Trusted(v.Metadata), Owner: w.owner})
+		must(t, err)
 		sealed, sealing, err := w.key.Seal(v.LeafIndex, v.ID, text)
 		must(t, err)
 		w.written = append(w.written, v)
@@ -138,7 +136,7 @@ func (h *history) apply(t testing.TB, records ...projector.Record) {
 	for _, p := range []projector.Projection{owners.Projection{}, memories.Projection{}, batches.Projection, tree.Projection{}} {
 		must(t, p.Apply(t.Context(), steps, slice))
 	}
-	if err := pgx.BeginFunc(t.Context(), h.pool, func(tx pgx.Tx) error {
+	must(t, pgx.BeginFunc(t.Context(), h.pool, func(tx pgx.Tx) error {
 		for _, s := range steps.Steps() {
 			var err error
 			if s.Table != "" {
@@ -151,9 +149,7 @@ func (h *history) apply(t testing.TB, records ...projector.Record) {
 			}
 		}
 		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 }
 
 // service returns a service on the history with a cache of that many bytes.

@@ -115,13 +115,11 @@ func TestEverySelectionYieldsEachOnce(t *testing.T) {
 						picked, err := s.Select(t.Context(), Reader{Owner: w.owner}, sel, nil)
 						must(t, err)
 						for picked.More() {
-							if err := picked.Next(t.Context(), func(v *View) error {
+							must(t, picked.Next(t.Context(), func(v *View) error {
 								held = max(held, cap(picked.hits))
 								got = append(got, v.LeafIndex)
 								return nil
-							}); err != nil {
-								t.Fatal(err)
-							}
+							}))
 						}
 						sel.Cursor = picked.NextCursor
 					}
@@ -179,13 +177,11 @@ func TestMuchComesALittleAtATime(t *testing.T) {
 		read := 0
 		for first := true; p.More(); first = false {
 			bytes := 0
-			if err := p.Next(t.Context(), func(v *View) error {
+			must(t, p.Next(t.Context(), func(v *View) error {
 				read++
 				bytes += len(v.Content)
 				return nil
-			}); err != nil {
-				t.Fatal(err)
-			}
+			}))
 			if !first && bytes > pieceBytes+MaxContentBytes {
 				t.Errorf("%q: %d bytes at once", query, bytes)
 			}

@@ -99,11 +99,9 @@ func TestAServiceMakesNothingOnACluster(t *testing.T) {
 	nodes, err := nats.Connect(cfg.NATSURL) // answers like the nodes of an empty cluster
 	must(t, err)
 	defer nodes.Close()
-	if _, err := nodes.Subscribe("$JS.API.STREAM.INFO.*", func(m *nats.Msg) {
+	must(t, errorOf(nodes.Subscribe("$JS.API.STREAM.INFO.*", func(m *nats.Msg) {
 		_ = m.Respond([]byte(`{"error":{"code":404,"err_code":10059,"description":"stream not found"}}`))
-	}); err != nil {
-		t.Fatal(err)
-	}
+	})))
 	must(t, nodes.Flush())
 	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 	defer stop()

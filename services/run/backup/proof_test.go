@@ -150,9 +150,8 @@ func TestARestoreTakesOurSettings(t *testing.T) {
 		} {
 			config[name] = value
 		}
-		if n.Config, err = json.Marshal(config); err != nil {
-			t.Fatal(err)
-		}
+		n.Config, err = json.Marshal(config)
+		must(t, err)
 		text, err := json.Marshal(n)
 		if err == nil {
 			err = os.WriteFile(filepath.Join(dir, noteName), text, 0o600)

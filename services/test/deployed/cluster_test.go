@@ -49,9 +49,8 @@ func deploy(t *testing.T) *deployment {
 		Output: func() io.Writer { l := &lines{}; outputs = append(outputs, l); return l },
 	}
 	var err error
-	if cfg.Root, err = filepath.Abs(cfg.Root); err != nil {
-		t.Fatal(err)
-	}
+	cfg.Root, err = filepath.Abs(cfg.Root)
+	must(t, err)
 	roles.Lock()
 	c, err := cluster.Start(cfg)
 	roles.Unlock()
