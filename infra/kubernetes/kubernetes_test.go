@@ -204,16 +204,16 @@ func environment(t *testing.T, objects []any, c corev1.Container) map[string]str
 	for _, from := range c.EnvFrom {
 		switch {
 		case from.ConfigMapRef != nil:
-			maps.Copy(all, configMap(t, objects, from.ConfigMapRef.Name).Data)
+			maps.Copy(all, object[*corev1.ConfigMap](t, objects, from.ConfigMapRef.Name).Data)
 		case from.SecretRef != nil:
-			for name := range secret(t, objects, from.SecretRef.Name).Data {
+			for name := range object[*corev1.Secret](t, objects, from.SecretRef.Name).Data {
 				all[name] = ""
 			}
 		}
 	}
 	for _, e := range c.Env {
 		if e.ValueFrom != nil && e.ValueFrom.SecretKeyRef != nil {
-			if from := e.ValueFrom.SecretKeyRef; len(secret(t, objects, from.Name).Data[from.Key]) == 0 {
+			if from := e.ValueFrom.SecretKeyRef; len(object[*corev1.Secret](t, objects, from.Name).Data[from.Key]) == 0 {
 				t.Errorf("%s: Secret %s has no %s", e.Name, from.Name, from.Key)
 			}
 		}
@@ -222,26 +222,15 @@ func environment(t *testing.T, objects []any, c corev1.Container) map[string]str
 	return all
 }
 
-func configMap(t *testing.T, objects []any, name string) *corev1.ConfigMap {
+// object returns the object of a kind that has the name.
+func object[T metav1.Object](t *testing.T, objects []any, name string) T {
 	t.Helper()
-	for _, m := range of[*corev1.ConfigMap](objects) {
-		if m.Name == name {
-			return m
-		}
+	all := of[T](objects)
+	i := slices.IndexFunc(all, func(o T) bool { return o.GetName() == name })
+	if i < 0 {
+		t.Fatalf("there is no %T %s", *new(T), name)
 	}
-	t.Fatalf("there is no ConfigMap %s", name)
-	return nil
-}
-
-func secret(t *testing.T, objects []any, name string) *corev1.Secret {
-	t.Helper()
-	for _, s := range of[*corev1.Secret](objects) {
-		if s.Name == name {
-			return s
-		}
-	}
-	t.Fatalf("there is no Secret %s", name)
-	return nil
+	return all[i]
 }
 
 // mounted returns the files that a container sees in volumes of Secrets and
@@ -264,16 +253,16 @@ func mounted(t *testing.T, objects []any, w workload) []string {
 	}
 	for _, v := range w.pod.Volumes {
 		if v.Secret != nil {
-			take(v.Name, v.Secret.SecretName, secret(t, objects, v.Secret.SecretName).Data, v.Secret.Items)
+			take(v.Name, v.Secret.SecretName, object[*corev1.Secret](t, objects, v.Secret.SecretName).Data, v.Secret.Items)
 		}
 		if v.ConfigMap != nil {
-			for key := range configMap(t, objects, v.ConfigMap.Name).Data {
+			for key := range object[*corev1.ConfigMap](t, objects, v.ConfigMap.Name).Data {
 				in[v.Name] = append(in[v.Name], key)
 			}
 		}
 		if v.Projected != nil {
 			for _, s := range v.Projected.Sources {
-				take(v.Name, s.Secret.Name, secret(t, objects, s.Secret.Name).Data, s.Secret.Items)
+				take(v.Name, s.Secret.Name, object[*corev1.Secret](t, objects, s.Secret.Name).Data, s.Secret.Items)
 			}
 		}
 	}

@@ -26,13 +26,9 @@ func newDisk(t *testing.T) *disk {
 	t.Helper()
 	stream := filepath.Join(t.TempDir(), "$G", "streams", "LEDGER")
 	msgs := filepath.Join(stream, "msgs")
-	if err := os.MkdirAll(msgs, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.MkdirAll(msgs, 0o700))
 	for _, name := range []string{"meta.inf", "meta.sum", "msgs/1.blk"} {
-		if err := os.WriteFile(filepath.Join(stream, name), []byte("x"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(stream, name), []byte("x"), 0o600))
 	}
 	d := &disk{t: t, g: newGroupSync(msgs, false), block: 1, written: map[int]int{1: 1}, durable: map[int]int{}}
 	d.g.syncFile = func(path string) error {
@@ -61,16 +57,12 @@ func TestAfterAFailedFsyncNothingIsDurable(t *testing.T) {
 	d := newDisk(t)
 	path := filepath.Join(d.g.dir, "1.blk")
 	// The link can be opened but not synced.
-	if err := errors.Join(os.Rename(path, path+".kept"), os.Symlink(os.DevNull, path)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(os.Rename(path, path+".kept"), os.Symlink(os.DevNull, path)))
 	want := d.g.Sync(t.Context())
 	if !errors.Is(want, ErrSync) || !errors.Is(want, errLost) {
 		t.Fatalf("an fsync that failed: %v", want)
 	}
-	if err := errors.Join(os.Remove(path), os.Rename(path+".kept", path)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(os.Remove(path), os.Rename(path+".kept", path)))
 	if err := d.g.Sync(t.Context()); !errors.Is(err, errLost) {
 		t.Errorf("after one that failed: %v", err)
 	}

@@ -13,7 +13,11 @@ import (
 	"testing"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/memory-ledger/ledger/infra/testkit"
 )
+
+var must = testkit.Must
 
 // machine runs a server whose power can be cut.
 type machine struct {
@@ -36,31 +40,23 @@ func boot(t *testing.T, survived map[string][]byte, answers map[uint64][]byte) *
 	m := &machine{t: t, dir: t.TempDir(), onDisk: map[string][]byte{}, answers: answers}
 	for name, data := range survived {
 		path := filepath.Join(m.dir, name)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, data, 0o600)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, data, 0o600)))
 	}
 	var err error
-	if m.server, err = Start(t.Context(), Config{Dir: m.dir, GroupSync: true, Logger: slog.New(slog.DiscardHandler)}); err != nil {
-		t.Fatal(err)
-	}
+	m.server, err = Start(t.Context(), Config{Dir: m.dir, GroupSync: true, Logger: slog.New(slog.DiscardHandler)})
+	must(t, err)
 	t.Cleanup(func() {
 		if err := m.server.Stop(context.Background()); err != nil {
 			t.Error(err)
 		}
 	})
 	conn, err := m.server.Connect()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if m.js, err = jetstream.New(conn); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	m.js, err = jetstream.New(conn)
+	must(t, err)
 	// A small limit makes the server use small blocks. The test never reaches the limit.
 	cfg := jetstream.StreamConfig{Name: powerStream, Subjects: []string{"t.>"}, MaxBytes: 1 << 24, Discard: jetstream.DiscardNew}
-	if _, err := m.js.CreateOrUpdateStream(t.Context(), cfg); err != nil {
-		t.Fatal(err)
-	}
+	must(t, testkit.ErrorOf(m.js.CreateOrUpdateStream(t.Context(), cfg)))
 	m.group = m.server.GroupSync(powerStream, false)
 	m.group.syncFile = m.sync
 	return m
@@ -118,9 +114,7 @@ func (m *machine) cut() (survived map[string][]byte, answers map[uint64][]byte) 
 func (m *machine) holds() {
 	m.t.Helper()
 	stream, err := m.js.Stream(m.t.Context(), powerStream)
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	must(m.t, err)
 	for seq, want := range m.answers {
 		got, err := stream.GetMsg(m.t.Context(), seq)
 		if err != nil || !bytes.Equal(got.Data, want) {

@@ -228,8 +228,7 @@ func TestAnAgentDoesTheWholeRound(t *testing.T) {
 // do not exist.
 func TestAnAgentIsToldWhatToDo(t *testing.T) {
 	t.Parallel()
-	s := stacktest.Start(t, stacktest.Options{})
-	core := s.Core[0]
+	core := stacktest.Start(t, stacktest.Options{}).Core[0]
 	person := core.SignIn(stacktest.NewWallet())
 	_, key := newKey(core, person)
 	owner := core.SignIn(stacktest.NewWallet())
@@ -347,8 +346,7 @@ func TestAnAgentRepeatsItself(t *testing.T) {
 // refused.
 func TestAnAgentStoresWhatItSent(t *testing.T) {
 	t.Parallel()
-	s := stacktest.Start(t, stacktest.Options{})
-	core := s.Core[0]
+	core := stacktest.Start(t, stacktest.Options{}).Core[0]
 	owner := core.SignIn(stacktest.NewWallet())
 	_, key := newKey(core, owner)
 	headers := []stacktest.Header{stacktest.Bearer(key), stacktest.With("Accept", "application/json, text/event-stream"), stacktest.With("Content-Type", "application/json")}
@@ -374,8 +372,7 @@ func TestAnAgentStoresWhatItSent(t *testing.T) {
 // TestAnAgentThatIsRefused: a client that follows the refusal learns how to get access.
 func TestAnAgentThatIsRefused(t *testing.T) {
 	t.Parallel()
-	s := stacktest.Start(t, stacktest.Options{})
-	core := s.Core[0]
+	core := stacktest.Start(t, stacktest.Options{}).Core[0]
 	owner := core.SignIn(stacktest.NewWallet())
 	id, key := newKey(core, owner)
 	session := agent(t, core, key)
@@ -405,8 +402,7 @@ func TestAnAgentThatIsRefused(t *testing.T) {
 // TestAnAnswerToAnAgentIsShort: answers are short, for memories of any length and script.
 func TestAnAnswerToAnAgentIsShort(t *testing.T) {
 	t.Parallel()
-	s := stacktest.Start(t, stacktest.Options{})
-	core := s.Core[0]
+	core := stacktest.Start(t, stacktest.Options{}).Core[0]
 	owner := core.SignIn(stacktest.NewWallet())
 	_, key := newKey(core, owner)
 	session := agent(t, core, key)
@@ -481,8 +477,7 @@ func TestAnAnswerToAnAgentIsShort(t *testing.T) {
 // stands around a place in a long text.
 func TestAnAnswerIsCheap(t *testing.T) {
 	t.Parallel()
-	s := stacktest.Start(t, stacktest.Options{})
-	core := s.Core[0]
+	core := stacktest.Start(t, stacktest.Options{}).Core[0]
 	owner := core.SignIn(stacktest.NewWallet())
 	_, key := newKey(core, owner)
 	session := agent(t, core, key)
@@ -522,8 +517,7 @@ func tokensOf(text string) int {
 // TestToolsAreDescribed: every tool has a title, a description, hints and schemas.
 func TestToolsAreDescribed(t *testing.T) {
 	t.Parallel()
-	s := stacktest.Start(t, stacktest.Options{})
-	core := s.Core[0]
+	core := stacktest.Start(t, stacktest.Options{}).Core[0]
 	session := agent(t, core, core.Token(stacktest.NewWallet()))
 	listed, err := session.ListTools(t.Context(), nil)
 	noErr(t, err)

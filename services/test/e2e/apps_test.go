@@ -257,8 +257,7 @@ func TestAppReplays(t *testing.T) {
 // browser anywhere.
 func TestAppAttacks(t *testing.T) {
 	t.Parallel()
-	s := stacktest.Start(t, stacktest.Options{})
-	core := s.Core[0]
+	core := stacktest.Start(t, stacktest.Options{}).Core[0]
 	session := core.SignIn(stacktest.NewWallet())
 	a := newApp(core)
 	mine, _, _ := strings.Cut(a.Get("client_id"), ".")

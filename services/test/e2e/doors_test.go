@@ -13,8 +13,7 @@ import (
 // if it changed nothing or was refused later. At most one use a minute is recorded.
 func TestEveryUseOfAKeyIsRecorded(t *testing.T) {
 	t.Parallel()
-	s := stacktest.Start(t, stacktest.Options{})
-	core := s.Core[0]
+	core := stacktest.Start(t, stacktest.Options{}).Core[0]
 	session := core.SignIn(stacktest.NewWallet())
 	once := stacktest.With("Idempotency-Key", "once")
 	core.Expect(201, "POST", "/memories", map[string]any{"content": "once"}, session, once)
@@ -108,8 +107,7 @@ func headerNames(h http.Header) string {
 
 func TestGrantRanges(t *testing.T) {
 	t.Parallel()
-	s := stacktest.Start(t, stacktest.Options{})
-	c := s.Extension[0]
+	c := stacktest.Start(t, stacktest.Options{}).Extension[0]
 	session := c.SignIn(stacktest.NewWallet())
 	for path, uses := range map[string]struct {
 		name string

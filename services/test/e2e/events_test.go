@@ -296,8 +296,7 @@ func currentSession(t *testing.T, c *stacktest.Client, session stacktest.Header)
 // ids of sessions, in pages and in streams. They tell them to a session.
 func TestAKeySeesNoOtherCredentials(t *testing.T) {
 	t.Parallel()
-	s := stacktest.Start(t, stacktest.Options{})
-	core := s.Core[0]
+	core := stacktest.Start(t, stacktest.Options{}).Core[0]
 	session := core.SignIn(stacktest.NewWallet())
 	made := core.Expect(201, "POST", "/keys", map[string]any{"label": "bank laptop", "scopes": []string{"read"}}, session)
 	core.Expect(201, "POST", "/memories", map[string]any{"content": "x"}, session)

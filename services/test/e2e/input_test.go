@@ -19,8 +19,7 @@ func nest(depth int) string {
 // another owner work: odd input never stops a projection.
 func TestOddInput(t *testing.T) {
 	t.Parallel()
-	s := stacktest.Start(t, stacktest.Options{})
-	core := s.Core[0]
+	core := stacktest.Start(t, stacktest.Options{}).Core[0]
 	session, bystander := core.SignIn(stacktest.NewWallet()), core.SignIn(stacktest.NewWallet())
 	for _, c := range []struct {
 		name   string
@@ -109,8 +108,7 @@ func checkKept(t *testing.T, core *stacktest.Client, session stacktest.Header, n
 
 func TestExtensionLimits(t *testing.T) {
 	t.Parallel()
-	s := stacktest.Start(t, stacktest.Options{})
-	c := s.Extension[0]
+	c := stacktest.Start(t, stacktest.Options{}).Extension[0]
 	session := c.SignIn(stacktest.NewWallet())
 	write := func(status int, content, source any) {
 		t.Helper()
