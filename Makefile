@@ -81,7 +81,7 @@ E2E := ./services/test/e2e
 BROWSER := ./services/test/browser
 STARTS := "testing/synctest"|\.Go\(|^\s*go (func|[a-z])
 CONCURRENT := "sync(/atomic)?"|$(STARTS)
-SKIPS := testing\.Short\(\)
+SKIPS := slow\(t\)|testing\.Short\(\)
 EMPTY := ./infra/emptyroot
 RACE = $(E2E) $(foreach p,$(filter $(call folders,$(STARTS),--include='*.go'),$(call folders,$(CONCURRENT),--include='*.go' --exclude='*_test.go')),$(if $(wildcard $p/*_test.go),$p))
 SLOW = $(BROWSER) $(filter-out $(BROWSER) $(CLUSTER) $(CUTS) $(EMPTY),$(call folders,$(SKIPS),--include='*_test.go'))

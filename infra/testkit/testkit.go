@@ -17,7 +17,8 @@ func Must(t testing.TB, err error) {
 // ErrorOf leaves out the value of a call that a test makes only for its effect.
 func ErrorOf(_ any, err error) error { return err }
 
-// Slow skips a test that takes long, or that installs what it needs, where -short is set.
+// Slow skips a test that takes long, or that installs what it needs, where -short is set. The
+// Makefile finds such tests by their call slow(t), so packages call it by that name.
 func Slow(t testing.TB) {
 	t.Helper()
 	if testing.Short() {
