@@ -108,7 +108,7 @@ func TestAuditorTailsAndVerifies(t *testing.T) {
 		args  string
 		lines int
 	}{
-		{"tail -n 3", 3}, {"tail -n 99", 27}, {"tail -n 1 --type OwnerRegistered", 1}, {"tail --newest 4 --from 25", 3},
+		{"tail -n 3", 3}, {"tail -n 0", 0}, {"tail -n 99", 27}, {"tail -n 1 --type OwnerRegistered", 1}, {"tail --newest 4 --from 25", 3},
 		{"tail --type OwnerRegistered,MemoryWritten", 27}, {"tail --type OwnerRegistered --type GrantMinted", 2},
 		{"tail --json", 27}, {"tail", 27}, {"tail --from 20 --json", 8}, {"tail --owner " + string(owner), 21}, {"tail --type OwnerRegistered", 2}, {"tail --from 99", 0},
 	} {

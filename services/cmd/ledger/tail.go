@@ -27,7 +27,7 @@ import (
 
 type tailing struct {
 	from   uint64
-	newest uint
+	newest int // negative: all
 	owner  string
 	kinds  []string
 	follow bool
@@ -55,7 +55,7 @@ func newTail() *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.Uint64Var(&t.from, "from", 1, "first stream sequence")
-	flags.UintVarP(&t.newest, "newest", "n", 0, "only the newest `N` events")
+	flags.IntVarP(&t.newest, "newest", "n", -1, "only the newest `N` events; all if negative")
 	stringFlag(flags, &t.owner, "owner", "only this owner's events (base58 public key)")
 	listFlag(flags, &t.kinds, "type", "only events of these types, such as MemoryWritten; several with commas, or repeated")
 	flags.BoolVar(&t.follow, "follow", false, "keep printing new events")
@@ -100,7 +100,7 @@ func (t *tailing) run(ctx context.Context, out, complaints io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if !t.follow || t.newest > 0 {
+	if !t.follow || t.newest >= 0 {
 		if err := t.upTo(ctx, log, head, subject, out); err != nil {
 			return err
 		}
@@ -115,11 +115,11 @@ func (t *tailing) run(ctx context.Context, out, complaints io.Writer) error {
 
 // upTo prints the log up to a sequence, or only the newest events of that.
 func (t *tailing) upTo(ctx context.Context, log eventlog.PartReader, head uint64, subject string, out io.Writer) error {
-	if t.newest == 0 {
+	if t.newest < 0 {
 		return log.Read(ctx, eventlog.ReadConfig{From: t.from, To: head, Subject: subject}, t.printer(out))
 	}
 	var lines []string // oldest first
-	for to := head; to >= max(t.from, 1) && len(lines) < int(t.newest); {
+	for to := head; to >= max(t.from, 1) && len(lines) < t.newest; {
 		// This is how many messages one read covers in the backward search for the newest
 		// ones, from the end of the log.
 		from := max(t.from, 1, to-min(to, 8192-1))
@@ -130,7 +130,7 @@ func (t *tailing) upTo(ctx context.Context, log eventlog.PartReader, head uint64
 		lines = append(window, lines...)
 		to = from - 1
 	}
-	for _, line := range lines[len(lines)-min(len(lines), int(t.newest)):] {
+	for _, line := range lines[len(lines)-min(len(lines), t.newest):] {
 		if _, err := io.WriteString(out, line); err != nil {
 			return err
 		}
@@ -152,7 +152,7 @@ func (t *tailing) sayNothing(head uint64, complaints io.Writer) {
 		return
 	}
 	switch {
-	case t.follow && t.newest == 0: // the existing events are still to be printed
+	case t.follow && t.newest < 0: // the existing events are still to be printed
 	case head == 0:
 		fmt.Fprintln(complaints, "the log is empty so far")
 	default:
@@ -274,8 +274,8 @@ func (t *tailing) adminLog(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if t.newest > 0 {
-		lines = lines[len(lines)-min(len(lines), int(t.newest)):]
+	if t.newest >= 0 {
+		lines = lines[len(lines)-min(len(lines), t.newest):]
 	}
 	for _, line := range lines {
 		if _, err := fmt.Fprintln(out, line); err != nil {
