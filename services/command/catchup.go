@@ -28,14 +28,7 @@ func (x *Executor) catchUp(ctx context.Context, owner events.Owner, e *entry) er
 	if err := x.prove(ctx, e); e.fresh || err != nil && !errors.Is(err, eventlog.ErrContradiction) {
 		return err
 	}
-	err := x.cfg.Log.OwnerTail(ctx, events.FamilyLedger, owner, e.state.Seq, func(r eventlog.Record) error {
-		batch, err := events.DecodeBatch(r.Payload)
-		if err != nil {
-			return fmt.Errorf("sequence %d: %w", r.Seq, err)
-		}
-		x.apply(e, r.Seq, batch)
-		return nil
-	})
+	err := x.cfg.Log.OwnerTail(ctx, events.FamilyLedger, owner, e.state.Seq, func(r eventlog.Record) error { return x.fold(e, r) })
 	if err != nil {
 		err = fmt.Errorf("read owner's tail: %w", err)
 	} else {
@@ -57,13 +50,21 @@ func (x *Executor) overtaken(ctx context.Context, e *entry, tail []eventlog.Reco
 		eventlog.Pause(ctx, 2*time.Millisecond)
 	}
 	for _, r := range tail {
-		batch, err := events.DecodeBatch(r.Payload)
-		if err != nil {
-			return fmt.Errorf("sequence %d: %w", r.Seq, err)
+		if err := x.fold(e, r); err != nil {
+			return err
 		}
-		x.apply(e, r.Seq, batch)
 	}
 	e.fresh = !e.unproven
+	return nil
+}
+
+// fold decodes a message and applies it.
+func (x *Executor) fold(e *entry, r eventlog.Record) error {
+	batch, err := events.DecodeBatch(r.Payload)
+	if err != nil {
+		return fmt.Errorf("sequence %d: %w", r.Seq, err)
+	}
+	x.apply(e, r.Seq, batch)
 	return nil
 }
 

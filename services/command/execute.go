@@ -244,9 +244,9 @@ func (x *Executor) append(ctx context.Context, e *entry, d Decision, commandID s
 
 // rest returns for how long the owner's next command waits after an append. Now and then it
 // must wait, or this process could win every race for the owner's next message: another one
-// needs the time of at least three appends for one try, because it reads the tail after each
-// append that lost, and more where the machine is busy. Its messages are short, even while this
-// one writes those of an import.
+// needs the time of several appends for one try, because it learns of the messages before its
+// own from an append that lost. Its messages are short, even while this one writes those of an
+// import.
 func (e *entry) rest(began time.Time, bytes int) time.Duration {
 	const short = 32 << 10
 	took := time.Since(began)

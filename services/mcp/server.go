@@ -142,7 +142,7 @@ func (s *Server) For(caller access.Caller, gone func() bool) http.Handler {
 		body = withoutPromptArguments(body)
 		r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 		c := call{Caller: caller, request: r.Context(), gone: gone}
-		s.handler.ServeHTTP(&reply{ResponseWriter: w, id: idOf(body)}, r.WithContext(context.WithValue(r.Context(), callKey{}, c)))
+		s.handler.ServeHTTP(&reply{ResponseWriter: w, request: body}, r.WithContext(context.WithValue(r.Context(), callKey{}, c)))
 	})
 }
 
@@ -174,14 +174,8 @@ const maxMessage = 400
 // writes each answer at once.
 type reply struct {
 	http.ResponseWriter
-	id      json.RawMessage // of the request; nil for a notification, which gets no answer
-	refused bool            // with a status that is not written yet
-}
-
-func idOf(body []byte) json.RawMessage {
-	var message struct{ ID json.RawMessage }
-	_ = json.Unmarshal(body, &message) // the SDK refuses what is no message
-	return message.ID
+	request []byte
+	refused bool // with a status that is not written yet
 }
 
 func (w *reply) WriteHeader(status int) {
@@ -206,12 +200,14 @@ func (w *reply) Write(answer []byte) (int, error) {
 }
 
 func (w *reply) unknownMethod() (status int, sent []byte) {
+	var message struct{ ID json.RawMessage }
+	_ = json.Unmarshal(w.request, &message) // the SDK has read it as a message
 	w.Header().Del("Content-Type")
-	if w.id == nil {
+	if message.ID == nil { // a notification gets no answer
 		return http.StatusAccepted, nil
 	}
 	w.Header().Set("Content-Type", "application/json")
-	return http.StatusOK, fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"error":{"code":%d,"message":"method not found"}}`, w.id, jsonrpc.CodeMethodNotFound)
+	return http.StatusOK, fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"error":{"code":%d,"message":"method not found"}}`, message.ID, jsonrpc.CodeMethodNotFound)
 }
 
 // shortened returns an answer. A JSON-RPC error in it, or a plain text, is short.

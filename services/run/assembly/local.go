@@ -245,7 +245,10 @@ func (l *local) serve(ctx context.Context) error {
 	defer extensionListener.Close()
 	l.cfg.CoreURL, l.cfg.ExtensionURL = base.Config.CoreURL, base.Config.ExtensionURL
 	serveCore, err := deciding.prepareCore(ctx)
-	if err := errors.Join(err, l.note()); err != nil {
+	if err == nil {
+		err = l.note()
+	}
+	if err != nil {
 		return UnlessAsked(ctx, err)
 	}
 
