@@ -68,7 +68,8 @@ func Read(path string, o Options, yield func(Entry) error) error {
 	if !is.IsDir() {
 		return readFile(path, filepath.Base(path), o, yield)
 	}
-	return filepath.WalkDir(path, func(file string, d fs.DirEntry, err error) error {
+	read := 0
+	err = filepath.WalkDir(path, func(file string, d fs.DirEntry, err error) error {
 		name, _ := filepath.Rel(path, file) // file is below path
 		switch {
 		case err != nil:
@@ -78,8 +79,13 @@ func Read(path string, o Options, yield func(Entry) error) error {
 		case !d.Type().IsRegular() || !slices.Contains(endings[o.Format], strings.ToLower(filepath.Ext(file))):
 			return nil
 		}
+		read++
 		return readFile(file, filepath.ToSlash(name), o, yield)
 	})
+	if err == nil && read == 0 {
+		return fmt.Errorf("%s has no file that ends in %s", path, strings.Join(endings[o.Format], " or "))
+	}
+	return err
 }
 
 // endings are the names' ends of the files that are read in a folder.

@@ -105,6 +105,9 @@ not json
 	if want := map[string]any{"occurredAt": "2099-12-31T12:00:00Z", "tags": []string{"x", "y"}, "namespace": "n", "source": "s"}; !reflect.DeepEqual(noon.Metadata, want) {
 		t.Errorf("got %v", noon.Metadata)
 	}
+	if err := foreign.Read(dir, foreign.Options{Format: foreign.Text}, nil); err == nil || !strings.Contains(err.Error(), "ends in .txt or .text") {
+		t.Errorf("a folder with none of the format's files: %v", err)
+	}
 }
 
 // TestTheDashboardReadsAlike: the dashboard gives entries the ids, texts and metadata that
@@ -116,38 +119,41 @@ func TestTheDashboardReadsAlike(t *testing.T) {
 		stacktest.Lacking(t, "node is not here")
 	}
 	dir := folder(t, map[string]string{
-		"work/plan.md":    "---\ndate: 2024-03-01\ntags: [plans, \"#big\"]\nrating: 4.5\ndone: true\nby: 'Ada: L'\n---\nShip in May.\n\n## Risks\n",
+		"work/plan.md":    "---\ndate: 2024-03-01\ntags: [plans, \"#big\"]\nrating: 4.5\ndone: true\nby: 'Ada: L'\n---\nShip in May.\n\n## Risks\n\nNone.\n\n```\n# no heading\n```\n\n## Risks\nOne.\n\n#none\n### Empty\n",
 		"work/in/deep.md": "---\ntags:\n  - a\n  - b\naliases:\n- x y\nsource: vault\n---\nDeep.",
 		"loose.md":        "\ufeffNo front matter.\r\n---\r\n",
 		"bare.md":         "---\n---\nx",
+		"lines.txt":       "one\n\n two \r\nthree",
 		"all.jsonl": `{"id":7,"text":"Jo is 30.","date":"1970-01-01","tags":"a, b","mood":"good","metadata":{"kept":true}}
 {"content":"at noon","created_at":"2099-12-31 12:00:00","tags":["x","y"],"namespace":"n","source":"s","occurredAt":null}
 `,
 		"mem0.json": `{"results":[{"id":"m1","memory":"Likes chess","metadata":{"k":"v"},"created_at":"2024-07-20T01:30:36.275141-07:00","updated_at":null,"categories":["hobbies"]},{"memory":"No id"}]}`,
 	})
-	want := map[string]any{}
-	for _, format := range foreign.Formats {
-		for _, e := range read(t, dir, foreign.Options{Format: format}) {
-			if e.Metadata["source"] == nil {
-				e.Metadata["source"] = string(format)
-			}
-			want[e.ID] = []any{e.Content, e.Metadata}
-		}
-	}
 	script, err := os.ReadFile("../dashboard/app/foreign.js")
 	must(t, err)
-	out, err := exec.CommandContext(t.Context(), node, "--input-type=module", "-e", string(script)+`
-		const { readdirSync, readFileSync, statSync } = await import('node:fs');
-		const [dir] = process.argv.slice(1), names = readdirSync(dir, { recursive: true }).filter((name) => statSync(dir + '/' + name).isFile());
-		const entries = await read(names.map((path) => ({ path, file: new File([readFileSync(dir + '/' + path)], path) })));
-		console.log(JSON.stringify(Object.fromEntries(entries.map((e) => [e.id, [e.content, e.metadata]]))));`, dir).Output()
-	if err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	var got map[string]any
-	text, err := json.Marshal(want)
-	must(t, errors.Join(err, json.Unmarshal(out, &got), json.Unmarshal(text, &want)))
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("got\n%s\nwant\n%s", out, text)
+	for _, byHeading := range []bool{false, true} {
+		want := map[string]any{}
+		for _, format := range foreign.Formats {
+			for _, e := range read(t, dir, foreign.Options{Format: format, ByHeading: byHeading}) {
+				if e.Metadata["source"] == nil {
+					e.Metadata["source"] = string(format)
+				}
+				want[e.ID] = []any{e.Content, e.Metadata}
+			}
+		}
+		out, err := exec.CommandContext(t.Context(), node, "--input-type=module", "-e", string(script)+`
+			const { readdirSync, readFileSync, statSync } = await import('node:fs');
+			const [dir, how] = process.argv.slice(1), names = readdirSync(dir, { recursive: true }).filter((name) => statSync(dir + '/' + name).isFile());
+			const entries = await read(names.map((path) => ({ path, file: new File([readFileSync(dir + '/' + path)], path) })), how === 'true');
+			console.log(JSON.stringify(Object.fromEntries(entries.map((e) => [e.id, [e.content, e.metadata]]))));`, dir, fmt.Sprint(byHeading)).Output()
+		if err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		var got map[string]any
+		text, err := json.Marshal(want)
+		must(t, errors.Join(err, json.Unmarshal(out, &got), json.Unmarshal(text, &want)))
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("by heading %v: got\n%s\nwant\n%s", byHeading, out, text)
+		}
 	}
 }

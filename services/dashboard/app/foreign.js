@@ -1,4 +1,4 @@
-// Reads notes and memories that other programs keep: Markdown files, JSON lines, exports of mem0. Entries get the ids
+// Reads notes and memories that other programs keep: lines of text or JSON, Markdown files, exports of mem0. Entries get the ids
 // and metadata that `ledger import` gives them, so that what one stored, the other does not store again.
 
 /** Returns what a file or a folder that was dropped holds: [{ path, file }], folders in the order of names. */
@@ -25,16 +25,17 @@ async function walk(entry, above, top) {
 /** Returns the files of an input. Of a chosen folder, paths begin below it. */
 export const filesIn = (input) => [...input.files].map((file) => ({ path: file.webkitRelativePath.split('/').slice(1).join('/') || file.name, file })).filter(({ path }) => !/(^|\/)\./.test(path));
 
-const most = 262_144, readers = { md: markdown, markdown, jsonl: lines, ndjson: lines, json: mem0 };
+const most = 262_144, readers = { txt: texts, text: texts, jsonl: objects, ndjson: objects, md: markdown, markdown, json: mem0 };
 
-/** Reads entries: { where, id, content, metadata, why }, why for one that can't be stored. Other files are left alone. */
-export async function read(files) {
+/** Reads entries: { where, id, content, metadata, why }, why for one that can't be stored. Other files are left alone.
+ *  With byHeading, each heading of a note is an entry. */
+export async function read(files, byHeading = false) {
   const all = [];
   for (const { path, file } of files) {
     const reader = readers[/\.(\w+)$/.exec(path)?.[1].toLowerCase()];
     if (!reader) continue;
     const text = (await file.text()).replace(/^\ufeff/, '');
-    for (const entry of await reader(path, text)) {
+    for (const entry of await reader(path, text, byHeading)) {
       const size = new TextEncoder().encode(entry.content).length;
       all.push({ ...entry, why: entry.why ?? (!entry.content.trim() ? 'it is empty' : size > most ? 'it is longer than 262,144 bytes' : undefined) });
     }
@@ -56,17 +57,21 @@ export async function sha256(text) {
 const idOf = async (text) => (await sha256(text)).slice(0, 32);
 const broken = (where, why) => ({ where, id: '', content: '', metadata: {}, why });
 
-async function lines(path, text) {
-  const entries = [];
-  for (const [n, line] of text.split('\n').map((line) => line.trim()).entries()) {
-    if (!line) continue;
-    const where = `${path}:${n + 1}`;
+function texts(path, text) {
+  return lines(path, text, (where, id, content) => ({ where, id, content, metadata: { source: 'text' } }));
+}
+
+function objects(path, text) {
+  return lines(path, text, (where, id, line) => {
     let object;
     try { object = JSON.parse(line); } catch { /* said below */ }
-    if (object && typeof object === 'object' && !Array.isArray(object)) entries.push(entryOf(where, await idOf(line), 'jsonl', object));
-    else entries.push(broken(where, 'it is not a JSON object'));
-  }
-  return entries;
+    return object && typeof object === 'object' && !Array.isArray(object) ? entryOf(where, id, 'jsonl', object) : broken(where, 'it is not a JSON object');
+  });
+}
+
+function lines(path, text, entry) {
+  const all = text.split('\n').map((line, n) => ({ where: `${path}:${n + 1}`, line: line.trim() }));
+  return Promise.all(all.filter(({ line }) => line).map(async ({ where, line }) => entry(where, await idOf(line), line)));
 }
 
 async function mem0(path, text) {
@@ -82,11 +87,33 @@ async function mem0(path, text) {
   }));
 }
 
-function markdown(path, text) {
-  const { front, body } = frontMatter(text), at = path.lastIndexOf('/'), folder = path.split('/')[0];
-  const members = { title: path.slice(at + 1).replace(/\.\w+$/, ''), ...front };
-  if (at > 0 && folder.length <= 80) members.namespace ??= folder;
-  return [{ where: path, id: path, content: body.trim(), metadata: { ...known(members, {}), source: front.source ?? 'markdown' } }];
+function markdown(path, text, byHeading) {
+  const { front, body } = frontMatter(text), at = path.lastIndexOf('/'), folder = path.split('/')[0], title = path.slice(at + 1).replace(/\.\w+$/, '');
+  const note = (id, title, content) => {
+    const members = { title, ...front };
+    if (at > 0 && folder.length <= 80) members.namespace ??= folder;
+    return { where: id, id, content: content.trim(), metadata: { ...known(members, {}), source: front.source ?? 'markdown' } };
+  };
+  if (!byHeading) return [note(path, title, body)];
+  const seen = new Map();
+  return sections(body).filter(({ text }) => text.trim()).map(({ heading, text }) => {
+    const id = heading ? `${path}#${heading}` : path, times = (seen.get(id) ?? 0) + 1;
+    seen.set(id, times);
+    return note(times > 1 ? `${id} (${times})` : id, heading || title, heading ? `${heading}\n\n${text}` : text);
+  });
+}
+
+/** Cuts a note at its headings, but not within fenced code. */
+function sections(text) {
+  const all = [{ heading: '', text: '' }];
+  let fenced = false;
+  for (const line of text.split('\n')) {
+    if (/^(```|~~~)/.test(line.trim())) fenced = !fenced;
+    const [, heading] = (!fenced && /^#{1,6} (.*)$/s.exec(line)) || [];
+    if (heading !== undefined) all.push({ heading: heading.trim(), text: '' });
+    else all.at(-1).text += `${line}\n`;
+  }
+  return all;
 }
 
 /** Splits a note at the lines of dashes around its front matter, of which this reads texts, numbers and lists. */

@@ -6,7 +6,7 @@ import { Problem, memories, useTask } from './parts.js';
 const mostEntries = 256, mostBytes = 900_000; // of a batch; a request has a megabyte at most
 
 export function Import({ api }) {
-  const [done, setDone] = useState(''), [over, setOver] = useState(false), [found, setFound] = useState(), [broke, setBroke] = useState(false);
+  const [done, setDone] = useState(''), [over, setOver] = useState(false), [found, setFound] = useState(), [broke, setBroke] = useState(false), [byHeading, setByHeading] = useState(false);
   const [take, taking, error] = useTask(async (given) => {
     setDone('');
     setFound();
@@ -19,8 +19,8 @@ export function Import({ api }) {
       api.refresh();
       return setDone(added > 0 ? `Done: ${memories(added)} added.` : 'Your log has all of it already.');
     }
-    const entries = await read(files), good = entries.filter(({ why }) => !why);
-    if (entries.length === 0) throw new Error('There is nothing to import here: no Markdown, JSON lines, export of mem0 or export of a Memory Ledger.');
+    const entries = await read(files, byHeading), good = entries.filter(({ why }) => !why);
+    if (entries.length === 0) throw new Error('There is nothing to import here: no text, Markdown, JSON lines, export of mem0 or export of a Memory Ledger.');
     const before = good.length > 0 ? await stored(api) : new Map();
     setFound({ fresh: fresh(good, before), there: good.filter((e) => before.get(e.id)?.has(e.content)).length, left: entries.filter(({ why }) => why) });
   });
@@ -43,10 +43,11 @@ export function Import({ api }) {
   const drag = (inside) => (e) => { e.preventDefault(); setOver(inside); };
   const picker = (words, more) => html`<label class="button">${words}<input class="unseen" type="file" multiple disabled=${busy} ...${more} onChange=${(e) => { choose(filesIn(e.target)); e.target.value = ''; }}/></label>`;
   return html`<section class="card"><h2>Import</h2>
-    <p class="soft">Notes as Markdown files, a folder or vault of them, JSON lines, or an export of mem0: each entry is stored once, however often you bring it. Nothing is stored before you say so.</p>
+    <p class="soft">Notes as Markdown files, a folder or vault of them, text with a memory in each line, JSON lines, or an export of mem0: each entry is stored once, however often you bring it. Nothing is stored before you say so.</p>
     <div class=${over ? 'target over' : 'target'} onDragOver=${drag(true)} onDragLeave=${drag(false)} onDrop=${(e) => { drag(false)(e); choose(filesOf(e.dataTransfer)); }}>
       <p>${taking ? 'Reading…' : 'Drop files or a folder here, or'}</p>
-      <div class="row">${picker('Choose files', { accept: '.md,.markdown,.jsonl,.ndjson,.json' })}${picker('Choose a folder', { webkitdirectory: true })}</div></div>
+      <div class="row">${picker('Choose files', { accept: '.md,.markdown,.txt,.text,.jsonl,.ndjson,.json' })}${picker('Choose a folder', { webkitdirectory: true })}</div>
+      <label class="check"><input type="checkbox" checked=${byHeading} disabled=${busy} onChange=${(e) => setByHeading(e.target.checked)}/>Make each heading of a note a memory</label></div>
     ${found && html`<div class="stack found"><p role="status">${found.fresh.length > 0 ? html`<strong>${memories(found.fresh.length)}</strong> to store.` : 'Nothing new.'}
         ${found.there > 0 && ` ${found.there.toLocaleString('en')} there already.`}${found.left.length > 0 && ` ${found.left.length.toLocaleString('en')} left out:`}</p>
       ${found.left.length > 0 && html`<ul class="points">${found.left.slice(0, 5).map(({ where, why }) => html`<li key=${where}><bdi>${where}</bdi>: ${why}</li>`)}</ul>`}

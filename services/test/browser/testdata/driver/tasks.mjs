@@ -1,5 +1,6 @@
 // What an owner does who has only the page: each task takes at most four steps from home. And how they bring their notes.
 import assert from 'node:assert/strict';
+import { createHash } from 'node:crypto';
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
@@ -111,18 +112,27 @@ export const tasks = {
       await section.getByText('1 memory to store. 1 there already. 1 left out:').waitFor();
       await section.getByRole('button', { name: 'Store 1 memory' }).click();
       await section.getByText('Done: 1 memory stored.').waitFor();
+      put('work/plan.md', 'Ship in May.\n\n## Risks\nNone.\n\n## Names\nLedger.\n');
+      await section.getByLabel('Make each heading of a note a memory').check();
+      await choose();
+      await section.getByText('3 memories to store. 1 there already.').waitFor();
+      await v.accessible();
+      await section.getByRole('button', { name: 'Not now' }).click();
       await section.getByLabel('Choose files').setInputFiles([
+        { name: 'lines.txt', mimeType: 'text/plain', buffer: Buffer.from('One line.\n\n Another. \r\n') },
         { name: 'all.jsonl', mimeType: 'application/jsonl', buffer: Buffer.from('{"id":7,"text":"Jo is 30.","date":"1970-01-01","tags":"a, b","mood":"good","metadata":{"kept":true}}\nnot json\n') },
         { name: 'mem0.json', mimeType: 'application/json', buffer: Buffer.from('{"results":[{"id":"m1","memory":"Likes chess","created_at":"2024-07-20T01:30:36-07:00","updated_at":null,"categories":["hobbies"]}]}') },
       ]);
       await section.getByText('all.jsonl:2: it is not a JSON object').waitFor();
-      await section.getByRole('button', { name: 'Store 2 memories' }).click();
-      await section.getByText('Done: 2 memories stored.').waitFor();
+      await section.getByRole('button', { name: 'Store 4 memories' }).click();
+      await section.getByText('Done: 4 memories stored.').waitFor();
       const all = await v.call('GET', '/memories');
       assert.deepEqual(all.map(({ content, metadata: { supersedes, ...metadata } }) => [content, metadata]), [
         ['No front matter.', { title: 'loose', source: 'markdown', externalId: 'loose.md' }],
         ['Ship in May.\n\n## Risks', { title: 'plan', occurredAt: '2024-03-01', tags: ['plans', 'big'], rating: 4.5, namespace: 'work', source: 'markdown', externalId: 'work/plan.md' }],
         ['It has changed.', { title: 'loose', source: 'markdown', externalId: 'loose.md' }],
+        ['One line.', { source: 'text', externalId: createHash('sha256').update('One line.').digest('hex').slice(0, 32) }],
+        ['Another.', { source: 'text', externalId: createHash('sha256').update('Another.').digest('hex').slice(0, 32) }],
         ['Jo is 30.', { kept: true, occurredAt: '1970-01-01', tags: ['a', 'b'], mood: 'good', source: 'jsonl', externalId: '7' }],
         ['Likes chess', { occurredAt: '2024-07-20T01:30:36-07:00', tags: ['hobbies'], source: 'mem0', externalId: 'm1' }],
       ]);
