@@ -13,17 +13,7 @@ import (
 	"github.com/memory-ledger/ledger/events/eventlog"
 )
 
-type Forgotten struct {
-	Existed bool // there was a data key
-	// Erased says that the server overwrote the key's bytes in the bucket's files. Older
-	// wrappings, from before a rewrap of an earlier build, were only dropped. Erased is false
-	// if the bucket was made by a build that denied deletes: then the key is hidden from every
-	// reader, and its bytes, wrapped by the master key, stay until the server rewrites that
-	// file.
-	Erased bool
-}
-
-// Forget destroys an owner's data key. Nothing sealed with it can be opened again, no
+// Forget destroys an owner's data key, and reports whether there was one. Nothing sealed with it can be opened again, no
 // matter which other keys a reader has. There are two exceptions: an earlier backup of the
 // bucket still has the key, and a running process may keep it in memory until its
 // [Store.Watch] sees the mark.
@@ -34,86 +24,77 @@ type Forgotten struct {
 //
 // had says that the owner once had a key, as every registered owner: then Forget leaves a
 // mark even if there is no key.
-func Forget(ctx context.Context, js jetstream.JetStream, owner events.Owner, had bool) (Forgotten, error) {
-	done, err := forget(ctx, js, owner, AnyKey, had)
+func Forget(ctx context.Context, js jetstream.JetStream, owner events.Owner, had bool) (existed bool, err error) {
+	existed, err = forget(ctx, js, owner, AnyKey, had)
 	if err != nil {
 		err = fmt.Errorf("forget %s: %w", owner, err)
 	}
-	return done, err
+	return existed, err
 }
 
 // forget destroys the key if it was made before that many erasures, and spares a later one.
 // If the owner had a key, forget leaves a mark although it finds none: an earlier attempt
 // may have ended before its mark, and without a mark other processes go on sealing with
 // the destroyed key.
-func forget(ctx context.Context, js jetstream.JetStream, owner events.Owner, before int, had bool) (done Forgotten, err error) {
+func forget(ctx context.Context, js jetstream.JetStream, owner events.Owner, before int, had bool) (existed bool, err error) {
 	stream, err := js.Stream(ctx, Stream)
 	if err != nil {
-		return done, fmt.Errorf("open the keystore: %w: %w", ErrUnavailable, err)
+		return existed, fmt.Errorf("open the keystore: %w: %w", ErrUnavailable, err)
 	}
 	bucket, err := js.KeyValue(ctx, Bucket)
 	if err != nil {
-		return done, fmt.Errorf("open the keystore: %w: %w", ErrUnavailable, err)
+		return existed, fmt.Errorf("open the keystore: %w: %w", ErrUnavailable, err)
 	}
-	erasable := !stream.CachedInfo().Config.DenyDelete
 	refused := uint64(0)
 	for range maxTries {
 		stored, err := bucket.Get(ctx, string(owner))
 		if errors.Is(err, jetstream.ErrKeyNotFound) {
 			mark, err := Marked(stream)(ctx, owner)
-			if err == nil && mark == 0 && (had || done.Existed) {
-				err = putMark(ctx, js, owner, 0)
+			if err == nil && mark == 0 && (had || existed) {
+				err = putMark(ctx, js, owner)
 			}
 			if eventlog.IsWrongSequence(err) || errors.Is(err, errFound) {
 				continue // another process made a key, or the mark
 			}
 			if err != nil {
-				return done, fmt.Errorf("mark: %w: %w", ErrUnavailable, err)
+				return existed, fmt.Errorf("mark: %w: %w", ErrUnavailable, err)
 			}
-			return done, nil
+			return existed, nil
 		}
 		if err != nil {
-			return done, fmt.Errorf("%w: %w", ErrUnavailable, err)
+			return existed, fmt.Errorf("%w: %w", ErrUnavailable, err)
 		}
 		if before < AnyKey {
 			if e, err := parse(owner, stored.Value()); err != nil || e.Erasures >= before {
-				return done, err
+				return existed, err
 			}
 		}
-		done.Existed, done.Erased = true, erasable
-		if !erasable {
-			err = putMark(ctx, js, owner, stored.Revision())
-			if err != nil && !eventlog.IsWrongSequence(err) {
-				return done, fmt.Errorf("mark: %w: %w", ErrUnavailable, err)
-			}
-			continue
-		}
+		existed = true
 		// Erase before the mark is published: a service that reads the mark may rely on it.
 		// Older revisions are erased first. Otherwise one of them would be the entry again.
 		if err := eraseOlder(ctx, stream, owner); err != nil {
-			return done, err
+			return existed, err
 		}
 		if err := stream.SecureDeleteMsg(ctx, stored.Revision()); err != nil {
 			if refused == stored.Revision() {
-				return done, fmt.Errorf("erase: %w: %w", ErrUnavailable, err)
+				return existed, fmt.Errorf("erase: %w: %w", ErrUnavailable, err)
 			}
 			refused = stored.Revision() // a rewrap may have replaced the entry meanwhile
 		}
 	}
-	return done, fmt.Errorf("%w: there was another key %d times", ErrUnavailable, maxTries)
+	return existed, fmt.Errorf("%w: there was another key %d times", ErrUnavailable, maxTries)
 }
 
 // putMark publishes the mark that tells later readers that there was a key. It fails, as
-// eventlog.IsWrongSequence reports, if the owner's entry has another revision; 0 expects no
-// entry. A server that syncs before it acknowledges has then also synced the erasure before
+// eventlog.IsWrongSequence reports, if the owner has an entry. A server that syncs before it acknowledges has then also synced the erasure before
 // it.
 //
 // A crash before putMark leaves an owner with neither a key nor a mark; the next forget
 // makes the mark.
-func putMark(ctx context.Context, js jetstream.JetStream, owner events.Owner, revision uint64) error {
+func putMark(ctx context.Context, js jetstream.JetStream, owner events.Owner) error {
 	mark := nats.NewMsg(subjectPrefix + string(owner))
 	mark.Header.Set(operationHeader, "DEL")
-	_, err := js.PublishMsg(ctx, mark, jetstream.WithExpectLastSequencePerSubject(revision))
+	_, err := js.PublishMsg(ctx, mark, jetstream.WithExpectLastSequencePerSubject(0))
 	return err
 }
 
@@ -122,19 +103,14 @@ const AnyKey = math.MaxInt
 
 // Destroy is Forget for a service. It destroys the key if it was made before that many
 // erasures, drops it from this process at once, and returns when the change is on stable
-// storage. It is an error if the bucket can only hide a key.
+// storage.
 func (s *Store) Destroy(ctx context.Context, js jetstream.JetStream, owner events.Owner, before int) error {
-	done, err := forget(ctx, js, owner, before, true)
+	_, err := forget(ctx, js, owner, before, true)
 	s.forgets.Add(1)
 	s.cache.Remove(owner)
-	s.told(owner)
-	if err == nil && done.Existed && !done.Erased {
-		err = fmt.Errorf("%w: the bucket denies deletes", ErrUnavailable)
-	}
-	if err == nil && s.sync != nil {
-		if err = s.sync(ctx); err != nil {
-			err = fmt.Errorf("%w: %w", ErrUnavailable, err)
-		}
+	s.cfg.Forgotten(owner)
+	if err == nil {
+		err = s.settle(ctx)
 	}
 	if err != nil {
 		return fmt.Errorf("forget %s: %w", owner, err)

@@ -98,18 +98,11 @@ type Config struct {
 }
 
 type Store struct {
+	cfg     Config // without zero fields, but for Sync
 	bucket  jetstream.KeyValue
 	masters map[string]Master // by their ids
 	wrapID  string
 	cache   *lru.Cache[events.Owner, cachedKey]
-	maxAge  time.Duration
-	now     func() time.Time
-	rand    io.Reader
-	sync    func(context.Context) error
-	ask     func(context.Context, func(context.Context) error) error
-	marked  func(context.Context, events.Owner) (uint64, error)
-	told    func(events.Owner)
-	pause   func(context.Context, time.Duration) bool
 	watched atomic.Pointer[time.Time] // start of the last look that Watch finished
 	forgets atomic.Uint64             // how many changed entries Watch has seen
 	// Hits counts the lookups that found the key unwrapped in memory.
@@ -179,11 +172,7 @@ func Open(bucket jetstream.KeyValue, cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("keystore: %w", err)
 	}
-	s := &Store{
-		bucket: bucket, masters: map[string]Master{}, wrapID: cfg.Masters[0].ID(), cache: cache,
-		maxAge: cfg.MaxAge, now: cfg.Now, rand: cfg.Rand, sync: cfg.Sync, ask: cfg.Ask, marked: cfg.Marked,
-		told: cfg.Forgotten, pause: cfg.Pause,
-	}
+	s := &Store{cfg: cfg, bucket: bucket, masters: map[string]Master{}, wrapID: cfg.Masters[0].ID(), cache: cache}
 	for _, master := range cfg.Masters {
 		s.masters[master.ID()] = master
 	}
@@ -193,8 +182,11 @@ func Open(bucket jetstream.KeyValue, cfg Config) (*Store, error) {
 // Cached returns how many owners' keys are in memory.
 func (s *Store) Cached() int { return s.cache.Len() }
 
-// entry is what the bucket holds for an owner. Version 1 wraps the data key, and version 2
-// the data key and the nodes of the tree of keys, as encodeNodes has them.
+// entryVersion is the version of an entry and of what it wraps: the data key, and the nodes
+// of the tree of keys, as nodes.encode has them.
+const entryVersion = 2
+
+// entry is what the bucket holds for an owner.
 type entry struct {
 	Version int    `json:"v"`
 	Master  string `json:"master"`  // Master.ID of the wrapping key
@@ -204,35 +196,21 @@ type entry struct {
 }
 
 func parse(owner events.Owner, value []byte) (e entry, err error) {
-	if err := json.Unmarshal(value, &e); err != nil || e.Version < 1 || e.Version > 2 {
+	if err := json.Unmarshal(value, &e); err != nil || e.Version != entryVersion {
 		return e, fmt.Errorf("keystore entry of %s is damaged: %w", owner, ErrSealed)
 	}
 	return e, nil
 }
 
-func wrapContext(version int, owner events.Owner) []byte {
-	if version == 1 {
-		return []byte("memory-ledger/data-key/v1\x00" + string(owner))
-	}
+func wrapContext(owner events.Owner) []byte {
 	return []byte("memory-ledger/owner-keys/v2\x00" + string(owner))
 }
 
 // secrets are an owner's keys, in the clear.
 type secrets struct {
-	version  int // of the entry
 	dataKey  [KeySize]byte
-	nodes    nodes // none in version 1
+	nodes    nodes
 	erasures int
-}
-
-// freshRoot adds a tree whose root is random.
-func (x *secrets) freshRoot(random io.Reader) error {
-	root := node{}
-	if _, err := io.ReadFull(random, root.key[:]); err != nil {
-		return fmt.Errorf("make the root of an owner's keys: %w", err)
-	}
-	x.version, x.nodes = 2, nodes{root}
-	return nil
 }
 
 // Find returns the owner's key. Errors: ErrNoKey, or ErrForgotten if Config.Marked finds a
@@ -272,7 +250,7 @@ func (s *Store) Check(ctx context.Context, owner events.Owner) error {
 
 // absent says why an owner has no key.
 func (s *Store) absent(ctx context.Context, owner events.Owner, noKey error) error {
-	mark, err := s.marked(ctx, owner)
+	mark, err := s.cfg.Marked(ctx, owner)
 	switch {
 	case err != nil:
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
@@ -286,7 +264,7 @@ func (s *Store) stored(ctx context.Context, owner events.Owner) (entry jetstream
 	// This is how long a lookup asks the bucket for a key.
 	asking, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	err = s.ask(asking, func(ctx context.Context) (err error) {
+	err = s.cfg.Ask(asking, func(ctx context.Context) (err error) {
 		entry, err = s.bucket.Get(ctx, string(owner))
 		return err
 	})
@@ -300,7 +278,7 @@ func (s *Store) stored(ctx context.Context, owner events.Owner) (entry jetstream
 }
 
 func (s *Store) find(ctx context.Context, owner events.Owner) (*OwnerKey, error) {
-	now := s.now()
+	now := s.cfg.Now()
 	key, ok := s.cache.Get(owner)
 	if s.Hits.Count(ok && s.trusted(key.seen, now)) {
 		return key.OwnerKey, nil
@@ -318,7 +296,7 @@ func (s *Store) find(ctx context.Context, owner events.Owner) (*OwnerKey, error)
 		if err != nil {
 			return nil, err
 		}
-		if key.OwnerKey, err = newOwnerKey(owner, x, s.rand); err != nil {
+		if key.OwnerKey, err = newOwnerKey(owner, x, s.cfg.Rand); err != nil {
 			return nil, err
 		}
 	}
@@ -353,16 +331,25 @@ func (s *Store) FindOrCreateWhile(ctx context.Context, owner events.Owner, erasu
 	}
 	// Also sync a key that existed already: the process that made it may not have synced it
 	// yet.
-	if s.sync != nil {
-		if err := s.sync(ctx); err != nil {
-			return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
-		}
+	if err := s.settle(ctx); err != nil {
+		return nil, err
 	}
 	key.durable.Store(true)
 	if key.erasures < erasures {
 		return nil, fmt.Errorf("%w: %s", ErrErased, owner)
 	}
 	return key, nil
+}
+
+// settle makes what was stored durable.
+func (s *Store) settle(ctx context.Context) error {
+	if s.cfg.Sync == nil {
+		return nil
+	}
+	if err := s.cfg.Sync(ctx); err != nil {
+		return fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	return nil
 }
 
 // maxTries bounds how often making or destroying a key starts over because the entry has
@@ -379,22 +366,21 @@ const maxTries = 20
 // another revision, the update fails, and the caller starts over. An owner who has erased
 // had a key even if a crash prevented its mark.
 func (s *Store) create(ctx context.Context, owner events.Owner, erasures int, valid func(context.Context) error) error {
-	mark, err := s.marked(ctx, owner)
+	mark, err := s.cfg.Marked(ctx, owner)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
-	if (mark > 0 || erasures > 0) && !s.pause(ctx, maxUnwatched) {
+	if (mark > 0 || erasures > 0) && !s.cfg.Pause(ctx, maxUnwatched) {
 		return fmt.Errorf("%w: %w", ErrUnavailable, ctx.Err())
 	}
 	if err := valid(ctx); err != nil {
 		return err
 	}
-	fresh := secrets{erasures: erasures}
-	if _, err := io.ReadFull(s.rand, fresh.dataKey[:]); err != nil {
-		return fmt.Errorf("make data key: %w", err)
-	}
-	if err := fresh.freshRoot(s.rand); err != nil {
-		return err
+	fresh := secrets{nodes: make(nodes, 1), erasures: erasures} // a tree's root
+	for _, key := range [][]byte{fresh.dataKey[:], fresh.nodes[0].key[:]} {
+		if _, err := io.ReadFull(s.cfg.Rand, key); err != nil {
+			return fmt.Errorf("make an owner's keys: %w", err)
+		}
 	}
 	value, err := s.wrap(ctx, owner, fresh)
 	if err != nil {
@@ -407,15 +393,11 @@ func (s *Store) create(ctx context.Context, owner events.Owner, erasures int, va
 }
 
 func (s *Store) wrap(ctx context.Context, owner events.Owner, x secrets) ([]byte, error) {
-	plain := x.dataKey[:]
-	if x.version == 2 {
-		plain = x.nodes.encode(plain)
-	}
-	wrapped, err := s.masters[s.wrapID].Wrap(ctx, s.rand, plain, wrapContext(x.version, owner))
+	wrapped, err := s.masters[s.wrapID].Wrap(ctx, s.cfg.Rand, x.nodes.encode(x.dataKey[:]), wrapContext(owner))
 	if err != nil {
 		return nil, fmt.Errorf("wrap an owner's keys: %w", err)
 	}
-	value, err := json.Marshal(entry{Version: x.version, Master: s.wrapID, Wrapped: wrapped, Erasures: x.erasures})
+	value, err := json.Marshal(entry{Version: entryVersion, Master: s.wrapID, Wrapped: wrapped, Erasures: x.erasures})
 	if err != nil {
 		return nil, fmt.Errorf("encode keystore entry: %w", err)
 	}
@@ -431,16 +413,15 @@ func (s *Store) unwrap(ctx context.Context, owner events.Owner, value []byte) (x
 	if !ok {
 		return x, fmt.Errorf("%w: entry of %s names master key %s", ErrMasterKey, owner, e.Master)
 	}
-	x.version, x.erasures = e.Version, e.Erasures
-	plain, err := master.Unwrap(ctx, e.Wrapped, wrapContext(e.Version, owner))
+	plain, err := master.Unwrap(ctx, e.Wrapped, wrapContext(owner))
 	if errors.Is(err, ErrUnavailable) {
 		return x, fmt.Errorf("unwrap an owner's keys: %w", err) // readiness shows it, and is public
 	}
 	if err == nil && len(plain) >= KeySize {
-		x.dataKey = [KeySize]byte(plain)
+		x.dataKey, x.erasures = [KeySize]byte(plain), e.Erasures
 		x.nodes, err = decodeNodes(plain[KeySize:])
 	}
-	if err != nil || len(plain) < KeySize || e.Version == 1 && len(plain) > KeySize {
+	if err != nil || len(plain) < KeySize {
 		return x, fmt.Errorf("keystore entry of %s: %w", owner, ErrSealed)
 	}
 	return x, nil

@@ -12,57 +12,18 @@ import (
 	"github.com/memory-ledger/ledger/events/eventlog"
 )
 
-// FindToSeal is Find for a caller who seals. The key has a tree of keys, which an owner of an
-// earlier version gets now, and its entry is on stable storage: what was sealed with an
-// entry that got lost could never be opened.
+// FindToSeal is Find for a caller who seals. The key's entry is on stable storage: what was
+// sealed with an entry that got lost could never be opened.
 func (s *Store) FindToSeal(ctx context.Context, owner events.Owner) (*OwnerKey, error) {
 	key, err := s.Find(ctx, owner)
-	if err == nil && key.version == 1 {
-		key, err = s.raise(ctx, owner)
-	}
 	if err != nil || key.durable.Load() {
 		return key, err
 	}
-	if s.sync != nil {
-		if err := s.sync(ctx); err != nil {
-			return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
-		}
+	if err := s.settle(ctx); err != nil {
+		return nil, err
 	}
 	key.durable.Store(true)
 	return key, nil
-}
-
-// raise gives an entry of version 1 a tree of keys. Of two processes that do so at the same
-// time, one wins, and the other uses that tree.
-func (s *Store) raise(ctx context.Context, owner events.Owner) (*OwnerKey, error) {
-	for range maxTries {
-		stored, err := s.stored(ctx, owner)
-		if errors.Is(err, ErrNoKey) {
-			return nil, s.absent(ctx, owner, err)
-		}
-		if err != nil {
-			return nil, err
-		}
-		x, err := s.unwrap(ctx, owner, stored.Value())
-		if err != nil {
-			return nil, err
-		}
-		if x.version == 2 {
-			s.cache.Remove(owner)
-			return s.find(ctx, owner)
-		}
-		if err := x.freshRoot(s.rand); err != nil {
-			return nil, err
-		}
-		value, err := s.wrap(ctx, owner, x)
-		if err != nil {
-			return nil, err
-		}
-		if _, err := s.bucket.Update(ctx, string(owner), value, stored.Revision()); err != nil && !eventlog.IsWrongSequence(err) {
-			return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
-		}
-	}
-	return nil, fmt.Errorf("%w: the entry of %s changed %d times", ErrUnavailable, owner, maxTries)
 }
 
 // DestroyLeaves destroys the keys of single leaves: nothing opens their bodies again, no
@@ -77,11 +38,9 @@ func (s *Store) DestroyLeaves(ctx context.Context, js jetstream.JetStream, owner
 	err := s.destroyLeaves(ctx, js, owner, leaves)
 	s.forgets.Add(1)
 	s.cache.Remove(owner)
-	s.told(owner)
-	if err == nil && s.sync != nil {
-		if err = s.sync(ctx); err != nil {
-			err = fmt.Errorf("%w: %w", ErrUnavailable, err)
-		}
+	s.cfg.Forgotten(owner)
+	if err == nil {
+		err = s.settle(ctx)
 	}
 	if err != nil {
 		return fmt.Errorf("forget memories of %s: %w", owner, err)
@@ -96,14 +55,9 @@ func (s *Store) destroyLeaves(ctx context.Context, js jetstream.JetStream, owner
 	if err != nil {
 		return fmt.Errorf("open the keystore: %w: %w", ErrUnavailable, err)
 	}
-	if cfg := stream.CachedInfo().Config; cfg.DenyDelete || cfg.MaxMsgsPerSubject < 2 {
-		return fmt.Errorf("%w: the bucket can't erase an older revision: run `ledger provision`", ErrUnavailable)
-	}
 	for range maxTries {
-		if s.sync != nil { // before the old entry is erased, the new one must be on stable storage
-			if err := s.sync(ctx); err != nil {
-				return fmt.Errorf("%w: %w", ErrUnavailable, err)
-			}
+		if err := s.settle(ctx); err != nil { // before the old entry is erased, the new one must be on stable storage
+			return err
 		}
 		if err := eraseOlder(ctx, stream, owner); err != nil {
 			return err

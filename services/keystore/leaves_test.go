@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/go-json-experiment/json"
@@ -180,48 +179,6 @@ func unwrapped(t testing.TB, bucket jetstream.KeyValue, owner events.Owner, cont
 	plain, err := gcm(t, append([]byte{1}, make([]byte, 31)...)).Open(nil, e.Wrapped[:12], e.Wrapped[12:], []byte(context+"\x00"+string(owner)))
 	must(t, err)
 	return plain
-}
-
-// TestAnEarlierEntryGetsATree once something is sealed, although two processes do so at the
-// same time. Bodies that the data key sealed still open.
-func TestAnEarlierEntryGetsATree(t *testing.T) {
-	t.Parallel()
-	js := connect(t, natstest.Start(t))
-	bucket, owner := bucketIn(t, js), newOwners(1)[0]
-	data := append([]byte{7}, make([]byte, 31)...)
-	wrapped := gcm(t, append([]byte{1}, make([]byte, 31)...)).Seal(make([]byte, 12), make([]byte, 12), data, []byte("memory-ledger/data-key/v1\x00"+string(owner)))
-	value, err := json.Marshal(map[string]any{"v": 1, "master": keystore.MasterKey{1}.ID(), "wrapped": wrapped})
-	must(t, err)
-	must(t, errorOf(bucket.Put(t.Context(), string(owner), value)))
-	old := gcm(t, data).Seal(make([]byte, 12), make([]byte, 12), []byte("old"), []byte("memory-ledger/body/v1\x00"+string(owner)+"\x00m"))
-	read, err := openStore(t, bucket, keystore.MasterKey{1}).Find(t.Context(), owner)
-	must(t, err)
-	if _, sealing, err := read.Seal(0, "m", "x"); err != nil || sealing != events.SealedByOwner {
-		t.Errorf("a key without a tree seals as %d, %v", sealing, err)
-	}
-	var group sync.WaitGroup
-	bodies := make([][]byte, 4)
-	for i := range bodies {
-		group.Go(func() {
-			s := openStore(t, bucket, keystore.MasterKey{1})
-			_, found := s.FindOrCreate(t.Context(), owner, 0) // at a sign-in
-			key, err := s.FindToSeal(t.Context(), owner)
-			if found != nil || err != nil {
-				t.Error(found, err)
-				return
-			}
-			bodies[i] = sealLeaf(t, key, uint64(i))
-		})
-	}
-	group.Wait()
-	s := openMarked(t, js, bucket, keystore.MasterKey{1})
-	must(t, s.DestroyLeaves(t.Context(), js, owner, 2))
-	key, err := s.Find(t.Context(), owner)
-	must(t, err)
-	opens(t, key, map[uint64][]byte{0: bodies[0], 1: bodies[1], 2: bodies[2], 3: bodies[3]}, map[uint64]bool{2: true})
-	if text, err := key.Open(events.SealedByOwner, 2, "m", old); err != nil || text != "old" {
-		t.Errorf("%q, %v", text, err)
-	}
 }
 
 // TestForgettingLeavesErases: whatever step a crash interrupts, the entry stays readable, and

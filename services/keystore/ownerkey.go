@@ -62,7 +62,7 @@ func newOwnerKey(owner events.Owner, x secrets, random io.Reader) (*OwnerKey, er
 func (k *OwnerKey) Erasures() int { return k.erasures }
 
 func (k *OwnerKey) Destroyed(leaf uint64) bool {
-	return k.version == 2 && k.nodes.above(leaf) == nil
+	return k.nodes.above(leaf) == nil
 }
 
 // Room returns ErrTooManyForgotten if the owner's entry has no room to destroy a leaf's key.
@@ -136,7 +136,7 @@ func (o *Opener) Open(sealing int, leaf uint64, memoryID, sealed []byte) ([]byte
 	aead := o.key.aead
 	switch {
 	case sealing == events.SealedByOwner:
-	case sealing != events.SealedByLeaf || o.key.version != 2:
+	case sealing != events.SealedByLeaf:
 		return nil, fmt.Errorf("memory %s, sealing %d: %w", memoryID, sealing, ErrSealed)
 	default:
 		n := o.key.above(leaf)

@@ -31,11 +31,9 @@ var ErrStillUsed = errors.New("data keys still need another master key")
 // master key may be destroyed. A crash at any step leaves entries that the two open
 // together; run it again.
 func (s *Store) Rotate(ctx context.Context, stream jetstream.Stream, progress func(Rewrapped)) (done Rewrapped, err error) {
-	erase := func() error { // what replaced an older revision must be on stable storage before
-		if s.sync != nil {
-			if err := s.sync(ctx); err != nil {
-				return fmt.Errorf("%w: %w", ErrUnavailable, err)
-			}
+	erase := func() error {
+		if err := s.settle(ctx); err != nil { // what replaced an older revision must be on stable storage before
+			return err
 		}
 		return s.each(ctx, func(owner events.Owner) error { return eraseOlder(ctx, stream, owner) })
 	}
@@ -133,7 +131,7 @@ func (s *Store) rewrap(ctx context.Context, owner events.Owner, done *Rewrapped)
 		if errors.Is(err, jetstream.ErrKeyNotFound) {
 			// Check that the key is really gone: after a rewrap, the operator drops
 			// the old master key.
-			if _, err := s.marked(ctx, owner); err != nil {
+			if _, err := s.cfg.Marked(ctx, owner); err != nil {
 				return fmt.Errorf("rewrap %s: %w: %w", owner, ErrUnavailable, err)
 			}
 			done.Gone++

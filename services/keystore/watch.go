@@ -47,7 +47,7 @@ func (s *Store) Watch(ctx context.Context, stream jetstream.Stream, tick <-chan 
 // look drops the keys whose entries changed after a sequence, and returns the sequence that
 // it has read up to.
 func (s *Store) look(ctx context.Context, stream jetstream.Stream, after uint64) (uint64, error) {
-	began := s.now()
+	began := s.cfg.Now()
 	last, err := lastSequence(ctx, stream)
 	if err != nil {
 		return 0, err
@@ -55,7 +55,7 @@ func (s *Store) look(ctx context.Context, stream jetstream.Stream, after uint64)
 	if last < after { // another bucket
 		s.forgets.Add(1)
 		s.cache.Purge()
-		s.told("")
+		s.cfg.Forgotten("")
 		after = last
 	}
 	for after < last {
@@ -81,7 +81,7 @@ func (s *Store) changed(owner events.Owner, entry *jetstream.RawStreamMsg) {
 		s.forgets.Add(1)
 		s.cache.Remove(owner)
 	}
-	s.told(owner)
+	s.cfg.Forgotten(owner)
 }
 
 func lastSequence(ctx context.Context, stream jetstream.Stream) (uint64, error) {
@@ -104,7 +104,7 @@ func nextEntry(ctx context.Context, stream jetstream.Stream, after uint64) (*jet
 // reading it again.
 func (s *Store) trusted(seen, now time.Time) bool {
 	age := now.Sub(seen)
-	if age >= s.maxAge {
+	if age >= s.cfg.MaxAge {
 		return false
 	}
 	if age < maxUnwatched {

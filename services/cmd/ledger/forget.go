@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 
@@ -51,14 +50,12 @@ func runForget(ctx context.Context, out io.Writer, owner events.Owner) error {
 	if err != nil {
 		return err
 	}
-	done, err := assembly.Forget(ctx, cfg, owner)
+	existed, err := assembly.Forget(ctx, cfg, owner)
 	switch {
 	case err != nil:
 		return fmt.Errorf("not finished, run it again: %w", err)
-	case !done.Existed:
+	case !existed:
 		return finding{fmt.Errorf("there is no data key of %s", owner)}
-	case !done.Erased:
-		return finding{errors.New("the key is hidden, but its bytes, wrapped by the master key, stay in the log server's files until it rewrites them; see docs/threat-model.md")}
 	}
 	fmt.Fprintf(out, "the data key of %s is destroyed; services stop using it within seconds\n", owner)
 	return nil

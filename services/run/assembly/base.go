@@ -374,9 +374,6 @@ func NewAPIServer(ctx context.Context, b *Base, neighbors Neighbors) (*APIServer
 	var stream jetstream.Stream
 	err = b.log.ask(ctx, func(ctx context.Context) (err error) {
 		stream, err = b.js.Stream(ctx, keystore.Stream)
-		if err == nil && b.embedded != nil && !stream.CachedInfo().Config.DenyDelete { // an earlier build may have made it
-			stream, err = b.js.UpdateStream(ctx, keystore.StreamConfig(1))
-		}
 		return err
 	})
 	if err != nil {

@@ -108,7 +108,7 @@ const forgetTimeout = 2 * time.Minute
 // Forget ends all grants, API keys and sessions of an owner and destroys
 // their data key. Access ends first, so that no grant or API key can write a memory
 // that can't be read. A crash in between leaves the data key; run Forget again.
-func Forget(ctx context.Context, cfg config.Config, owner events.Owner) (done keystore.Forgotten, err error) {
+func Forget(ctx context.Context, cfg config.Config, owner events.Owner) (existed bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, forgetTimeout)
 	defer cancel()
 	err = asRecordedAdmin(ctx, cfg, Dial(cfg), "forget", map[string]string{"owner": string(owner)}, func(ctx context.Context, nc *nats.Conn) error {
@@ -118,14 +118,14 @@ func Forget(ctx context.Context, cfg config.Config, owner events.Owner) (done ke
 		}
 		registered, err := endAccess(ctx, nc, owner)
 		if err == nil {
-			done, err = keystore.Forget(ctx, js, owner, registered)
+			existed, err = keystore.Forget(ctx, js, owner, registered)
 		}
 		return err
 	})
 	if err != nil {
-		return done, err
+		return existed, err
 	}
-	return done, syncLocal(cfg, eventlog.StreamName, keystore.Stream)
+	return existed, syncLocal(cfg, eventlog.StreamName, keystore.Stream)
 }
 
 // endAccess appends the events that end all grants, API keys and sessions of an

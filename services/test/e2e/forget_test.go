@@ -21,9 +21,9 @@ import (
 // owner.
 func forget(t *testing.T, s *stacktest.Stack, wallet stacktest.Wallet) {
 	t.Helper()
-	done, err := assembly.Forget(t.Context(), s.Config, events.Owner(wallet.PublicKey))
-	if err != nil || !done.Existed || !done.Erased {
-		t.Fatalf("%+v, %v", done, err)
+	existed, err := assembly.Forget(t.Context(), s.Config, events.Owner(wallet.PublicKey))
+	if err != nil || !existed {
+		t.Fatalf("%+v, %v", existed, err)
 	}
 }
 
