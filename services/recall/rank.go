@@ -56,19 +56,11 @@ func (q *Query) barred(b *Words) []bool {
 
 // countsOf returns how often each leaf of an index has any of the terms, in ascending order
 // of leaves.
-func (r *Ranking) countsOf(w *Words, terms ...int) []count {
-	n := 0
+func (w *Words) countsOf(terms ...int) []count {
+	var counts []count
 	for _, t := range terms {
-		n += w.mostCounts(t)
+		counts = w.appendCounts(counts, t)
 	}
-	if cap(r.room)-len(r.room) < n {
-		r.room = make([]count, 0, max(n, min(2*cap(r.room), 1<<14)))
-	}
-	begin := len(r.room)
-	for _, t := range terms {
-		r.room = w.appendCounts(r.room, t)
-	}
-	counts := r.room[begin:]
 	if len(terms) < 2 {
 		return counts
 	}
@@ -127,7 +119,6 @@ type Ranking struct {
 	found     [][]found // by concept
 	in        languageSet
 	names     [][]string // by concept, in these languages
-	room      []count    // for what is found
 }
 
 // Rank begins to rank. For each word of the query, a leaf scores by BM25 if it has the
@@ -155,7 +146,7 @@ func (r *Ranking) Add(w *Words) {
 	}
 	for i, c := range r.query.any {
 		if terms := c.termsIn(w, r.names[i]); terms != nil {
-			r.found[i] = append(r.found[i], found{first: w.first, counts: r.countsOf(w, terms...), weight: 1})
+			r.found[i] = append(r.found[i], found{first: w.first, counts: w.countsOf(terms...), weight: 1})
 		}
 	}
 	if r.relatives != nil {

@@ -141,7 +141,7 @@ func (r *Ranking) related(w *Words) {
 		if of.at[id] == unrelated {
 			continue
 		}
-		counts := r.countsOf(w, term)
+		counts := w.countsOf(term)
 		for _, to := range of.known[of.at[id]] {
 			r.found[to.concept] = append(r.found[to.concept], found{w.first, counts, to.weight, id})
 		}

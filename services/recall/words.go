@@ -2,6 +2,7 @@ package recall
 
 import (
 	"encoding/binary"
+	"slices"
 	"sort"
 )
 
@@ -63,12 +64,10 @@ func (b *Words) appendPostings(to []posting, term int) []posting {
 	return to
 }
 
-// mostCounts is how many leaves have a term, at most: each takes three bytes or more.
-func (b *Words) mostCounts(term int) int { return int(b.starts[term+1]-b.starts[term]) / 3 }
-
 // appendCounts appends how often each leaf has a term.
 func (b *Words) appendCounts(to []count, term int) []count {
 	p := b.postings[b.starts[term]:b.starts[term+1]]
+	to = slices.Grow(to, len(p)/3) // each takes three bytes or more
 	leaf := uint32(0)
 	for len(p) > 0 {
 		leaf += next(&p)
