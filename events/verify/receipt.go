@@ -13,6 +13,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 
@@ -79,85 +80,44 @@ type member struct {
 // optional is the target of a member that may be missing.
 type optional struct{ into any }
 
-// object is the members of a JSON object, as they are in its text.
-type object struct {
-	text   jsontext.Value
-	names  []string
-	values []jsontext.Value
-}
-
-// UnmarshalJSONFrom implements json.UnmarshalerFrom. It refuses null.
-func (o *object) UnmarshalJSONFrom(from *jsontext.Decoder) error {
-	if begin, err := from.ReadToken(); err != nil || begin.Kind() != '{' {
-		return errors.Join(err, ErrMalformed)
-	}
-	for from.PeekKind() != '}' {
-		name, err := from.ReadToken()
-		if err != nil {
-			return err
-		}
-		o.names = append(o.names, name.String())
-		value, err := from.ReadValue()
-		if err != nil {
-			return err
-		}
-		end := from.InputOffset()
-		o.values = append(o.values, o.text[end-int64(len(value)):end])
-	}
-	_, err := from.ReadToken()
-	return err
-}
-
 // readObject reads an object with exactly these members. Only members read into a
 // jsontext.Value may be null. The error is an *Error.
 func readObject(raw jsontext.Value, what, prefix string, expected ...member) error {
-	o := object{raw, make([]string, 0, len(expected)), make([]jsontext.Value, 0, len(expected))}
-	if err := json.Unmarshal(raw, &o); err != nil {
+	var values map[string]jsontext.Value // nil for null
+	if err := json.Unmarshal(raw, &values); err != nil || values == nil {
 		return Wrong(ErrMalformed, what, "it is not a JSON object")
 	}
-	if what == NoReceipt && !slices.ContainsFunc(expected, func(m member) bool { return slices.Contains(o.names, m.name) }) {
+	has := func(m member) bool { return values[m.name] != nil }
+	if what == NoReceipt && !slices.ContainsFunc(expected, has) {
 		return Wrong(ErrMalformed, what, "it has none of a receipt's members")
 	}
 	for _, m := range expected {
-		at := slices.Index(o.names, m.name)
 		if may, ok := m.into.(optional); ok {
-			if m.into = may.into; at < 0 {
+			if m.into = may.into; !has(m) {
 				continue
 			}
 		}
-		if at < 0 {
+		if !has(m) {
 			return Wrong(ErrMalformed, prefix+m.name, "it is missing")
 		}
-		if value := o.values[at]; !decode(value, m.into) {
+		if value := values[m.name]; !decode(value, m.into) {
 			return Wrong(ErrMalformed, prefix+m.name, "malformed: %.100s", value)
 		}
-		o.names, o.values = slices.Delete(o.names, at, at+1), slices.Delete(o.values, at, at+1)
+		delete(values, m.name)
 	}
-	if len(o.names) > 0 {
-		return Wrong(ErrMalformed, prefix+slices.Min(o.names), "there is no such member")
+	if len(values) > 0 {
+		return Wrong(ErrMalformed, prefix+slices.Min(slices.Collect(maps.Keys(values))), "there is no such member")
 	}
 	return nil
 }
 
-// decode reports whether a value could be decoded. An export has a million texts and hashes,
-// so these are not decoded in the general way.
+// decode reports whether a value could be decoded.
 func decode(value jsontext.Value, into any) bool {
-	var err error
-	switch into := into.(type) {
-	case *jsontext.Value:
-		*into = slices.Clone(value)
-	case *string:
-		var text []byte
-		text, err = jsontext.AppendUnquote(nil, value)
-		*into = string(text)
-	case *Hash:
-		var text []byte
-		text, err = jsontext.AppendUnquote(nil, value)
-		err = errors.Join(err, into.UnmarshalText(text))
-	default:
-		return !hasNull(value) && json.Unmarshal(value, into) == nil
+	if raw, ok := into.(*jsontext.Value); ok {
+		*raw = value
+		return true
 	}
-	return err == nil
+	return !hasNull(value) && json.Unmarshal(value, into) == nil
 }
 
 // hasNull reports whether a value, or an element of an array, is null. The decoder would
