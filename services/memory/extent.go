@@ -29,33 +29,19 @@ func (e *extent) anchored() uint64 {
 	return e.newest.Size
 }
 
-func (s *Service) extent(ctx context.Context, r Reader) (*extent, error) {
-	if e := s.Texts.extentOf(r); e != nil {
-		return e, nil
-	}
-	return s.readExtent(ctx, r)
-}
-
-// extentWith is extent for a reader that has already read one of the rows. A cached extent
-// may be older than the row. A freshly read one is not, unless the read models were
-// replaced by older ones in between.
+// extentWith is extent for a reader that has already read one of the rows. The extent is not
+// older than the row, unless the read models were replaced by older ones in between.
 func (s *Service) extentWith(ctx context.Context, r Reader, m *memories.Memory) (*extent, error) {
-	holds := func(e *extent) bool {
-		return e != nil && m.LeafIndex < e.leaves && (!m.Anchored || m.LeafIndex < e.anchored())
-	}
-	if e := s.Texts.extentOf(r); holds(e) {
-		return e, nil
-	}
-	e, err := s.readExtent(ctx, r)
-	if err == nil && !holds(e) {
+	e, err := s.extent(ctx, r)
+	if err == nil && (m.LeafIndex >= e.leaves || m.Anchored && m.LeafIndex >= e.anchored()) {
 		err = fmt.Errorf("%w: leaf %d was there, of %d now", fence.ErrBehind, m.LeafIndex, e.leaves)
 	}
 	return e, err
 }
 
-// readExtent reads the extent in one round trip. The batch is read first, so that it never
+// extent reads the extent in one round trip. The batch is read first, so that it never
 // covers more leaves than the log has.
-func (s *Service) readExtent(ctx context.Context, r Reader) (*extent, error) {
+func (s *Service) extent(ctx context.Context, r Reader) (*extent, error) {
 	var (
 		e      extent
 		batch  pgx.Batch
@@ -76,6 +62,5 @@ func (s *Service) readExtent(ctx context.Context, r Reader) (*extent, error) {
 	if found {
 		e.newest = &newest
 	}
-	s.Texts.putExtent(r, &e)
 	return &e, nil
 }

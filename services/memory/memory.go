@@ -361,7 +361,7 @@ func (s *Service) find(ctx context.Context, r Reader, id string) (*memories.Memo
 		} else if !found {
 			return nil, ErrNotFound
 		}
-		s.Texts.putRows(r, m)
+		s.Texts.putRow(r, m)
 	}
 	if !r.sees(m.Metadata) {
 		return nil, ErrNotFound

@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,15 +33,11 @@ const (
 	// them, too. A log only grows, so successive chunks form one consistent list without a
 	// transaction that a slow reader would hold open.
 	chunkRows = 500
-	// shortRows bounds the first read, because its rows may be long, and the lists that are
-	// cached.
+	// shortRows bounds the first read, because its rows may be long.
 	shortRows = 64
 	// pieceBytes is about how many bytes are read in one time slot.
 	pieceBytes = 4 << 20
 )
-
-// widthOf returns about how many bytes a row adds to an answer.
-func widthOf(m *memories.Memory) int { return len(m.Sealed) + m.Metadata.Len() }
 
 // More reports whether there may be anything left to read.
 func (p *Picked) More() bool { return len(p.hits) > 0 || p.from < p.to }
@@ -58,8 +55,8 @@ func (p *Picked) LeftOut() int { return p.leftOut }
 // Next reads the next memories and calls yield for each. It may yield none even if more
 // memories follow.
 //
-// The work is done in a time slot of the owner's, unless it is a short list that is cached.
-// yield is called within the slot, so it must not block.
+// The work is done in a time slot of the owner's. yield is called within the slot, so it
+// must not block.
 func (p *Picked) Next(ctx context.Context, yield func(*View) error) error {
 	if len(p.hits) == 0 {
 		if err := p.look(ctx); err != nil {
@@ -69,38 +66,21 @@ func (p *Picked) Next(ctx context.Context, yield func(*View) error) error {
 			return nil
 		}
 	}
-	if len(p.hits) <= shortRows && !p.begun {
-		if rows := p.service.Texts.rowsAt(p.reader, leavesOf(p.hits)); rows != nil {
-			return p.yield(rows, yield)
-		}
-	}
 	return p.slot(ctx, func() error {
-		now := p.hits[:min(len(p.hits), max(1, p.rows), chunkRows)]
-		if p.rows == 0 {
-			now = p.hits[:min(len(p.hits), shortRows)]
-		}
-		rows, bytes, err := p.read(ctx, now)
+		rows, bytes, err := p.read(ctx, p.hits[:min(len(p.hits), cmp.Or(p.rows, shortRows), chunkRows)])
 		if err != nil {
 			return err
-		}
-		if len(now) == len(p.hits) && len(now) <= shortRows && bytes <= pieceBytes/16 {
-			p.service.Texts.putRows(p.reader, rows...)
 		}
 		p.rows = max(1, pieceBytes/max(1, bytes/len(rows)))
 		return p.yield(rows, yield)
 	})
 }
 
-func leavesOf(hits []recall.Hit) []uint64 {
+func (p *Picked) read(ctx context.Context, hits []recall.Hit) (rows []*memories.Memory, bytes int, err error) {
 	leaves := make([]uint64, len(hits))
 	for i, h := range hits {
 		leaves[i] = h.Leaf
 	}
-	return leaves
-}
-
-func (p *Picked) read(ctx context.Context, hits []recall.Hit) (rows []*memories.Memory, bytes int, err error) {
-	leaves := leavesOf(hits)
 	slices.Sort(leaves)
 	found := make([]*memories.Memory, len(leaves))
 	next := 0
@@ -109,7 +89,7 @@ func (p *Picked) read(ctx context.Context, hits []recall.Hit) (rows []*memories.
 			next++
 		}
 		found[next] = m
-		bytes += widthOf(m)
+		bytes += len(m.Sealed) + m.Metadata.Len()
 		return nil
 	})
 	if err != nil {

@@ -15,13 +15,13 @@ import (
 )
 
 // TextCache keeps what owners read lately, within a budget of bytes: the opened texts of
-// owners who search, the words of owners who rank, and rows that were read by id or in
-// short lists. It is the only cache of memories.
+// owners who search, the words of owners who rank, and rows that were read by id. It is the
+// only cache of memories.
 //
 // Texts and words are in the clear, so they are dropped with the owner's key: see
-// [TextCache.Drop]. Leaves never change, so both stay right while the log grows. Rows and
-// the extent of the log do change: they are valid only while the fence returns the same
-// head for the owner as before they were read.
+// [TextCache.Drop]. Leaves never change, so both stay right while the log grows. Rows do
+// change: they are valid only while the fence returns the same head for the owner as before
+// they were read.
 //
 // When the process comes near its memory limit (GOMEMLIMIT), everything is dropped.
 type TextCache struct {
@@ -29,8 +29,7 @@ type TextCache struct {
 	budget int64
 	used   int64
 	owners *simplelru.LRU[events.Owner, *kept] // least recently used first
-	// Hits counts the reads that needed no database: by id, of short lists, and of runs of
-	// texts.
+	// Hits counts the reads that needed no database: by id, and of runs of texts.
 	Hits cachestats.Counter
 }
 
@@ -39,10 +38,8 @@ type kept struct {
 	bytes  int64
 	chunks map[uint64]*chunk // by number
 
-	head     fence.Head // of what follows
-	extent   *extent
+	head     fence.Head                  // of the rows
 	rows     map[string]*memories.Memory // by id
-	byLeaf   map[uint64]*memories.Memory
 	rowBytes int64
 }
 
@@ -156,7 +153,7 @@ func (t *TextCache) at(r Reader) *kept {
 	case r.Head.Before(o.head):
 		return nil
 	case r.Head != o.head:
-		o.head, o.extent = r.Head, nil
+		o.head = r.Head
 		t.dropRows(o)
 	}
 	return o
@@ -164,7 +161,7 @@ func (t *TextCache) at(r Reader) *kept {
 
 func (t *TextCache) dropRows(o *kept) {
 	t.grow(o, -o.rowBytes)
-	o.rows, o.byLeaf, o.rowBytes = map[string]*memories.Memory{}, map[uint64]*memories.Memory{}, 0
+	o.rows, o.rowBytes = map[string]*memories.Memory{}, 0
 }
 
 // row returns a row by its id, or nil.
@@ -178,72 +175,30 @@ func (t *TextCache) row(r Reader, id string) (m *memories.Memory) {
 	return m
 }
 
-// rowsAt returns the rows of some leaves, or nil unless all of them are kept.
-func (t *TextCache) rowsAt(r Reader, leaves []uint64) []*memories.Memory {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	o := t.at(r)
-	if o == nil {
-		return nil
-	}
-	rows := make([]*memories.Memory, len(leaves))
-	for i, leaf := range leaves {
-		if rows[i] = o.byLeaf[leaf]; rows[i] == nil {
-			t.Hits.Count(false)
-			return nil
-		}
-	}
-	t.Hits.Count(true)
-	return rows
-}
-
-// putRows keeps rows that were read after the fence returned the reader's head. A slower
+// putRow keeps a row that was read after the fence returned the reader's head. A slower
 // reader may have read its row earlier: a row is not replaced by one that lacks an event.
-func (t *TextCache) putRows(r Reader, rows ...*memories.Memory) {
+func (t *TextCache) putRow(r Reader, m *memories.Memory) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	o := t.at(r)
-	for _, m := range rows {
-		if o == nil || m.Owner != r.Owner {
+	if o == nil || m.Owner != r.Owner {
+		return
+	}
+	was := o.rows[m.ID]
+	if was != nil && (was.Anchored && !m.Anchored || was.Retracted && !m.Retracted) {
+		return
+	}
+	bytes := int64(len(m.Sealed)+m.Metadata.Len()) + 640 // and about 640 bytes beside the texts
+	if was != nil {
+		bytes = 0 // the same leaf
+	}
+	if !t.grow(o, bytes) {
+		if t.dropRows(o); !t.grow(o, bytes) {
 			return
 		}
-		was := o.rows[m.ID]
-		if was != nil && (was.Anchored && !m.Anchored || was.Retracted && !m.Retracted) {
-			continue
-		}
-		bytes := int64(widthOf(m)) + 640 // and about 640 bytes beside the texts
-		if was != nil {
-			bytes = 0 // the same leaf
-		}
-		if !t.grow(o, bytes) {
-			if t.dropRows(o); !t.grow(o, bytes) {
-				return
-			}
-		}
-		o.rowBytes += bytes
-		o.rows[m.ID], o.byLeaf[m.LeafIndex] = m, m
 	}
-}
-
-// extentOf returns the kept extent of the reader's log, or nil.
-func (t *TextCache) extentOf(r Reader) *extent {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if o := t.at(r); o != nil {
-		return o.extent
-	}
-	return nil
-}
-
-// putExtent keeps an extent that was read after the fence returned the reader's head. Of
-// two extents at the same head, the longer one is kept: it may include an event that was
-// not acknowledged yet, and a reader that saw it must not see a shorter log afterwards.
-func (t *TextCache) putExtent(r Reader, e *extent) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if o := t.at(r); o != nil && (o.extent == nil || e.leaves >= o.extent.leaves && e.anchored() >= o.extent.anchored()) {
-		o.extent = e
-	}
+	o.rowBytes += bytes
+	o.rows[m.ID] = m
 }
 
 // relieve drops everything if the process is near its memory limit.

@@ -19,7 +19,7 @@ func TestTheCacheKeepsToItsBudget(t *testing.T) {
 	x := NewTextCache(budget)
 	for i := range 1000 {
 		r := Reader{Owner: events.Owner(fmt.Sprint(i % 7)), Head: at(1)}
-		x.putRows(r, &memories.Memory{ID: fmt.Sprint(i), Owner: r.Owner, LeafIndex: uint64(i), Sealed: make([]byte, 500)})
+		x.putRow(r, &memories.Memory{ID: fmt.Sprint(i), Owner: r.Owner, LeafIndex: uint64(i), Sealed: make([]byte, 500)})
 		o := x.kept(r.Owner)
 		x.put(r.Owner, o, &chunk{number: uint64(i), texts: make([]byte, 300), created: make([]uint32, 1)})
 		if used := x.Bytes(); used > budget {
