@@ -42,14 +42,18 @@ func (x *Executor) catchUp(ctx context.Context, owner events.Owner, e *entry) er
 	return nil
 }
 
-// overtaken folds in the messages of writers who were faster. The next try does not wait for
-// a read of the whole tail, in which they would be faster again: if there is more, its append
-// fails, too, and a refusal is checked.
-func (x *Executor) overtaken(ctx context.Context, e *entry, tail []eventlog.Record) error {
-	if len(tail) == 0 { // their message is in flight
+// overtaken folds in the messages of writers who were faster, if there are few. The next try
+// does not wait for a read of the whole tail, in which they would be faster again: if there
+// is more, its append fails, too, and a refusal is checked.
+func (x *Executor) overtaken(ctx context.Context, e *entry, by error) error {
+	conflict, few := errors.AsType[eventlog.Conflict](by)
+	if !few {
+		return nil
+	}
+	if len(conflict.Tail) == 0 { // their message is in flight
 		eventlog.Pause(ctx, 2*time.Millisecond)
 	}
-	for _, r := range tail {
+	for _, r := range conflict.Tail {
 		if err := x.fold(e, r); err != nil {
 			return err
 		}
@@ -140,14 +144,14 @@ type Standing struct {
 }
 
 func (x *Executor) Standing(ctx context.Context, owner events.Owner) (is Standing, err error) {
-	err = x.inTurn(ctx, owner, func(ctx context.Context, e *entry) (time.Duration, error) {
+	err = x.inTurn(ctx, owner, func(ctx context.Context, e *entry) error {
 		e.fresh = false // another process may have written since this one read the tail
 		if err := x.catchUp(ctx, owner, e); err != nil {
-			return 0, err
+			return err
 		}
 		s := e.state
 		is = Standing{s.UserID, s.Registered, s.Erased.Times, !s.Registered || s.Erased.Times > 0 && s.Erased.Leaves == s.Leaves}
-		return 0, nil
+		return nil
 	})
 	return is, err
 }

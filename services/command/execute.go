@@ -30,6 +30,7 @@ import (
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/eventlog"
@@ -46,12 +47,11 @@ type Config struct {
 		eventlog.Appender
 		eventlog.Reader
 	}
-	Loader Loader
-	Source string           // CloudEvents source: "/core" or "/extension"
-	Now    func() time.Time // nil means time.Now
-	NewID  func() string    // UUIDv7
-	// CachedOwners bounds the states kept in memory. 0 means 100,000.
-	CachedOwners int
+	Loader       Loader
+	Source       string           // CloudEvents source: "/core" or "/extension"
+	Now          func() time.Time // nil means time.Now
+	NewID        func() string    // UUIDv7
+	CachedOwners int              // states kept in memory
 	// Timeout bounds a command whose context has no earlier deadline. 0 means 5 s.
 	Timeout time.Duration
 }
@@ -65,8 +65,8 @@ const maxRunning = 64
 type Executor struct {
 	cfg     Config
 	owners  *lru.Cache[events.Owner, *entry]
-	present chan struct{} // one element for each command
-	running chan struct{} // one element for each command that appends
+	present *semaphore.Weighted // commands
+	running *semaphore.Weighted // commands that append
 	used    *usedKeys
 	// Hits counts the commands whose owner's state was in memory.
 	Hits *cachestats.Counter
@@ -76,14 +76,14 @@ type Executor struct {
 // evicted while in use, a second entry for the owner may appear; the log's expected
 // sequence decides between the two.
 type entry struct {
-	turn  chan struct{} // holds one element; the command that took it owns the rest
-	queue chan struct{} // one element for each command of the owner
-	state *State        // nil: not loaded
-	fresh bool          // false: the log may hold events that state lacks
+	queue *semaphore.Weighted // commands of the owner
+	turn  *semaphore.Weighted // the command that has it owns what follows
+	state *State              // nil: not loaded
+	fresh bool                // false: the log may hold events that state lacks
 	// unproven: state came from the read model, and has not been compared with the log.
 	unproven bool
 	keysRead int       // the epoch of usedKeys that has the owner's keys from before the load
-	rested   time.Time // when the owner's commands last left others a turn
+	rested   time.Time // until when the owner's commands last left others a turn
 
 	asking    atomic.Bool   // trim asks how many leaves the read model has
 	projected atomic.Uint64 // how many it had
@@ -93,7 +93,6 @@ func NewExecutor(cfg Config) (*Executor, error) {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	cfg.CachedOwners = cmp.Or(cfg.CachedOwners, 100_000)
 	cfg.Timeout = cmp.Or(cfg.Timeout, 5*time.Second)
 	owners, err := lru.New[events.Owner, *entry](cfg.CachedOwners)
 	if err != nil {
@@ -101,7 +100,7 @@ func NewExecutor(cfg Config) (*Executor, error) {
 	}
 	return &Executor{
 		cfg: cfg, owners: owners, used: newUsedKeys(maxUsedKeys), Hits: &cachestats.Counter{},
-		present: make(chan struct{}, 8*maxRunning), running: make(chan struct{}, maxRunning),
+		present: semaphore.NewWeighted(8 * maxRunning), running: semaphore.NewWeighted(maxRunning),
 	}, nil
 }
 
@@ -127,64 +126,58 @@ func (x *Executor) Forget() { x.owners.Purge() }
 // eventlog.ErrUnavailable (nothing was stored); eventlog.ErrUncertain (the events may have
 // been stored).
 func (x *Executor) Execute(ctx context.Context, owner events.Owner, c Command) error {
-	return x.inTurn(ctx, owner, func(ctx context.Context, e *entry) (rest time.Duration, err error) {
+	return x.inTurn(ctx, owner, func(ctx context.Context, e *entry) error {
 		commandID := x.cfg.NewID()
-		for caughtUp, stored := false, false; !stored; {
+		for caughtUp := false; ; {
 			if !e.fresh {
 				if err := x.catchUp(ctx, owner, e); err != nil {
-					return 0, err
+					return err
 				}
 				caughtUp = true
 			}
 			if err := x.recall(ctx, e, c); err != nil {
-				return 0, err
+				return err
 			}
 			if err := x.findAlike(ctx, e, c); err != nil {
-				return 0, err
+				return err
 			}
 			now := x.cfg.Now()
 			decision, refusal := c.decide(e.state, now)
-			switch refused := refusal != nil || len(decision.Events) == 0; {
-			case refused && caughtUp:
-				return 0, refusal
-			case refused:
-				e.fresh = false // the state may be old: decide again before refusing
-			default:
-				if stored, rest, err = x.append(ctx, e, decision, commandID, now); err != nil {
-					return 0, err
+			if refusal == nil && len(decision.Events) > 0 {
+				if stored, err := x.append(ctx, e, decision, commandID, now); stored || err != nil {
+					return err
 				}
+			} else if caughtUp {
+				return refusal
+			} else {
+				e.fresh = false // the state may be old: decide again before refusing
 			}
 		}
-		return rest, nil
 	})
 }
 
-// inTurn calls do, which has the owner's state for itself. The owner's next command waits
-// for as long as do says, in which other processes get their turn.
-func (x *Executor) inTurn(ctx context.Context, owner events.Owner, do func(context.Context, *entry) (time.Duration, error)) error {
+// inTurn calls do, which has the owner's state for itself. If do made the owner rest, the
+// next command waits for that long.
+func (x *Executor) inTurn(ctx context.Context, owner events.Owner, do func(context.Context, *entry) error) error {
 	ctx, cancel := context.WithTimeout(ctx, x.cfg.Timeout)
 	defer cancel()
 	ctx, span := tracing.Start(ctx, "decide")
 	defer span.End()
 	e := x.entry(owner)
-	for _, bound := range []chan struct{}{e.queue, x.present} {
-		select {
-		case bound <- struct{}{}:
-			defer func() { <-bound }()
-		default:
+	for _, bound := range []*semaphore.Weighted{e.queue, x.present} {
+		if !bound.TryAcquire(1) {
 			return ErrOverloaded
 		}
+		defer bound.Release(1)
 	}
-	select {
-	case <-e.turn:
-	case <-ctx.Done():
-		return fmt.Errorf("%w: %w", ErrOverloaded, ctx.Err())
+	if err := e.turn.Acquire(ctx, 1); err != nil {
+		return fmt.Errorf("%w: %w", ErrOverloaded, err)
 	}
-	rest, err := do(ctx, e)
-	if rest > 0 {
-		time.AfterFunc(rest, func() { e.turn <- struct{}{} })
+	err := do(ctx, e)
+	if rest := time.Until(e.rested); rest > 0 {
+		time.AfterFunc(rest, func() { e.turn.Release(1) })
 	} else {
-		e.turn <- struct{}{}
+		e.turn.Release(1)
 	}
 	return err
 }
@@ -193,19 +186,17 @@ func (x *Executor) entry(owner events.Owner) *entry {
 	if e, ok := x.owners.Get(owner); x.Hits.Count(ok) {
 		return e
 	}
-	e := &entry{turn: make(chan struct{}, 1), queue: make(chan struct{}, max(1, cap(x.present)/2))}
-	e.turn <- struct{}{}
+	e := &entry{queue: semaphore.NewWeighted(4 * maxRunning), turn: semaphore.NewWeighted(1)}
 	if earlier, ok, _ := x.owners.PeekOrAdd(owner, e); ok {
 		return earlier
 	}
 	return e
 }
 
-// append writes the decision. It returns false if another writer was faster. rest is how
-// long to leave other processes a turn.
-func (x *Executor) append(ctx context.Context, e *entry, d Decision, commandID string, now time.Time) (stored bool, rest time.Duration, err error) {
-	batch := make([]events.Event, len(d.Events))
+// append writes the decision. It returns false if another writer was faster.
+func (x *Executor) append(ctx context.Context, e *entry, d Decision, commandID string, now time.Time) (stored bool, err error) {
 	trace := tracing.Parent(ctx)
+	batch := make([]events.Event, len(d.Events))
 	for i, data := range d.Events {
 		batch[i] = events.Event{
 			ID: x.cfg.NewID(), Source: x.cfg.Source, Owner: e.state.Owner, Time: events.At(now),
@@ -214,14 +205,12 @@ func (x *Executor) append(ctx context.Context, e *entry, d Decision, commandID s
 	}
 	payload, err := events.EncodeBatch(batch)
 	if err != nil {
-		return false, 0, fmt.Errorf("encode decision: %w", err)
+		return false, fmt.Errorf("encode decision: %w", err)
 	}
-	select {
-	case x.running <- struct{}{}:
-		defer func() { <-x.running }()
-	case <-ctx.Done():
-		return false, 0, fmt.Errorf("%w: %w", ErrOverloaded, ctx.Err())
+	if err := x.running.Acquire(ctx, 1); err != nil {
+		return false, fmt.Errorf("%w: %w", ErrOverloaded, err)
 	}
+	defer x.running.Release(1)
 	began := time.Now()
 	seq, err := x.cfg.Log.Append(ctx, eventlog.Append{
 		Family: events.FamilyLedger, Owner: e.state.Owner, Kind: d.Kind,
@@ -231,31 +220,27 @@ func (x *Executor) append(ctx context.Context, e *entry, d Decision, commandID s
 		// The message may be in the log. Nothing is lost: the tail is read before the state
 		// is used again.
 		e.fresh = false
-		if conflict := (eventlog.Conflict{}); errors.As(err, &conflict) {
-			err = x.overtaken(ctx, e, conflict.Tail)
-		} else if errors.Is(err, eventlog.ErrConflict) {
-			err = nil
+		if errors.Is(err, eventlog.ErrConflict) {
+			err = x.overtaken(ctx, e, err)
 		}
-		return false, 0, err
+		return false, err
 	}
 	x.apply(e, seq, batch)
-	return true, e.rest(began, len(payload)), nil
+	e.rest(began, len(payload))
+	return true, nil
 }
 
-// rest returns for how long the owner's next command waits after an append. Now and then it
-// must wait, or this process could win every race for the owner's next message: another one
-// needs the time of several appends for one try, because it learns of the messages before its
-// own from an append that lost. Its messages are short, even while this one writes those of an
-// import.
-func (e *entry) rest(began time.Time, bytes int) time.Duration {
+// rest makes the owner's next command wait after an append, now and then. Otherwise this
+// process could win every race for the owner's next message: another one needs the time of
+// several appends for one try, because it learns of the messages before its own from an
+// append that lost. Its messages are short, even while this one writes those of an import.
+func (e *entry) rest(began time.Time, bytes int) {
 	const short = 32 << 10
 	took := time.Since(began)
-	if began.Sub(e.rested) < min(80*took, time.Second/2) {
-		return 0
+	if began.Sub(e.rested) >= min(80*took, time.Second/2) {
+		rest := min(8*took*short/time.Duration(max(short, bytes)), time.Second/2)
+		e.rested = began.Add(took + rest)
 	}
-	rest := min(8*took*short/time.Duration(max(short, bytes)), time.Second/2)
-	e.rested = began.Add(took + rest)
-	return rest
 }
 
 // apply folds a message into the state.

@@ -36,7 +36,7 @@ func newCounter(t *testing.T) *counter {
 	d, err := assembly.NewAPIServer(t.Context(), base, assembly.Neighbors{})
 	must(t, err)
 	commands, err := command.NewExecutor(command.Config{
-		Log: base.Log, Loader: command.ReadModel{Pool: base.Pool, Now: time.Now}, Source: "/test", Now: time.Now, NewID: assembly.NewID,
+		Log: base.Log, Loader: command.ReadModel{Pool: base.Pool, Now: time.Now}, Source: "/test", Now: time.Now, NewID: assembly.NewID, CachedOwners: 9,
 	})
 	must(t, err)
 	return &counter{t: t, stack: s, Service: grant.New(grant.Config{

@@ -93,7 +93,7 @@ func newFrontDesk(t *testing.T) *frontDesk {
 	keys, err := signin.DeriveNonceKeys([]keystore.Master{keystore.MasterKey{1}})
 	must(t, err)
 	signIn := func(issuer signin.Issuer) *signin.SignIn {
-		commands, err := command.NewExecutor(command.Config{Log: f.log, Loader: command.NoReadModel{}, Source: "/test", NewID: newID, Now: now})
+		commands, err := command.NewExecutor(command.Config{Log: f.log, Loader: command.NoReadModel{}, Source: "/test", NewID: newID, Now: now, CachedOwners: 9})
 		must(t, err)
 		return signin.New(signin.Config{
 			Site: signin.Site{Domain: "ledger.example", URI: "https://ledger.example", ChainID: "mainnet"}, NonceKeys: keys,
@@ -271,7 +271,7 @@ func TestASignInAcrossAnErasure(t *testing.T) {
 	t.Parallel()
 	f := newFrontDesk(t)
 	answer := challenge(t, f.core)
-	elsewhere, err := command.NewExecutor(command.Config{Log: f.log.Log, Loader: command.NoReadModel{}, Source: "/test", NewID: rand.Text})
+	elsewhere, err := command.NewExecutor(command.Config{Log: f.log.Log, Loader: command.NoReadModel{}, Source: "/test", NewID: rand.Text, CachedOwners: 9})
 	must(t, err)
 	f.log.once(func(ctx context.Context, a eventlog.Append) (uint64, error) {
 		if err := elsewhere.Execute(ctx, answer.PublicKey, &command.EraseOwner{}); err != nil {

@@ -108,7 +108,7 @@ func (s *story) signIn(ctx context.Context) error {
 		return err
 	}
 	s.commands, err = command.NewExecutor(command.Config{
-		Log: s.log, Loader: command.NoReadModel{}, Source: "/core", Now: s.clock.tick, NewID: s.ids.next,
+		Log: s.log, Loader: command.NoReadModel{}, Source: "/core", Now: s.clock.tick, NewID: s.ids.next, CachedOwners: 9,
 	})
 	if err != nil {
 		return err
