@@ -38,16 +38,8 @@ const (
 	KindStake SubjectKind = "stake"
 )
 
-const (
-	// SubjectLeaves matches all messages with leaves, and others of the kind memory, such
-	// as retractions and erasures.
-	SubjectLeaves = "ledger.*.*.memory"
-	subjectLedger = "ledger.>"
-	subjectChain  = "chain.>"
-)
-
 // StreamSubjects returns the subjects that the one stream captures.
-func StreamSubjects() []string { return []string{subjectLedger, subjectChain} }
+func StreamSubjects() []string { return []string{"ledger.>", "chain.>"} }
 
 // Subject is "<family>.<partition>.<owner>.<kind>".
 type Subject struct {

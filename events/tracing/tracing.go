@@ -157,22 +157,12 @@ func (c *carrier) Set(key, value string) {
 
 func (c carrier) Keys() []string { return []string{header} }
 
-// request is a context that knows the id of the request it belongs to. No logger
-// is built until a line is logged: most requests log nothing.
-type request struct {
-	context.Context
-	id string
-}
-
 type requestKey struct{}
 
-func WithRequest(ctx context.Context, id string) context.Context { return &request{ctx, id} }
-
-func (r *request) Value(key any) any {
-	if _, ok := key.(requestKey); ok {
-		return r.id
-	}
-	return r.Context.Value(key)
+// WithRequest returns a context that knows the id of the request it belongs to. No logger
+// is built until a line is logged: most requests log nothing.
+func WithRequest(ctx context.Context, id string) context.Context {
+	return context.WithValue(ctx, requestKey{}, id)
 }
 
 // Log returns a logger for lines about the request in ctx: with its requestId,

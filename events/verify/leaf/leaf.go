@@ -81,20 +81,13 @@ func New(secret Secret, m Memory) (Leaf, error) {
 	return Leaf{Memory: m, Salt: hex.EncodeToString(mac.Sum(nil))}, nil
 }
 
-// Commit returns the leaf hash of a memory: New and Hash at once, with the text
-// written only once.
+// Commit returns the leaf hash of a memory: New and Hash at once.
 func Commit(secret Secret, m Memory) (Hash, error) {
-	prefixed, err := m.append(append(make([]byte, 0, m.size()), 0x00), "")
+	l, err := New(secret, m)
 	if err != nil {
 		return Hash{}, err
 	}
-	mac := hmac.New(sha256.New, secret[:])
-	mac.Write(prefixed[1:])
-	var sum [sha256.Size]byte
-	prefixed = prefixed[:len(prefixed)-len(ending)]
-	prefixed = append(prefixed, salting...)
-	prefixed = hex.AppendEncode(prefixed, mac.Sum(sum[:0]))
-	return sha256.Sum256(append(prefixed, ending...)), nil
+	return l.Hash()
 }
 
 // Entry returns the bytes that are hashed.
@@ -126,17 +119,11 @@ func (m Memory) append(dst []byte, salt string) ([]byte, error) {
 	dst = append(dst, `,"owner":"`...)
 	dst = append(dst, m.Owner...)
 	if salt != "" {
-		dst = append(dst, salting...)
+		dst = append(dst, `","salt":"`...)
 		dst = append(dst, salt...)
 	}
-	return append(dst, ending...), nil
+	return append(dst, `","v":1}`...), nil
 }
-
-// The text before and after the salt.
-const (
-	salting = `","salt":"`
-	ending  = `","v":1}`
-)
 
 // HashSize is the length of every hash and root in bytes.
 const HashSize = sha256.Size
