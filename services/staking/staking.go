@@ -31,15 +31,9 @@ import (
 // patience bounds how long one request waits for the chain.
 const patience = 8 * time.Second
 
-// Recorded returns the movements of a vault that the log holds. The result may be old:
-// later movements are read from the chain.
-type Recorded interface {
-	Movements(ctx context.Context, owner events.Owner, vault string) ([]lots.Movement, error)
-}
-
 type Config struct {
 	Chain             *staking.Chain
-	Recorded          Recorded
+	Pool              *pgxpool.Pool
 	MinPartialUnstake uint64
 	Maturity          time.Duration
 	Now               func() time.Time
@@ -59,7 +53,8 @@ func (s *Service) Status(ctx context.Context, owner events.Owner) (core.StakingS
 	if err != nil {
 		return core.StakingStatus{}, err
 	}
-	recorded, err := s.cfg.Recorded.Movements(ctx, owner, vault.String())
+	// These may be old: later movements are read from the chain.
+	recorded, err := movements(ctx, s.cfg.Pool, owner, vault.String())
 	if err != nil {
 		return core.StakingStatus{}, err
 	}
@@ -177,19 +172,10 @@ func refusal(err, shown error) error {
 
 func units(n uint64) string { return strconv.FormatUint(n, 10) }
 
-// ReadModel reads the recorded movements from the projections.
+// ReadModel implements anchoring/staking.Store with the projections.
 type ReadModel struct{ Pool *pgxpool.Pool }
 
-var (
-	_ Recorded      = ReadModel{}
-	_ staking.Store = ReadModel{}
-)
-
-func (r ReadModel) Movements(ctx context.Context, owner events.Owner, vault string) ([]lots.Movement, error) {
-	return movements(ctx, r.Pool, owner, vault)
-}
-
-// Load implements anchoring/staking.Store. It reads one snapshot of the read models,
+// Load reads one snapshot of the read models,
 // which is one position of the projection, so that the sequence and the movements fit
 // together. If the sequence were newer than the movements, movements would be recorded
 // again.
@@ -209,12 +195,11 @@ func (r ReadModel) Load(ctx context.Context, owner events.Owner, vault string) (
 	return record, nil
 }
 
-// Owners implements anchoring/staking.Store.
 func (r ReadModel) Owners(ctx context.Context, after events.Owner, limit int) ([]events.Owner, error) {
 	return owners.After(ctx, r.Pool, after, limit)
 }
 
-// movements leaves out other vaults, which belong to an earlier configuration's mint or
+// movements returns the recorded movements of a vault. It leaves out other vaults, which belong to an earlier configuration's mint or
 // program.
 func movements(ctx context.Context, q schema.Querier, owner events.Owner, vault string) ([]lots.Movement, error) {
 	list, err := stakes.List(ctx, q, owner)

@@ -73,7 +73,7 @@ func (d *APIServer) staking(ctx context.Context) (core.Staking, error) {
 		return nil, fmt.Errorf("MIN_PARTIAL_UNSTAKE: %w", err)
 	}
 	return staking.New(staking.Config{
-		Chain: onchain, Recorded: staking.ReadModel{Pool: d.Pool}, MinPartialUnstake: least,
+		Chain: onchain, Pool: d.Pool, MinPartialUnstake: least,
 		Maturity: d.Config.StakeMaturity, Now: time.Now, Logger: d.Logger,
 	}), nil
 }
