@@ -150,7 +150,7 @@ func (x *Executor) Standing(ctx context.Context, owner events.Owner) (is Standin
 			return err
 		}
 		s := e.state
-		is = Standing{s.UserID, s.Registered, s.Erased.Times, !s.Registered || s.Erased.Times > 0 && s.Erased.Leaves == s.Leaves}
+		is = Standing{s.UserID, s.UserID != "", s.Erased.Times, s.UserID == "" || s.Erased.Times > 0 && s.Erased.Leaves == s.Leaves}
 		return nil
 	})
 	return is, err

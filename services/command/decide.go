@@ -164,7 +164,7 @@ func (c *SignIn) decide(s *State, now time.Time) (Decision, error) {
 	for _, id := range surplus(s.sessionsOf(c.Audience), now) {
 		d.Events = append(d.Events, &events.SessionRevoked{SessionID: id})
 	}
-	if !s.Registered {
+	if s.UserID == "" {
 		d.Events = append(d.Events, &events.OwnerRegistered{UserID: c.UserID})
 	}
 	d.Events = append(d.Events, &events.SessionIssued{

@@ -410,7 +410,7 @@ func TestDecisions(t *testing.T) {
 func TestTooManySessions(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	s := NewState(testOwner)
-	s.Registered = true
+	s.UserID = "u"
 	s.Sessions["expired"] = now.Add(-clockSpread)
 	const more = 150 // above the bound, as from before there was one
 	for i := range MaxSessions + more {

@@ -55,7 +55,7 @@ func (r ReadModel) Load(ctx context.Context, owner events.Owner) (*State, error)
 			return err
 		}
 		state.Seq, state.Version, state.Leaves = o.LastSeq, int(o.Version), o.LeafCount
-		state.Registered, state.UserID = o.UserID != "", o.UserID
+		state.UserID = o.UserID
 		if err := r.loadDay(ctx, tx, state); err != nil {
 			return err
 		}

@@ -61,18 +61,17 @@ type Written struct {
 // State is one owner's state, folded from the owner's events of the ledger family. It holds
 // only what decisions need.
 type State struct {
-	Owner      events.Owner
-	Seq        uint64 // sequence of the newest event folded in; the expectation of the next append
-	Version    int    // owner version of that event
-	Registered bool
-	UserID     string
-	Leaves     uint64
-	Retracted  leaf.Set // also those that were forgotten; an owner may retract as many as there are
-	Forgotten  leaf.Set
-	Erased     retractions.Erased
-	Importing  *imports.Import  // nil: none is running
-	Grants     map[string]Grant // by id: neither revoked nor spent
-	Keys       map[string]Key   // by id: not revoked; some may have expired
+	Owner     events.Owner
+	Seq       uint64 // sequence of the newest event folded in; the expectation of the next append
+	Version   int    // owner version of that event
+	UserID    string // empty if the owner never signed in
+	Leaves    uint64
+	Retracted leaf.Set // also those that were forgotten; an owner may retract as many as there are
+	Forgotten leaf.Set
+	Erased    retractions.Erased
+	Importing *imports.Import  // nil: none is running
+	Grants    map[string]Grant // by id: neither revoked nor spent
+	Keys      map[string]Key   // by id: not revoked; some may have expired
 	// Day is the newest UTC day, counted from 1970, on which the owner wrote a memory, and
 	// DayBytes how many bytes on that day; see bytesOf.
 	Day, DayBytes int64
@@ -120,7 +119,7 @@ func (s *State) Apply(seq uint64, batch []events.Event) {
 func (s *State) apply(seq uint64, e *events.Event) {
 	switch data := e.Data.(type) {
 	case *events.OwnerRegistered:
-		s.Registered, s.UserID = true, data.UserID
+		s.UserID = data.UserID
 	case *events.SessionIssued:
 		// Drop expired sessions, or an owner who signs in every day grows without bound.
 		sessions := s.sessionsOf(data.Audience)

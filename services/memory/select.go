@@ -3,9 +3,8 @@ package memory
 import (
 	"cmp"
 	"context"
-	"encoding/binary"
-	"encoding/hex"
 	"errors"
+	"fmt"
 	"math"
 	"slices"
 	"strconv"
@@ -158,9 +157,7 @@ func (p pageStart) cursor(sel Selection) string {
 	if !sel.knowsSize() {
 		return text
 	}
-	var bits [8]byte
-	binary.BigEndian.PutUint64(bits[:], math.Float64bits(p.score))
-	return text + "." + strconv.FormatUint(p.size, 10) + "." + hex.EncodeToString(bits[:])
+	return fmt.Sprintf("%s.%d.%016x", text, p.size, math.Float64bits(p.score))
 }
 
 // knowsSize reports whether later pages must ignore leaves that the first one did not know.
@@ -188,14 +185,14 @@ func parsePlace(sel Selection) (p pageStart, err error) {
 	if !sel.knowsSize() {
 		return p, nil
 	}
-	bits, err := hex.DecodeString(fields[2])
-	if err != nil || len(bits) != 8 {
+	bits, err := strconv.ParseUint(fields[2], 16, 64)
+	if err != nil {
 		return pageStart{}, ErrCursor
 	}
 	if p.size, err = strconv.ParseUint(fields[1], 10, 63); err != nil || p.leaf >= p.size {
 		return pageStart{}, ErrCursor
 	}
-	p.score = math.Float64frombits(binary.BigEndian.Uint64(bits))
+	p.score = math.Float64frombits(bits)
 	return p, nil
 }
 
