@@ -106,13 +106,7 @@ const AnyKey = math.MaxInt
 // storage.
 func (s *Store) Destroy(ctx context.Context, js jetstream.JetStream, owner events.Owner, before int) error {
 	_, err := forget(ctx, js, owner, before, true)
-	s.forgets.Add(1)
-	s.cache.Remove(owner)
-	s.cfg.Forgotten(owner)
-	if err == nil {
-		err = s.settle(ctx)
-	}
-	if err != nil {
+	if err = s.drop(ctx, owner, err); err != nil {
 		return fmt.Errorf("forget %s: %w", owner, err)
 	}
 	return nil

@@ -35,17 +35,22 @@ func (s *Store) FindToSeal(ctx context.Context, owner events.Owner) (*OwnerKey, 
 //
 // ErrTooManyForgotten: the owner's entry would be too long, and was not changed.
 func (s *Store) DestroyLeaves(ctx context.Context, js jetstream.JetStream, owner events.Owner, leaves ...uint64) error {
-	err := s.destroyLeaves(ctx, js, owner, leaves)
+	if err := s.drop(ctx, owner, s.destroyLeaves(ctx, js, owner, leaves)); err != nil {
+		return fmt.Errorf("forget memories of %s: %w", owner, err)
+	}
+	return nil
+}
+
+// drop drops an owner from memory whose keys were destroyed, also if an error came after it,
+// and makes the change durable.
+func (s *Store) drop(ctx context.Context, owner events.Owner, err error) error {
 	s.forgets.Add(1)
 	s.cache.Remove(owner)
 	s.cfg.Forgotten(owner)
 	if err == nil {
 		err = s.settle(ctx)
 	}
-	if err != nil {
-		return fmt.Errorf("forget memories of %s: %w", owner, err)
-	}
-	return nil
+	return err
 }
 
 // destroyLeaves stores the new entry before it erases the old one: in between, a crash
