@@ -3,7 +3,6 @@ package audit
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"slices"
@@ -16,27 +15,14 @@ import (
 
 // batch is a batch as the log describes it, in the form that its row must have.
 type batch struct {
-	id, state                           string
-	owner                               *owner
-	from, size                          uint64
-	root                                events.Hash
-	cut, submitted, confirmedAt, failed *time.Time
-	signature, blockhash                *string
-	lastValid, slot                     *uint64
-	transaction                         *events.Hash // SHA-256 of its bytes
-	cluster, program, account, failure  *string
-	seq                                 uint64
-}
-
-// attempt is one signed transaction of a batch.
-type attempt struct {
-	batch, signature, blockhash string
-	owner                       *owner
-	lastValid, seq              uint64
-	transaction                 events.Hash
-	submitted                   time.Time
-	failed                      *time.Time
-	failure                     *string
+	id, state                            string
+	owner                                *owner
+	size                                 uint64
+	root                                 events.Hash
+	signature, cluster, program, account *string
+	slot                                 *uint64
+	confirmed                            *time.Time
+	seq                                  uint64
 }
 
 // claim is a root that an event or an account names for a size.
@@ -51,7 +37,7 @@ type claim struct {
 // cut folds the event that begins a batch. The functions below fold its later events.
 func (f *fold) cut(c *current, data *events.BatchCut) {
 	if b := f.batchOf(c, data.BatchID, data.Size, data.Root, true); b != nil {
-		b.state, b.cut, b.from = "cut", c.now(), data.FromSize
+		b.state = "cut"
 	}
 	if data.FromSize >= data.Size {
 		f.wrong(c, CheckBatch, "batch %s goes from size %d to %d", data.BatchID, data.FromSize, data.Size)
@@ -59,42 +45,32 @@ func (f *fold) cut(c *current, data *events.BatchCut) {
 }
 
 func (f *fold) submitted(c *current, data *events.BatchSubmitted) {
-	hash := events.Hash(sha256.Sum256(data.Transaction))
-	if key := attemptKey(data.BatchID, data.Signature); f.attempts[key] == nil {
-		f.attempts[key] = &attempt{batch: data.BatchID, signature: data.Signature, blockhash: data.Blockhash, owner: c.owner,
-			lastValid: data.LastValidBlockHeight, transaction: hash, submitted: *c.now(), seq: c.seq}
-	}
+	f.attempts[rowKey(data.BatchID, data.Signature)] = true
 	if b := f.batchOf(c, data.BatchID, data.Size, data.Root, false); b != nil {
-		b.state, b.submitted, b.transaction = "submitted", c.now(), &hash
-		b.signature, b.blockhash, b.lastValid = &data.Signature, &data.Blockhash, &data.LastValidBlockHeight
+		b.state, b.signature = "submitted", &data.Signature
 	}
 }
 
 func (f *fold) confirmed(c *current, data *events.BatchConfirmed) {
-	if f.attempts[attemptKey(data.BatchID, data.Signature)] == nil {
+	if !f.attempts[rowKey(data.BatchID, data.Signature)] {
 		f.wrong(c, CheckBatch, "batch %s is confirmed by transaction %s, which was never submitted for it", data.BatchID, data.Signature)
 	}
 	if b := f.batchOf(c, data.BatchID, data.Size, data.Root, false); b != nil {
-		b.state, b.confirmedAt, b.signature, b.slot = "confirmed", c.now(), &data.Signature, &data.Slot
+		b.state, b.confirmed, b.signature, b.slot = "confirmed", c.now(), &data.Signature, &data.Slot
 		b.cluster, b.program, b.account = &data.Cluster, &data.ProgramID, &data.Account
 		c.owner.confirm(b)
 	}
 }
 
 func (f *fold) failed(c *current, data *events.BatchFailed) {
-	if a := f.attempts[attemptKey(data.BatchID, data.Signature)]; a != nil {
-		a.failed, a.failure = c.now(), &data.Reason
-	}
 	b := f.batches[data.BatchID]
 	if b == nil || b.owner != c.owner {
 		f.wrong(c, CheckBatch, "batch %s failed, which was never cut", data.BatchID)
 	}
 	if b != nil && b.state != "confirmed" {
-		b.state, b.failed, b.failure, b.seq = "failed", c.now(), &data.Reason, c.seq
+		b.state = "failed"
 	}
 }
-
-func attemptKey(batch, signature string) string { return rowKey(batch, signature) }
 
 // confirm keeps the confirmed batches of the largest size. Receipts quote one of them.
 func (o *owner) confirm(b *batch) {

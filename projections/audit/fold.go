@@ -36,7 +36,7 @@ type fold struct {
 	keys        map[string]*apiKey
 	grants      map[string]*grant
 	batches     map[string]*batch
-	attempts    map[string]*attempt
+	attempts    map[string]bool // submitted, by batch and signature
 	movements   map[string]*movement
 	ids         uniques
 	memories    *memoryRows        // nil without a database
@@ -50,7 +50,7 @@ type fold struct {
 func newFold(a *auditor) *fold {
 	return &fold{
 		auditor: a, owners: map[events.Owner]*owner{}, sessions: map[string]*session{}, corrections: map[string]*correction{}, retractions: map[string]*retraction{}, destroyed: map[string]Finding{}, erasures: map[string]*erasure{}, imports: map[string]*imported{}, keys: map[string]*apiKey{},
-		grants: map[string]*grant{}, batches: map[string]*batch{}, attempts: map[string]*attempt{},
+		grants: map[string]*grant{}, batches: map[string]*batch{}, attempts: map[string]bool{},
 		movements: map[string]*movement{}, tiles: map[string]wantRow{},
 		back: map[events.Owner][]claim{},
 	}
@@ -59,7 +59,6 @@ func newFold(a *auditor) *fold {
 type owner struct {
 	name                    events.Owner
 	userID                  *string // nil before the first sign-in
-	registeredAt            *time.Time
 	versions, chainVersions int     // last version, as counted; counting continues after a gap
 	messages                uint64  // of the ledger family
 	erased                  int     // number of erasures
@@ -151,7 +150,7 @@ func (f *fold) event(ctx context.Context, c *current) error {
 			f.wrong(c, CheckKey, "owner registered again")
 			return nil
 		}
-		c.owner.userID, c.owner.registeredAt = &data.UserID, c.now()
+		c.owner.userID = &data.UserID
 	case *events.MemoryWritten:
 		return f.memory(ctx, c, data)
 	case *events.MemoryRetracted:

@@ -183,14 +183,6 @@ func text(v any) string {
 	return fmt.Sprint(v)
 }
 
-// raw returns a text as bytes, for columns that store text as bytea.
-func raw(s *string) []byte {
-	if s == nil {
-		return nil
-	}
-	return append([]byte{}, *s...)
-}
-
 func rowKey(parts ...string) string { return strings.Join(parts, "\x00") }
 
 // wanted makes the expected rows of a table from a map of the fold.
@@ -208,50 +200,38 @@ func (f *fold) tables() []*table {
 	for name, o := range f.owners {
 		owners[string(name)] = o
 	}
-	transaction := map[string]string{"transaction": "sha256(transaction)"}
 	return []*table{
-		{name: "owners", key: []string{"owner"}, columns: []string{"user_id", "registered_at", "others", "last_seq", "chain_version", "chain_last_seq"},
+		{name: "owners", key: []string{"owner"}, columns: []string{"user_id", "others", "last_seq", "chain_version", "chain_last_seq"},
 			want: wanted(owners, func(o *owner) (*owner, []any) {
-				return o, []any{o.userID, o.registeredAt, int64(o.messages) - int64(o.leaves()), o.named, o.chainVersion, o.chainLastSeq}
+				return o, []any{o.userID, int64(o.messages) - int64(o.leaves()), o.named, o.chainVersion, o.chainLastSeq}
 			})},
 		{name: "sessions", key: []string{"id"}, columns: []string{"audience", "token_hash", "issued_at", "expires_at", "revoked_at", "seq"},
 			want: wanted(f.sessions, func(s *session) (*owner, []any) {
 				return s.owner, []any{s.audience, s.tokenHash, s.issued, s.expires, s.revoked, s.seq}
 			})},
-		{name: "corrections", key: []string{"owner", "leaf_index", "by_leaf"}, columns: []string{"position", "seq"},
-			want: wanted(f.corrections, func(c *correction) (*owner, []any) { return c.owner, []any{c.position, c.seq} })},
-		{name: "retractions", key: []string{"owner", "leaf_index", "forgotten"}, columns: []string{"memory_id", "retracted_at", "seq"},
-			want: wanted(f.retractions, func(r *retraction) (*owner, []any) {
-				return r.owner, []any{r.memory, r.at, r.seq}
-			})},
-		{name: "erasures", key: []string{"owner", "seq"}, columns: []string{"leaves", "erased_at"},
-			want: wanted(f.erasures, func(e *erasure) (*owner, []any) { return e.owner, []any{e.leaves, e.at} })},
+		{name: "corrections", key: []string{"owner", "leaf_index", "by_leaf"}, columns: []string{"position"},
+			want: wanted(f.corrections, func(c *correction) (*owner, []any) { return c.owner, []any{c.position} })},
+		{name: "retractions", key: []string{"owner", "leaf_index", "forgotten"}, columns: []string{"seq"},
+			want: wanted(f.retractions, func(r *retraction) (*owner, []any) { return r.owner, []any{r.seq} })},
+		{name: "erasures", key: []string{"owner", "seq"}, columns: []string{"leaves"},
+			want: wanted(f.erasures, func(e *erasure) (*owner, []any) { return e.owner, []any{e.leaves} })},
 		{name: "imports", key: []string{"owner", "seq"}, columns: []string{"root", "size", "ended_at"},
 			want: wanted(f.imports, func(i *imported) (*owner, []any) { return i.owner, []any{i.root, i.size, i.ended} })},
 		{name: "api_keys", key: []string{"id"}, columns: []string{"hash", "prefix", "label", "scopes", "created_at", "expires_at", "last_used_at", "revoked_at", "seq", "created_by", "namespaces", "app"},
 			want: wanted(f.keys, func(k *apiKey) (*owner, []any) {
-				return k.owner, []any{k.hash, k.prefix, raw(&k.label), k.scopes, k.created, k.expires, k.used, k.revoked, k.seq, column.ViaArg(k.createdBy), k.namespaces, k.app}
+				return k.owner, []any{k.hash, k.prefix, []byte(k.label), k.scopes, k.created, k.expires, k.used, k.revoked, k.seq, column.ViaArg(k.createdBy), k.namespaces, k.app}
 			})},
 		{name: "grants", key: []string{"id"}, columns: []string{"kind", "token_hash", "minted_at", "expires_at", "max_uses", "used", "revoked_at", "seq", "minted_by", "namespace"},
 			want: wanted(f.grants, func(g *grant) (*owner, []any) {
 				return g.owner, []any{g.kind, g.tokenHash, g.minted, g.expires, g.maxUses, g.used, g.revoked, g.seq, column.ViaArg(g.by), g.namespace}
 			})},
-		{name: "batches", key: []string{"id"}, columns: []string{"from_size", "size", "root", "state", "cut_at",
-			"signature", "blockhash", "last_valid_block_height", "transaction", "submitted_at",
-			"slot", "cluster", "program_id", "account", "confirmed_at", "failed_at", "failure", "seq"}, exprs: transaction,
+		{name: "batches", key: []string{"id"}, columns: []string{"size", "root", "state", "signature", "slot", "cluster", "program_id", "account", "confirmed_at"},
 			want: wanted(f.batches, func(b *batch) (*owner, []any) {
-				return b.owner, []any{b.from, b.size, b.root, b.state, b.cut,
-					b.signature, b.blockhash, b.lastValid, b.transaction, b.submitted,
-					b.slot, b.cluster, b.program, b.account, b.confirmedAt, b.failed, raw(b.failure), b.seq}
+				return b.owner, []any{b.size, b.root, b.state, b.signature, b.slot, b.cluster, b.program, b.account, b.confirmed}
 			})},
-		{name: "batch_attempts", key: []string{"batch_id", "signature"}, exprs: transaction,
-			columns: []string{"blockhash", "last_valid_block_height", "transaction", "submitted_at", "failed_at", "failure", "seq"},
-			want: wanted(f.attempts, func(a *attempt) (*owner, []any) {
-				return a.owner, []any{a.blockhash, a.lastValid, a.transaction, a.submitted, a.failed, raw(a.failure), a.seq}
-			})},
-		{name: "stake_movements", key: []string{"signature", "vault", "direction", "ordinal"}, columns: []string{"mint", "amount", "slot", "block_time", "seq", "position"},
+		{name: "stake_movements", key: []string{"signature", "vault", "direction", "ordinal"}, columns: []string{"amount", "slot", "block_time", "seq", "position"},
 			want: wanted(f.movements, func(m *movement) (*owner, []any) {
-				return m.owner, []any{m.mint, m.amount, m.slot, m.at, m.seq, m.position}
+				return m.owner, []any{m.amount, m.slot, m.at, m.seq, m.position}
 			})},
 		{name: "tiles", key: []string{"owner", "level", "tile_index"}, columns: []string{"root", "hashes"}, want: f.tiles,
 			exprs: map[string]string{"hashes": "sha256(hashes)"}, wrong: map[string]string{"hashes": "the hashes are not those of the log"},

@@ -28,22 +28,18 @@ type session struct {
 }
 
 type retraction struct {
-	owner  *owner
-	memory string
-	at     time.Time
-	seq    uint64
+	owner *owner
+	seq   uint64
 }
 
 type correction struct {
 	owner    *owner
 	position int
-	seq      uint64
 }
 
 type erasure struct {
 	owner  *owner
 	leaves uint64
-	at     time.Time
 }
 
 type imported struct {
@@ -98,7 +94,7 @@ func (f *fold) retracted(c *current, data *events.MemoryRetracted, forgotten boo
 		f.wrong(c, CheckUnique, "leaf %d was retracted already, or forgotten", data.LeafIndex)
 		return
 	}
-	f.retractions[key] = &retraction{owner: c.owner, memory: data.MemoryID, at: *c.now(), seq: c.seq}
+	f.retractions[key] = &retraction{c.owner, c.seq}
 }
 
 // corrected checks what a memory supersedes.
@@ -110,7 +106,7 @@ func (f *fold) corrected(c *current, data *events.MemoryWritten) {
 				Detail: fmt.Sprintf("supersedes leaf %d, which is not an earlier one or is named twice", leaf)})
 			continue
 		}
-		f.corrections[key] = &correction{c.owner, i, c.seq}
+		f.corrections[key] = &correction{c.owner, i}
 	}
 }
 
@@ -211,7 +207,7 @@ func (f *fold) ownerErased(ctx context.Context, c *current, data *events.OwnerEr
 		f.wrong(c, CheckKey, "erases %d leaves, the log has %d", data.Leaves, leaves)
 	}
 	c.owner.erased++
-	f.erasures[rowKey(string(c.owner.name), strconv.FormatUint(c.seq, 10))] = &erasure{owner: c.owner, leaves: data.Leaves, at: *c.now()}
+	f.erasures[rowKey(string(c.owner.name), strconv.FormatUint(c.seq, 10))] = &erasure{c.owner, data.Leaves}
 	key, err := f.keyOf(ctx, c.owner.name)
 	if key != nil && key.Erasures() < c.owner.erased {
 		f.wrong(c, CheckKey, "the keystore has a data key from before erasure %d; `ledger forget` destroys it", c.owner.erased)

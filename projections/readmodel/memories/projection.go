@@ -198,7 +198,7 @@ func WithHash(ctx context.Context, q schema.Querier, owner events.Owner, hashes 
 // insertCorrections adds a row for each leaf that a memory supersedes.
 func insertCorrections(w *projector.Writer, m *written) {
 	for i, leaf := range m.Supersedes {
-		w.Exec(`INSERT INTO corrections (owner, leaf_index, by_leaf, position, seq) VALUES ($1, $2, $3, $4, $5)`,
-			m.owner, int64(leaf), int64(m.LeafIndex), i, m.seq)
+		w.Exec(`INSERT INTO corrections (owner, leaf_index, by_leaf, position) VALUES ($1, $2, $3, $4)`,
+			m.owner, int64(leaf), int64(m.LeafIndex), i)
 	}
 }

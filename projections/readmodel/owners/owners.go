@@ -9,7 +9,6 @@ package owners
 
 import (
 	"context"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -23,8 +22,7 @@ type Owner struct {
 	Owner events.Owner
 	// UserID is empty for a wallet that never signed in and that only the chain has
 	// shown.
-	UserID       string
-	RegisteredAt events.Timestamp
+	UserID string
 
 	Version   uint64 // number of ledger messages, which is the owner version of the newest
 	LastSeq   uint64 // sequence of the newest ledger message, 0 if there is none
@@ -35,7 +33,7 @@ type Owner struct {
 }
 
 // findSQL combines the row and the newest leaf.
-const findSQL = `SELECT owner, user_id, registered_at, others + coalesce(leaf_index + 1, 0), greatest(last_seq, leaf_seq, 0),
+const findSQL = `SELECT owner, user_id, others + coalesce(leaf_index + 1, 0), greatest(last_seq, leaf_seq, 0),
 		coalesce(leaf_index + 1, 0), chain_version, chain_last_seq
 	FROM owners LEFT JOIN LATERAL (
 		SELECT leaf_index, seq AS leaf_seq FROM memories WHERE owner = $1 ORDER BY leaf_index DESC LIMIT 1) AS newest ON true
@@ -57,16 +55,10 @@ func QueueFind(b *pgx.Batch, owner events.Owner, o *Owner) {
 }
 
 func scan(row pgx.Row) (o Owner, err error) {
-	var (
-		id         *column.UUID
-		registered *time.Time
-	)
-	err = row.Scan((*string)(&o.Owner), &id, &registered, &o.Version, &o.LastSeq, &o.LeafCount, &o.ChainVersion, &o.ChainLastSeq)
+	var id *column.UUID
+	err = row.Scan((*string)(&o.Owner), &id, &o.Version, &o.LastSeq, &o.LeafCount, &o.ChainVersion, &o.ChainLastSeq)
 	if id != nil {
 		o.UserID = column.UUIDText(*id)
-	}
-	if registered != nil {
-		o.RegisteredAt = events.At(*registered)
 	}
 	return o, err
 }

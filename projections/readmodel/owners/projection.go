@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"strings"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -31,9 +30,8 @@ func (Projection) Begin() projector.Projection { return Projection{seen{}} }
 
 // change is the effect of a slice on one owner.
 type change struct {
-	owner      string
-	userID     []byte
-	registered *time.Time
+	owner  string
+	userID []byte
 
 	ledger  bool   // the slice has messages of the ledger family
 	others  int64  // number of ledger messages, minus the number of leaves
@@ -83,28 +81,27 @@ const discontinued = "the leaf index does not continue the owner's log"
 func write(w *projector.Writer, changes []*change) {
 	var (
 		n                                 = len(changes)
-		owner, userID, registered         = make([]string, n), make([][]byte, n), make([]*time.Time, n)
+		owner, userID                     = make([]string, n), make([][]byte, n)
 		ledger, others, lastSeq           = make([]bool, n), make([]int64, n), make([]*int64, n)
 		chain, chainVersion, chainLastSeq = make([]bool, n), make([]int64, n), make([]int64, n)
 	)
 	for i, c := range changes {
-		owner[i], userID[i], registered[i] = c.owner, c.userID, c.registered
+		owner[i], userID[i] = c.owner, c.userID
 		ledger[i], others[i], lastSeq[i] = c.ledger, c.others, c.lastSeq
 		chain[i], chainVersion[i], chainLastSeq[i] = c.chain, c.chainVersion, c.chainLastSeq
 	}
-	w.Exec(upsert, owner, userID, registered, ledger, others, lastSeq, chain, chainVersion, chainLastSeq)
+	w.Exec(upsert, owner, userID, ledger, others, lastSeq, chain, chainVersion, chainLastSeq)
 }
 
 // upsert applies a slice's changes: it updates existing rows and inserts missing rows.
 // (ON CONFLICT would do the same, but costs a quarter more.)
 const upsert = `
 WITH d AS MATERIALIZED (
-    SELECT * FROM unnest($1::text[], $2::uuid[], $3::timestamptz[], $4::boolean[], $5::bigint[], $6::bigint[], $7::boolean[], $8::bigint[], $9::bigint[])
-    AS d (owner, user_id, registered_at, ledger, others, last_seq, chain, chain_version, chain_last_seq)
+    SELECT * FROM unnest($1::text[], $2::uuid[], $3::boolean[], $4::bigint[], $5::bigint[], $6::boolean[], $7::bigint[], $8::bigint[])
+    AS d (owner, user_id, ledger, others, last_seq, chain, chain_version, chain_last_seq)
 ), known AS (
     UPDATE owners o SET
         user_id        = coalesce(o.user_id, d.user_id),
-        registered_at  = coalesce(o.registered_at, d.registered_at),
         others         = o.others + d.others,
         last_seq       = CASE WHEN d.ledger THEN d.last_seq ELSE o.last_seq END,
         chain_version  = greatest(o.chain_version, d.chain_version),
@@ -112,8 +109,8 @@ WITH d AS MATERIALIZED (
     FROM d WHERE o.owner = d.owner
     RETURNING o.owner
 )
-INSERT INTO owners (owner, user_id, registered_at, others, last_seq, chain_version, chain_last_seq)
-SELECT owner, user_id, registered_at, others, last_seq, chain_version, chain_last_seq
+INSERT INTO owners (owner, user_id, others, last_seq, chain_version, chain_last_seq)
+SELECT owner, user_id, others, last_seq, chain_version, chain_last_seq
 FROM d WHERE NOT EXISTS (SELECT FROM known WHERE known.owner = d.owner)`
 
 func fold(s projector.Slice) ([]*change, error) {
@@ -156,7 +153,7 @@ func (c *change) add(r *projector.Record, e *events.Event) error {
 			return projector.Unexpected(r, e, "the user id is not a UUID")
 		}
 		if c.userID == nil {
-			c.userID, c.registered = id[:], new(e.Time.Time())
+			c.userID = id[:]
 		}
 	case *events.MemoryWritten:
 		if c.leaves == 0 {

@@ -58,16 +58,15 @@ func ForgottenAfter(ctx context.Context, q schema.Querier, seq uint64) ([]Forgot
 // Projection adds a row for the first retraction of each memory, and for the first time that
 // it was forgotten.
 var Projection = projector.Fold("retractions", []string{"retractions"}, func(w *projector.Writer, r *projector.Record, e *events.Event) error {
-	insert := func(memoryID string, leaf uint64, forgotten bool) error {
-		return w.ExecByID(r, e, memoryID, `INSERT INTO retractions (memory_id, owner, leaf_index, forgotten, retracted_at, seq)
-			VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (owner, leaf_index, forgotten) DO NOTHING`,
-			e.Owner, leaf, forgotten, e.Time.Time(), r.Seq)
+	insert := func(leaf uint64, forgotten bool) {
+		w.Exec(`INSERT INTO retractions (owner, leaf_index, forgotten, seq) VALUES ($1, $2, $3, $4)
+			ON CONFLICT (owner, leaf_index, forgotten) DO NOTHING`, e.Owner, leaf, forgotten, r.Seq)
 	}
 	switch data := e.Data.(type) {
 	case *events.MemoryRetracted:
-		return insert(data.MemoryID, data.LeafIndex, false)
+		insert(data.LeafIndex, false)
 	case *events.MemoryForgotten:
-		return insert(data.MemoryID, data.LeafIndex, true)
+		insert(data.LeafIndex, true)
 	}
 	return nil
 })
@@ -94,8 +93,7 @@ func QueueErased(batch *pgx.Batch, owner events.Owner, e *Erased) {
 // Erasures adds a row for each erasure.
 var Erasures = projector.Fold("erasures", []string{"erasures"}, func(w *projector.Writer, r *projector.Record, e *events.Event) error {
 	if data, ok := e.Data.(*events.OwnerErased); ok {
-		w.Exec(`INSERT INTO erasures (owner, leaves, erased_at, seq) VALUES ($1, $2, $3, $4)`,
-			e.Owner, data.Leaves, e.Time.Time(), r.Seq)
+		w.Exec(`INSERT INTO erasures (owner, leaves, seq) VALUES ($1, $2, $3)`, e.Owner, data.Leaves, r.Seq)
 	}
 	return nil
 })

@@ -25,9 +25,7 @@ const (
 
 // Movement is one transfer into or out of a vault.
 type Movement struct {
-	Owner     events.Owner
 	Direction Direction
-	Mint      string
 	Vault     string
 	Amount    uint64 // base units
 	Signature string
@@ -36,13 +34,12 @@ type Movement struct {
 	// Ordinal numbers the movements of one transaction that have the same vault and
 	// direction, starting at 0.
 	Ordinal int
-	Seq     uint64
 }
 
 // List returns the owner's movements in chain order: by slot, and within one
 // slot in the order in which they were recorded.
 func List(ctx context.Context, q schema.Querier, owner events.Owner) ([]Movement, error) {
-	return column.All(ctx, q, "list stake movements", scan, `SELECT owner, direction, mint, vault, amount::text, signature, slot, block_time, ordinal, seq
+	return column.All(ctx, q, "list stake movements", scan, `SELECT direction, vault, amount::text, signature, slot, block_time, ordinal
 		FROM stake_movements WHERE owner = $1 ORDER BY slot, seq, position`, string(owner))
 }
 
@@ -52,8 +49,7 @@ func scan(row pgx.Row) (Movement, error) {
 		amount string
 		at     time.Time
 	)
-	if err := row.Scan((*string)(&m.Owner), (*string)(&m.Direction), &m.Mint, &m.Vault, &amount,
-		&m.Signature, &m.Slot, &at, &m.Ordinal, &m.Seq); err != nil {
+	if err := row.Scan((*string)(&m.Direction), &m.Vault, &amount, &m.Signature, &m.Slot, &at, &m.Ordinal); err != nil {
 		return Movement{}, err
 	}
 	m.BlockTime = events.At(at)
@@ -101,9 +97,9 @@ func (Projection) Apply(_ context.Context, w *projector.Writer, s projector.Slic
 				return projector.Unexpected(r, e, "amount: "+err.Error())
 			}
 			k := key{seen.Signature, seen.Vault, direction}
-			w.Exec(`INSERT INTO stake_movements (owner, signature, vault, direction, ordinal, mint, amount, slot, block_time, seq, position)
-				VALUES ($1, $2, $3, $4, $5, $6, $7::text::numeric, $8, $9, $10, $11) ON CONFLICT (signature, vault, direction, ordinal) DO NOTHING`,
-				e.Owner, seen.Signature, seen.Vault, direction, ordinals[k], seen.Mint, seen.Amount, seen.Slot, seen.BlockTime.Time(), r.Seq, position)
+			w.Exec(`INSERT INTO stake_movements (owner, signature, vault, direction, ordinal, amount, slot, block_time, seq, position)
+				VALUES ($1, $2, $3, $4, $5, $6::text::numeric, $7, $8, $9, $10) ON CONFLICT (signature, vault, direction, ordinal) DO NOTHING`,
+				e.Owner, seen.Signature, seen.Vault, direction, ordinals[k], seen.Amount, seen.Slot, seen.BlockTime.Time(), r.Seq, position)
 			ordinals[k]++
 		}
 	}
