@@ -16,6 +16,7 @@ import (
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
+	"github.com/memory-ledger/ledger/projections/projector"
 	"github.com/memory-ledger/ledger/projections/schema"
 	"github.com/memory-ledger/ledger/projections/tree"
 )
@@ -95,8 +96,16 @@ func (l *lone) grow(o *owner, size uint64) {
 
 func (l *lone) save(owners ...*owner) {
 	l.t.Helper()
-	_, err := l.store.pool.Exec(l.t.Context(), upsertSQL, l.store.fields(owners)...)
-	must(l.t, err)
+	w := projector.NewWriter(nil)
+	changed := make(map[events.Owner]*owner)
+	for _, o := range owners {
+		changed[o.key] = o
+	}
+	l.store.write(w, changed, nil, "")
+	for _, step := range w.Steps() {
+		_, err := l.store.pool.Exec(l.t.Context(), step.SQL, step.Args...)
+		must(l.t, err)
+	}
 }
 
 // A batch is due when its oldest leaf has waited for MaxWait, or when MaxLeaves wait. It

@@ -8,8 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"time"
 
 	"github.com/gagliardetto/solana-go"
@@ -153,27 +151,25 @@ func (s *store) write(w *projector.Writer, owners map[events.Owner]*owner, spent
 	if genesis != "" {
 		w.Exec(`INSERT INTO ledger_anchor.clusters (genesis) VALUES ($1) ON CONFLICT (single) DO UPDATE SET genesis = excluded.genesis`, genesis)
 	}
-	w.Exec(upsertSQL, s.fields(slices.Collect(maps.Values(owners)))...)
+	rows := make([][]any, 0, len(owners))
+	for _, o := range owners {
+		rows = append(rows, s.row(o))
+	}
+	w.ExecRows(upsertSQL, rows)
 }
 
-// fields returns the arguments of upsertSQL for some owners.
-func (s *store) fields(owners []*owner) []any {
-	n := len(owners)
-	key, state, code := make([]string, n), make([][]byte, n), make([][]byte, n)
-	first, signed, unanchored := make([]bool, n), make([]bool, n), make([]uint64, n)
-	waiting, oldest := make([]*time.Time, n), make([]*time.Time, n)
-	for i, o := range owners {
-		key[i], state[i] = string(o.key), encode(o)
-		code[i] = s.key.code(o.key, state[i])
-		first[i], unanchored[i] = o.ConfirmedSize == 0, o.size()-min(o.size(), o.ConfirmedSize)
-		if !o.Waiting.IsZero() {
-			waiting[i] = &o.Waiting
-		}
-		if b := o.Batch; b != nil {
-			oldest[i], signed[i] = &b.Oldest, b.Tried != nil
-		}
+// row returns the values of an owner's row, in the order of upsertSQL.
+func (s *store) row(o *owner) []any {
+	var waiting, oldest *time.Time
+	if !o.Waiting.IsZero() {
+		waiting = &o.Waiting
 	}
-	return []any{key, first, unanchored, waiting, oldest, signed, state, code}
+	signed := false
+	if b := o.Batch; b != nil {
+		oldest, signed = &b.Oldest, b.Tried != nil
+	}
+	state := encode(o)
+	return []any{string(o.key), o.ConfirmedSize == 0, o.size() - min(o.size(), o.ConfirmedSize), waiting, oldest, signed, state, s.key.code(o.key, state)}
 }
 
 const upsertSQL = `INSERT INTO ledger_anchor.owners (owner, first, unanchored, waiting, oldest, signed, state, code)

@@ -109,6 +109,19 @@ func (w *Writer) Exec(sql string, args ...any) {
 	w.steps = append(w.steps, Step{SQL: sql, Args: args})
 }
 
+// ExecRows queues a statement whose arguments are the columns of rows, each as an array.
+func (w *Writer) ExecRows(sql string, rows [][]any) {
+	columns := make([]any, len(rows[0]))
+	for c := range columns {
+		column := make([]any, len(rows))
+		for r := range rows {
+			column[r] = rows[r][c]
+		}
+		columns[c] = column
+	}
+	w.Exec(sql, columns...)
+}
+
 // ExecByID queues a statement whose first argument is an id of the event.
 func (w *Writer) ExecByID(r *Record, e *events.Event, id, sql string, args ...any) error {
 	key, ok := column.ParseUUID(id)

@@ -168,13 +168,10 @@ func (g grown) complete(before map[ownerTile][]events.Hash) ([]tile, error) {
 
 // write adds the tiles. An existing tile is an error: a tile is never written twice.
 func write(w *projector.Writer, tiles []tile) {
-	n := len(tiles)
-	owner, level, index := make([]string, n), make([]int16, n), make([]int64, n)
-	hashes, root := make([][]byte, n), make([][]byte, n)
+	rows := make([][]any, len(tiles))
 	for i, t := range tiles {
-		owner[i], level[i], index[i] = string(t.owner), int16(t.level), int64(t.tile)
-		hashes[i], root[i] = Pack(t.hashes), t.root[:]
+		rows[i] = []any{string(t.owner), int16(t.level), int64(t.tile), Pack(t.hashes), t.root[:]}
 	}
-	w.Exec(`INSERT INTO tiles (owner, level, tile_index, hashes, root)
-		SELECT * FROM unnest($1::text[], $2::smallint[], $3::bigint[], $4::bytea[], $5::bytea[])`, owner, level, index, hashes, root)
+	w.ExecRows(`INSERT INTO tiles (owner, level, tile_index, hashes, root)
+		SELECT * FROM unnest($1::text[], $2::smallint[], $3::bigint[], $4::bytea[], $5::bytea[])`, rows)
 }

@@ -54,39 +54,18 @@ func (Projection) Apply(_ context.Context, w *projector.Writer, s projector.Slic
 	case len(rows) == 0:
 	// This is the number of rows at which COPY becomes worth its extra round trips.
 	case len(rows) < 100:
-		insert(w, rows)
+		values := make([][]any, len(rows))
+		for i := range rows {
+			values[i] = rows[i].values()
+		}
+		w.ExecRows(`INSERT INTO memories (`+stored+`)
+			SELECT * FROM unnest($1::text[], $2::bigint[], $3::uuid[], $4::bytea[], $5::text[], $6::bytea[], $7::timestamptz[], $8::bytea[], $9::bigint[], $10::text[], $11::text[], $12::smallint[], $13::uuid[], $14::timestamptz[], $15::text[])`, values)
 	default:
 		order := byOwner(rows)
 		w.Copy("memories", strings.Split(stored, ", "),
 			pgx.CopyFromSlice(len(rows), func(i int) ([]any, error) { return rows[order[i].row].values(), nil }))
 	}
 	return nil
-}
-
-// insert writes rows column by column.
-func insert(w *projector.Writer, rows []written) {
-	var (
-		n                        = len(rows)
-		owner, metadata          = make([]string, n), make([]string, n)
-		leafIndex, seq           = make([]int64, n), make([]int64, n)
-		id, leafHash, sealed, ik = make([][]byte, n), make([][]byte, n), make([][]byte, n), make([][]byte, n)
-		created                  = make([]time.Time, n)
-		via, salt                = make([]*string, n), make([]string, n)
-		sealing                  = make([]int16, n)
-		importedID               = make([][]byte, n)
-		importedAt               = make([]*time.Time, n)
-		importedVia              = make([]*string, n)
-	)
-	for i := range rows {
-		m := &rows[i]
-		owner[i], leafIndex[i], id[i], leafHash[i], metadata[i] = m.owner, int64(m.LeafIndex), m.id[:], m.LeafHash[:], string(m.Metadata)
-		sealed[i], created[i], ik[i], seq[i] = column.Bytes(m.Sealed), m.created, column.HashArg(m.IdempotencyKeyHash), m.seq
-		via[i], salt[i], sealing[i] = column.ViaArg(m.Via), string(m.Salt), int16(m.Sealing)
-		importedID[i], importedAt[i], importedVia[i] = m.before()
-	}
-	w.Exec(`INSERT INTO memories (`+stored+`)
-		SELECT * FROM unnest($1::text[], $2::bigint[], $3::uuid[], $4::bytea[], $5::text[], $6::bytea[], $7::timestamptz[], $8::bytea[], $9::bigint[], $10::text[], $11::text[], $12::smallint[], $13::uuid[], $14::timestamptz[], $15::text[])`,
-		owner, leafIndex, id, leafHash, metadata, sealed, created, ik, seq, via, salt, sealing, importedID, importedAt, importedVia)
 }
 
 // place is the sort key of a row.

@@ -79,18 +79,11 @@ func (p Projection) Apply(ctx context.Context, w *projector.Writer, s projector.
 const discontinued = "the leaf index does not continue the owner's log"
 
 func write(w *projector.Writer, changes []*change) {
-	var (
-		n                                 = len(changes)
-		owner, userID                     = make([]string, n), make([][]byte, n)
-		ledger, others, lastSeq           = make([]bool, n), make([]int64, n), make([]*int64, n)
-		chain, chainVersion, chainLastSeq = make([]bool, n), make([]int64, n), make([]int64, n)
-	)
+	rows := make([][]any, len(changes))
 	for i, c := range changes {
-		owner[i], userID[i] = c.owner, c.userID
-		ledger[i], others[i], lastSeq[i] = c.ledger, c.others, c.lastSeq
-		chain[i], chainVersion[i], chainLastSeq[i] = c.chain, c.chainVersion, c.chainLastSeq
+		rows[i] = []any{c.owner, c.userID, c.ledger, c.others, c.lastSeq, c.chain, c.chainVersion, c.chainLastSeq}
 	}
-	w.Exec(upsert, owner, userID, ledger, others, lastSeq, chain, chainVersion, chainLastSeq)
+	w.ExecRows(upsert, rows)
 }
 
 // upsert applies a slice's changes: it updates existing rows and inserts missing rows.
