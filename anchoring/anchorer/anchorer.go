@@ -206,19 +206,15 @@ type Chain interface {
 	Accounts(ctx context.Context, keys []solana.PublicKey, commitment chain.Commitment) ([]*chain.Account, uint64, error)
 }
 
-// Tree is the tree cache, from which the APIs make proofs. Errors that wrap
-// tree.ErrIncomplete mean that the cache does not have that many leaves yet.
-type Tree interface {
-	Root(ctx context.Context, owner events.Owner, size uint64) (events.Hash, error)
-	Consistency(ctx context.Context, owner events.Owner, from, to uint64) ([]events.Hash, error)
-}
-
 type Config struct {
 	Pool  *pgxpool.Pool
 	Log   eventlog.Log
 	Lag   time.Duration // see projector.Config
 	Chain Chain
-	Tree  Tree // default: the read models in Pool
+	// Tree links two sizes of an owner's log, by the tree cache from which the APIs make
+	// proofs (default: the read models in Pool). An error that wraps tree.ErrIncomplete means
+	// that the cache does not have that many leaves yet.
+	Tree func(ctx context.Context, owner events.Owner, from, to uint64) (tree.Link, error)
 
 	Authority solana.PrivateKey // signs and pays
 	Program   solana.PublicKey
@@ -248,7 +244,12 @@ type Config struct {
 
 func (c *Config) setDefaults() {
 	if c.Tree == nil {
-		c.Tree = readModels{c.Pool}
+		pool := c.Pool
+		c.Tree = func(ctx context.Context, owner events.Owner, from, to uint64) (tree.Link, error) {
+			ctx, cancel := context.WithTimeout(ctx, tablesTimeout)
+			defer cancel()
+			return tree.Between(ctx, pool, owner, from, to)
+		}
 	}
 	if c.Commitment == "" {
 		c.Commitment = chain.Finalized
@@ -262,19 +263,4 @@ func (c *Config) setDefaults() {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-}
-
-// readModels is the tree cache in the database.
-type readModels struct{ pool *pgxpool.Pool }
-
-func (r readModels) Root(ctx context.Context, owner events.Owner, size uint64) (events.Hash, error) {
-	ctx, cancel := context.WithTimeout(ctx, tablesTimeout)
-	defer cancel()
-	return tree.Root(ctx, r.pool, owner, size)
-}
-
-func (r readModels) Consistency(ctx context.Context, owner events.Owner, from, to uint64) ([]events.Hash, error) {
-	ctx, cancel := context.WithTimeout(ctx, tablesTimeout)
-	defer cancel()
-	return tree.Consistency(ctx, r.pool, owner, from, to)
 }

@@ -21,7 +21,6 @@ import (
 	"github.com/memory-ledger/ledger/infra/localchain/localchaintest"
 	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
 	"github.com/memory-ledger/ledger/infra/testkit"
-	"github.com/memory-ledger/ledger/projections/tree"
 )
 
 func (w *world) fault(f localchaintest.Fault) {
@@ -212,7 +211,7 @@ func TestABatchIsCutAnewMeanwhile(t *testing.T) {
 	w.write(key, 1)
 	for i, data := range []events.Data{
 		&events.BatchFailed{BatchID: all[key].open, Reason: "another anchorer's"},
-		&events.BatchCut{BatchID: newID(), Size: 2, Root: tree.RootOf(w.leaves[key])},
+		&events.BatchCut{BatchID: newID(), Size: 2, Root: rootOf(w.leaves[key])},
 	} {
 		expected, err := w.log.OwnerHead(t.Context(), events.FamilyChain, key)
 		w.must(err)

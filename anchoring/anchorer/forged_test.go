@@ -15,7 +15,6 @@ import (
 	"github.com/memory-ledger/ledger/anchoring/program"
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/infra/testkit"
-	"github.com/memory-ledger/ledger/projections/tree"
 )
 
 // TestAlteredRowsAreNotSigned: an attacker who can write to the database can write to the
@@ -44,7 +43,7 @@ func TestAlteredRowsAreNotSigned(t *testing.T) {
 	w.must(err)
 	testkit.Await(t, "the row is found altered", func() bool {
 		if held := w.held(key); held != nil {
-			t.Fatalf("%x at %d leaves was signed, the log has %s", held.Root, held.Size, tree.RootOf(genuine))
+			t.Fatalf("%x at %d leaves was signed, the log has %s", held.Root, held.Size, rootOf(genuine))
 		}
 		return len(told.of(slog.LevelError, "the state is rebuilt")) > 0
 	})

@@ -2,7 +2,6 @@ package anchorer
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"slices"
 	"sync/atomic"
@@ -45,7 +44,7 @@ func newLone(t *testing.T) *lone {
 	l := &lone{t: t, now: time.Unix(1_700_000_000, 0), cache: treeCache{map[events.Owner]events.Hash{}, map[events.Owner]uint64{}}}
 	l.driver = &driver{
 		cfg: &Config{
-			Now: func() time.Time { return l.now }, Tree: l.cache, Chain: fundedChain{balance: 1 << 60},
+			Now: func() time.Time { return l.now }, Tree: l.cache.link, Chain: fundedChain{balance: 1 << 60},
 			MaxFlights: 64, MaxWait: time.Minute, MaxLeaves: 1000,
 		},
 		store: &store{pool: pool}, rent: new(atomic.Uint64), folded: func() uint64 { return 0 },
@@ -65,15 +64,12 @@ type treeCache struct {
 	sizes map[events.Owner]uint64
 }
 
-func (s treeCache) Root(_ context.Context, key events.Owner, size uint64) (events.Hash, error) {
-	if size > s.sizes[key] {
-		return events.Hash{}, tree.ErrIncomplete
+// link returns no proof.
+func (s treeCache) link(_ context.Context, key events.Owner, _, to uint64) (tree.Link, error) {
+	if to > s.sizes[key] {
+		return tree.Link{}, tree.ErrIncomplete
 	}
-	return s.roots[key], nil
-}
-
-func (s treeCache) Consistency(context.Context, events.Owner, uint64, uint64) ([]events.Hash, error) {
-	return nil, errors.New("no proofs are kept here")
+	return tree.Link{ToRoot: s.roots[key]}, nil
 }
 
 // owner makes an owner with size leaves, confirmed of them anchored. The cache has all.

@@ -289,26 +289,23 @@ func (d *driver) verified(ctx context.Context, o *owner) (bool, error) {
 // verify checks the proof against the fold.
 func (d *driver) verify(ctx context.Context, o *owner) error {
 	size, root := o.size(), o.frontier.Root()
-	cached, err := d.cfg.Tree.Root(ctx, o.key, size)
+	from, first := size, root
+	if o.Batch != nil {
+		from, first = o.Batch.Size, o.Batch.Root
+	}
+	link, err := d.cfg.Tree(ctx, o.key, from, size)
 	if err != nil {
 		return err
 	}
-	if cached != root {
-		return fmt.Errorf("%w: at %d leaves the events give %s, the cache %s", errDisagree, size, root, cached)
+	if link.ToRoot != root {
+		return fmt.Errorf("%w: at %d leaves the events give %s, the cache %s", errDisagree, size, root, link.ToRoot)
 	}
-	if o.Batch == nil || o.Batch.Size == size && o.Batch.Root == root {
-		return nil
+	raw := make([][]byte, len(link.Path))
+	for i := range link.Path {
+		raw[i] = link.Path[i][:]
 	}
-	path, err := d.cfg.Tree.Consistency(ctx, o.key, o.Batch.Size, size)
-	if err != nil {
-		return err
-	}
-	raw := make([][]byte, len(path))
-	for i := range path {
-		raw[i] = path[i][:]
-	}
-	if err := proof.VerifyConsistency(rfc6962.DefaultHasher, o.Batch.Size, size, raw, o.Batch.Root[:], root[:]); err != nil {
-		return fmt.Errorf("%w: the batch cut at %d leaves is no prefix of %d: %w", errDisagree, o.Batch.Size, size, err)
+	if err := proof.VerifyConsistency(rfc6962.DefaultHasher, from, size, raw, first[:], root[:]); err != nil {
+		return fmt.Errorf("%w: the batch cut at %d leaves is no prefix of %d: %w", errDisagree, from, size, err)
 	}
 	return nil
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/memory-ledger/ledger/anchoring/program"
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/infra/testkit"
-	"github.com/memory-ledger/ledger/projections/tree"
 )
 
 var must, errorOf = testkit.Must, testkit.ErrorOf
@@ -91,7 +90,7 @@ func TestFold(t *testing.T) {
 				must(t, o.fold(&events.BatchConfirmed{BatchID: b.ID, Size: b.Size, Root: b.Root}, now))
 				confirmed = b.Size
 			}
-			if o.size() != uint64(len(leaves)) || o.frontier.Root() != tree.RootOf(leaves) || o.ConfirmedSize != confirmed {
+			if o.size() != uint64(len(leaves)) || o.frontier.Root() != rootOf(leaves) || o.ConfirmedSize != confirmed {
 				t.Fatalf("%d leaves, %d confirmed: %+v", len(leaves), confirmed, o)
 			}
 			covered := confirmed

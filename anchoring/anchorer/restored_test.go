@@ -13,7 +13,6 @@ import (
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
-	"github.com/memory-ledger/ledger/projections/tree"
 )
 
 // restore replaces the log with one that holds its first messages, as a backup from that
@@ -87,7 +86,7 @@ func (w *world) anchors(key events.Owner, size int) {
 		return h != nil && len(h.confirmed) > 0 && h.confirmed[len(h.confirmed)-1].Size == uint64(size)
 	})
 	confirmed := all[key].confirmed[len(all[key].confirmed)-1]
-	root := tree.RootOf(w.leaves[key][:size])
+	root := rootOf(w.leaves[key][:size])
 	if held := w.held(key); confirmed.Root != root || held == nil || held.Size != uint64(size) || held.Root != [32]byte(root) {
 		w.t.Errorf("confirmed %+v, the account holds %+v, the leaves give %s", confirmed, held, root)
 	}

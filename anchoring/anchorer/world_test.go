@@ -19,6 +19,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/nats-io/nats.go"
+	"github.com/transparency-dev/merkle/rfc6962"
+	"github.com/transparency-dev/merkle/testonly"
 
 	"github.com/memory-ledger/ledger/anchoring/chain"
 	"github.com/memory-ledger/ledger/anchoring/commitment"
@@ -228,24 +230,34 @@ func (w *world) owners(n int) []events.Owner {
 	return keys
 }
 
-// Root and Consistency make the world a tree cache.
-func (w *world) Root(_ context.Context, key events.Owner, size uint64) (events.Hash, error) {
+// link makes the world a tree cache.
+func (w *world) link(_ context.Context, key events.Owner, from, to uint64) (tree.Link, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if size > uint64(len(w.leaves[key])) || w.slow[key] {
-		return events.Hash{}, tree.ErrIncomplete
+	if to > uint64(len(w.leaves[key])) || w.slow[key] {
+		return tree.Link{}, tree.ErrIncomplete
+	}
+	t := treeOf(w.leaves[key][:to])
+	path, err := t.ConsistencyProof(from, to)
+	link := tree.Link{ToRoot: events.Hash(t.Hash())}
+	for _, hash := range path {
+		link.Path = append(link.Path, events.Hash(hash))
 	}
 	if w.bad[key] {
-		return events.Hash{1}, nil
+		link.ToRoot = events.Hash{1}
 	}
-	return tree.RootOf(w.leaves[key][:size]), nil
+	return link, err
 }
 
-func (w *world) Consistency(_ context.Context, key events.Owner, from, to uint64) ([]events.Hash, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return tree.ConsistencyOf(w.leaves[key], from, to)
+func treeOf(leaves []events.Hash) *testonly.Tree {
+	t := testonly.New(rfc6962.DefaultHasher)
+	for _, leaf := range leaves {
+		t.Append(leaf[:])
+	}
+	return t
 }
+
+func rootOf(leaves []events.Hash) events.Hash { return events.Hash(treeOf(leaves).Hash()) }
 
 // process is an anchorer that can be killed. After that, it has no effect outside the
 // process.
@@ -276,7 +288,7 @@ func (w *world) startOn(database string, k *killer, change func(*Config)) *proce
 		level = slog.LevelDebug
 	}
 	cfg := Config{
-		Pool: pool, Log: killableLog{w.log, k}, Chain: killableChain{w.client, k}, Tree: w,
+		Pool: pool, Log: killableLog{w.log, k}, Chain: killableChain{w.client, k}, Tree: w.link,
 		Authority: w.authority, Program: program.LocalID, MaxWait: time.Millisecond, MaxLeaves: 1000,
 		PollEvery: 20 * time.Millisecond, ResendEvery: 60 * time.Millisecond, NewID: newID,
 		Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level})),
@@ -506,7 +518,7 @@ func (w *world) check(key events.Owner, leaves []events.Hash, h *history) {
 			w.t.Errorf("%s: %d leaves are anchored after %d", key, c.Size, size)
 		}
 		size = c.Size
-		if c.Root != tree.RootOf(leaves[:c.Size]) {
+		if c.Root != rootOf(leaves[:c.Size]) {
 			w.t.Errorf("%s: wrong root at %d leaves", key, c.Size)
 		}
 		if c.Cluster != w.chain.GenesisHash() {

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/events/verify"
 	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
 	"github.com/memory-ledger/ledger/projections/internal/fixture"
 	"github.com/memory-ledger/ledger/projections/projector"
@@ -122,7 +123,7 @@ func TestNothingIsProvenBeyondTheCache(t *testing.T) {
 	if _, err := tree.Inclusion(ctx, pool, owner, 300, 300); !errors.Is(err, tree.ErrRange) {
 		t.Errorf("inclusion of 300 in 300: %v", err)
 	}
-	if root, err := tree.Root(ctx, pool, fixture.NewActor().Owner, 0); err != nil || root != tree.EmptyRoot {
+	if root, err := tree.Root(ctx, pool, fixture.NewActor().Owner, 0); err != nil || root != verify.EmptyRoot {
 		t.Errorf("root of nobody's log: %s, %v", root, err)
 	}
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/transparency-dev/merkle/rfc6962"
 
 	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/events/verify"
 )
 
 // Width of a tile, as a power of two and as a number.
@@ -37,9 +38,6 @@ var (
 	// ErrIncomplete: the read models do not hold that much of the owner's log.
 	ErrIncomplete = errors.New("tree cache is incomplete")
 )
-
-// EmptyRoot is the root of a tree without leaves: SHA-256 of nothing.
-var EmptyRoot = events.Hash(rfc6962.DefaultHasher.EmptyRoot())
 
 // Proof proves that a leaf is in the tree of a size.
 type Proof struct {
@@ -62,7 +60,7 @@ func rootNodes(size uint64) []compact.NodeID {
 
 func rootFrom(size uint64, hash hashOf) (events.Hash, error) {
 	if size == 0 {
-		return EmptyRoot, nil
+		return verify.EmptyRoot, nil
 	}
 	nodes := rootNodes(size)
 	root, err := hash(nodes[len(nodes)-1])
@@ -99,37 +97,9 @@ func inclusionFrom(index, size uint64, hash hashOf) (Proof, error) {
 	if p.Siblings, err = pathFrom(nodes, hash); err != nil {
 		return Proof{}, err
 	}
-	p.Directions = directions(index, size, len(p.Siblings))
-	p.Root = p.fold()
+	p.Directions = verify.Directions(index, size)
+	p.Root = verify.Fold(p.Leaf, p.Siblings, p.Directions)
 	return p, nil
-}
-
-func (p *Proof) fold() events.Hash {
-	root := p.Leaf
-	for i, sibling := range p.Siblings {
-		if p.Directions[i] {
-			root = hashChildren(root, sibling)
-		} else {
-			root = hashChildren(sibling, root)
-		}
-	}
-	return root
-}
-
-// directions returns, for each step of an audit path, whether the sibling is on the right
-// (RFC 9162, section 2.1.3.2). If the node is the last of its level and has no sibling,
-// the path has no step.
-func directions(index, size uint64, steps int) []bool {
-	right := make([]bool, 0, steps)
-	for node, last := index, size-1; last > 0; node, last = node>>1, last>>1 {
-		switch {
-		case node&1 == 1:
-			right = append(right, false)
-		case node < last:
-			right = append(right, true)
-		}
-	}
-	return right
 }
 
 func consistencyNodes(from, to uint64) (proof.Nodes, error) {

@@ -25,8 +25,8 @@ func TestRootsOfEverySmallSize(t *testing.T) {
 	must(t, err)
 	for size := range everySize + 1 {
 		want := naiveRoot(leaves[:size])
-		if got := tree.RootOf(leaves[:size]); got != want {
-			t.Fatalf("root of %d leaves is %s, want %s", size, got, want)
+		if got, err := tree.RootOf(leaves[:size]); err != nil || got != want {
+			t.Fatalf("root of %d leaves is %s, want %s, %v", size, got, want, err)
 		}
 		if frontier.Size() != uint64(size) || frontier.Root() != want {
 			t.Fatalf("frontier of %d leaves has %d and root %s, want %s", size, frontier.Size(), frontier.Root(), want)

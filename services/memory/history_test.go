@@ -102,11 +102,11 @@ func (h *history) cut(t testing.TB, w *writer) string {
 
 // root returns the root of the first leaves.
 func (w *writer) root(size int) events.Hash {
-	hashes := make([]events.Hash, size)
-	for i := range hashes {
-		hashes[i] = w.written[i].LeafHash
+	frontier := tree.EmptyFrontier()
+	for _, m := range w.written[:size] {
+		frontier.Append(m.LeafHash)
 	}
-	return tree.RootOf(hashes)
+	return frontier.Root()
 }
 
 // confirm applies the confirmation of a batch of that size.

@@ -1,7 +1,7 @@
 // Package journey generates docs/journey: files with shared ids that show one memory on
 // its whole way, from the request to the receipt. The files are for people who write
-// verifiers in other languages. The command side, the keystore, the codec, the tree and
-// the commitment's bytes are the product's own. Time, ids, keys and the chain are
+// verifiers in other languages. The command side, the keystore, the codec and the
+// commitment's bytes are the product's own. Time, ids, keys and the chain are
 // invented, so that the files are the same every time.
 package journey
 
@@ -17,13 +17,13 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/mr-tron/base58"
 	"github.com/transparency-dev/merkle/rfc6962"
+	"github.com/transparency-dev/merkle/testonly"
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/events/schema"
 	"github.com/memory-ledger/ledger/events/verify"
 	"github.com/memory-ledger/ledger/events/verify/leaf"
-	"github.com/memory-ledger/ledger/projections/tree"
 )
 
 func unmarshal(raw []byte, v any) error { return json.Unmarshal(raw, v) }
@@ -177,7 +177,7 @@ func (s *story) treeFile() treeFile {
 	}
 	var row []byte
 	for size := range len(s.leaves) + 1 {
-		f.Roots[fmt.Sprint(size)] = tree.RootOf(s.leaves[:size])
+		f.Roots[fmt.Sprint(size)] = s.root(uint64(size))
 		if size > 0 {
 			row = append(row, s.leaves[size-1][:]...)
 		}
@@ -224,11 +224,11 @@ func (s *story) commitmentFile() commitmentFile {
 
 // receipt returns the answer of GET /memories/:id/receipt after both commits.
 func (s *story) receipt(l leaf.Leaf) (*verify.Receipt, error) {
-	proof, err := tree.InclusionOf(s.leaves, leafIndex, firstSize)
+	siblings, err := s.tree().InclusionProof(leafIndex, firstSize)
 	if err != nil {
 		return nil, err
 	}
-	consistency, err := tree.ConsistencyOf(s.leaves, firstSize, allSize)
+	consistency, err := s.tree().ConsistencyProof(firstSize, allSize)
 	if err != nil {
 		return nil, err
 	}
@@ -236,11 +236,31 @@ func (s *story) receipt(l leaf.Leaf) (*verify.Receipt, error) {
 	return &verify.Receipt{
 		Version:  verify.Version,
 		Entry:    verify.Entry{Content: l.Content, Metadata: jsontext.Value(l.Metadata.String()), Owner: string(s.owner), Salt: l.Salt, V: leaf.Version},
-		LeafHash: proof.Leaf, LeafIndex: leafIndex, TreeSize: firstSize, Siblings: proof.Siblings, Directions: proof.Directions, BatchRoot: proof.Root,
+		LeafHash: s.leaves[leafIndex], LeafIndex: leafIndex, TreeSize: firstSize,
+		Siblings: hashesOf(siblings), Directions: verify.Directions(leafIndex, firstSize), BatchRoot: s.root(firstSize),
 		Anchor: &verify.Anchor{
 			Cluster: last.Cluster, ProgramID: last.ProgramID, Account: last.Account, TxSignature: last.Signature,
 			Slot: last.Slot, CommittedSize: last.Size, CommittedRoot: last.Root,
 		},
-		Consistency: consistency,
+		Consistency: hashesOf(consistency),
 	}, nil
+}
+
+// tree returns the story's tree.
+func (s *story) tree() *testonly.Tree {
+	t := testonly.New(rfc6962.DefaultHasher)
+	for _, leaf := range s.leaves {
+		t.Append(leaf[:])
+	}
+	return t
+}
+
+func (s *story) root(size uint64) events.Hash { return events.Hash(s.tree().HashAt(size)) }
+
+func hashesOf(raw [][]byte) []events.Hash {
+	hashes := make([]events.Hash, len(raw))
+	for i := range raw {
+		hashes[i] = events.Hash(raw[i])
+	}
+	return hashes
 }

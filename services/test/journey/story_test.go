@@ -16,7 +16,6 @@ import (
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/events/verify/canonical"
-	"github.com/memory-ledger/ledger/projections/tree"
 	"github.com/memory-ledger/ledger/services/command"
 	"github.com/memory-ledger/ledger/services/keystore"
 	"github.com/memory-ledger/ledger/services/memory"
@@ -172,7 +171,7 @@ func (s *story) anchor(ctx context.Context, size uint64) error {
 		from = s.batches[n-1].confirmed.Size
 	}
 	count := uint64(len(s.batches)) + 1
-	root, slot, id := tree.RootOf(s.leaves[:size]), 4000+count*100, s.ids.next()
+	root, slot, id := s.root(size), 4000+count*100, s.ids.next()
 	if err := s.append(ctx, &events.BatchCut{BatchID: id, FromSize: from, Size: size, Root: root}); err != nil {
 		return err
 	}

@@ -7,41 +7,8 @@ import (
 	"github.com/transparency-dev/merkle/compact"
 
 	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/events/verify"
 )
-
-// RootOf returns the root of a tree, given all its leaf hashes.
-func RootOf(leaves []events.Hash) events.Hash {
-	root, err := rootFrom(uint64(len(leaves)), inMemory(leaves))
-	if err != nil {
-		panic(err) // every node is in memory
-	}
-	return root
-}
-
-// InclusionOf returns the proof that leaf index is in the tree of the first
-// size leaves.
-func InclusionOf(leaves []events.Hash, index, size uint64) (Proof, error) {
-	if size > uint64(len(leaves)) {
-		return Proof{}, fmt.Errorf("%w: size %d of %d leaves", ErrRange, size, len(leaves))
-	}
-	return inclusionFrom(index, size, inMemory(leaves))
-}
-
-// ConsistencyOf returns the proof that the first from leaves are a prefix of
-// the first to.
-func ConsistencyOf(leaves []events.Hash, from, to uint64) ([]events.Hash, error) {
-	if to > uint64(len(leaves)) {
-		return nil, fmt.Errorf("%w: size %d of %d leaves", ErrRange, to, len(leaves))
-	}
-	return consistencyFrom(from, to, inMemory(leaves))
-}
-
-func inMemory(leaves []events.Hash) hashOf {
-	return func(id compact.NodeID) (events.Hash, error) {
-		begin, end := id.Coverage()
-		return perfectRoot(slices.Clone(leaves[begin:end])), nil
-	}
-}
 
 var frontiers = compact.RangeFactory{Hash: func(left, right []byte) []byte {
 	h := hashChildren(events.Hash(left), events.Hash(right))
@@ -83,7 +50,7 @@ func (f *Frontier) Root() events.Hash {
 		panic(err) // the range begins at 0
 	}
 	if root == nil {
-		return EmptyRoot
+		return verify.EmptyRoot
 	}
 	return events.Hash(root)
 }

@@ -1,0 +1,38 @@
+package tree
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/transparency-dev/merkle/compact"
+
+	"github.com/memory-ledger/ledger/events"
+)
+
+// RootOf returns the root of a tree, given all its leaf hashes.
+func RootOf(leaves []events.Hash) (events.Hash, error) {
+	return rootFrom(uint64(len(leaves)), inMemory(leaves))
+}
+
+// InclusionOf returns the proof that leaf index is in the tree of the first size leaves.
+func InclusionOf(leaves []events.Hash, index, size uint64) (Proof, error) {
+	if size > uint64(len(leaves)) {
+		return Proof{}, fmt.Errorf("%w: size %d of %d leaves", ErrRange, size, len(leaves))
+	}
+	return inclusionFrom(index, size, inMemory(leaves))
+}
+
+// ConsistencyOf returns the proof that the first from leaves are a prefix of the first to.
+func ConsistencyOf(leaves []events.Hash, from, to uint64) ([]events.Hash, error) {
+	if to > uint64(len(leaves)) {
+		return nil, fmt.Errorf("%w: size %d of %d leaves", ErrRange, to, len(leaves))
+	}
+	return consistencyFrom(from, to, inMemory(leaves))
+}
+
+func inMemory(leaves []events.Hash) hashOf {
+	return func(id compact.NodeID) (events.Hash, error) {
+		begin, end := id.Coverage()
+		return perfectRoot(slices.Clone(leaves[begin:end])), nil
+	}
+}
