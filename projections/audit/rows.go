@@ -1,12 +1,9 @@
 package audit
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"crypto/sha256"
-	"encoding/binary"
-	"encoding/hex"
 	"fmt"
 	"reflect"
 	"slices"
@@ -127,7 +124,7 @@ func (a *auditor) compareRow(t *table, got []string) {
 		if w == g {
 			return
 		}
-		f.Column, f.Detail = column, cmp.Or(t.wrong[column], differs(strings.TrimPrefix(w, "\x00"), strings.TrimPrefix(g, "\x00")))
+		f.Column, f.Detail = column, cmp.Or(t.wrong[column], differs(w, g))
 		a.report.add(f)
 	}
 	differ("owner", string(o.name), ownerText)
@@ -155,7 +152,7 @@ func (a *auditor) compareCheckpoint(db *snapshot) {
 		got = stamp(at.Stored)
 	}
 	if at.Seq > 0 && want != got {
-		a.report.add(Finding{Check: CheckReadRow, Seq: at.Seq, Table: "checkpoint", Column: "stored_at", Detail: differs(want, strings.TrimPrefix(got, "\x00"))})
+		a.report.add(Finding{Check: CheckReadRow, Seq: at.Seq, Table: "checkpoint", Column: "stored_at", Detail: differs(want, got)})
 	}
 }
 
@@ -259,6 +256,7 @@ func differs(want, got string) string {
 }
 
 func shorten(s string) string {
+	s = strings.TrimPrefix(s, "\x00") // of NULL
 	const longest = 200
 	if len(s) > longest {
 		sum := sha256.Sum256([]byte(s))
@@ -267,71 +265,45 @@ func shorten(s string) string {
 	return strconv.Quote(s)
 }
 
-// Columns of the memories table, in the order in which they are read.
-const (
-	memoryOwner = iota
-	memoryLeafIndex
-	memoryID
-	memoryLeafHash
-	memoryMetadata
-	memorySealed
-	memoryCreatedAt
-	memoryIdempotency
-	memorySeq
-	memoryVia
-	memorySalt
-	memorySealing
-	memoryImportedID
-	memoryImportedAt
-	memoryImportedVia
-	memoryColumns
-)
+// memoryNames are the columns of the memories table. The rows are read in the order of the
+// first three.
+var memoryNames = []string{"seq", "leaf_index", "owner", "id", "leaf_hash", "metadata", "sealed", "created_at", "idempotency_key_hash",
+	"via", "salt", "sealing", "imported_id", "imported_at", "imported_via"}
 
-var memoryNames = [memoryColumns]string{"owner", "leaf_index", "id", "leaf_hash", "metadata", "sealed", "created_at", "idempotency_key_hash", "seq", "via", "salt", "sealing", "imported_id", "imported_at", "imported_via"}
+// memoryRow is a row of the memories table, as PostgreSQL writes it.
+type memoryRow []string
 
-// memoryRow is a row of the memories table: values in PostgreSQL's binary form, nil for
-// NULL.
-type memoryRow [memoryColumns][]byte
+func (m memoryRow) seq() int64  { return number(m[0]) }
+func (m memoryRow) leaf() int64 { return number(m[1]) }
 
-func (m *memoryRow) number(column int) int64 { return int64(binary.BigEndian.Uint64(m[column])) }
+func number(text string) int64 {
+	n, _ := strconv.ParseInt(text, 10, 64) // PostgreSQL writes it; a larger number is the largest
+	return n
+}
 
 // order compares two rows by their places in the log.
-func (m *memoryRow) order(o *memoryRow) int {
-	return cmp.Or(cmp.Compare(m.number(memorySeq), o.number(memorySeq)),
-		cmp.Compare(m.number(memoryLeafIndex), o.number(memoryLeafIndex)),
-		bytes.Compare(m[memoryOwner], o[memoryOwner]))
+func (m memoryRow) order(o memoryRow) int {
+	return cmp.Or(cmp.Compare(m.seq(), o.seq()), cmp.Compare(m.leaf(), o.leaf()), cmp.Compare(m[2], o[2]))
 }
 
 // memoryOf returns the row that a projector must make of an event.
-func memoryOf(e *events.Event, data *events.MemoryWritten, seq uint64) *memoryRow {
-	eight := func(n int64) []byte { return binary.BigEndian.AppendUint64(nil, uint64(n)) }
-	when := func(at events.Timestamp) []byte { return eight(at.Time().UnixMicro() - postgresEpoch) }
-	m := &memoryRow{[]byte(e.Owner), eight(int64(data.LeafIndex)), nil, data.LeafHash[:], data.Metadata,
-		data.Sealed, when(e.Time), nil, eight(int64(seq)), nil, []byte(data.Salt),
-		binary.BigEndian.AppendUint16(nil, uint16(data.Sealing)), nil, nil, nil}
-	if id, ok := column.ParseUUID(data.MemoryID); ok { // otherwise NULL, which no row has
-		m[memoryID] = id[:]
-	}
-	if data.IdempotencyKeyHash != nil {
-		m[memoryIdempotency] = data.IdempotencyKeyHash[:]
-	}
-	if data.Via != nil {
-		m[memoryVia] = []byte(data.Via.String())
-	}
+func memoryOf(e *events.Event, data *events.MemoryWritten, seq uint64) memoryRow {
+	var importedID, importedVia *string
+	var importedAt *time.Time
 	if before := data.Imported; before != nil {
-		if id, ok := column.ParseUUID(before.ID); ok {
-			m[memoryImportedID] = id[:]
-		}
-		m[memoryImportedAt] = when(before.CreatedAt)
-		if before.Via != nil {
-			m[memoryImportedVia] = []byte(before.Via.String())
+		importedAt, importedVia = column.TimeArg(&before.CreatedAt), column.ViaArg(before.Via)
+		if _, ok := column.ParseUUID(before.ID); ok {
+			importedID = &before.ID
 		}
 	}
-	return m
+	values := []any{seq, data.LeafIndex, e.Owner, data.MemoryID, data.LeafHash, string(data.Metadata), column.Bytes(data.Sealed), e.Time.Time(),
+		data.IdempotencyKeyHash, column.ViaArg(data.Via), string(data.Salt), data.Sealing, importedID, importedAt, importedVia}
+	row := make(memoryRow, len(values))
+	for i, v := range values {
+		row[i] = text(v)
+	}
+	return row
 }
-
-// postgresEpoch is the epoch of PostgreSQL timestamps, in microseconds since 1970.
-var postgresEpoch = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC).UnixMicro()
 
 // memoryRows compares the memories table with the log while the log is read: it reads
 // the rows in log order, one row ahead. PostgreSQL sorts the rows; a projector wrote
@@ -339,13 +311,12 @@ var postgresEpoch = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC).UnixMicro()
 type memoryRows struct {
 	report *report
 	rows   pgx.Rows
-	ahead  *memoryRow // nil at the end; valid until the next row is read
-	row    memoryRow
+	ahead  memoryRow // nil at the end
 	count  int
 }
 
 func openMemories(ctx context.Context, conn *pgx.Conn, r *report, where string, args []any) (*memoryRows, error) {
-	rows, err := conn.Query(ctx, `SELECT `+strings.Join(memoryNames[:], ", ")+` FROM memories`+where+` ORDER BY seq, leaf_index, owner`, append([]any{pgx.QueryResultFormats{pgx.BinaryFormatCode}}, args...)...)
+	rows, err := conn.Query(ctx, `SELECT `+strings.Join(memoryNames, ", ")+` FROM memories`+where+` ORDER BY seq, leaf_index, owner`, append([]any{pgx.QueryResultFormats{pgx.TextFormatCode}}, args...)...)
 	if err != nil {
 		return nil, fmt.Errorf("read memories: %w", err)
 	}
@@ -356,7 +327,7 @@ func openMemories(ctx context.Context, conn *pgx.Conn, r *report, where string, 
 func (r *memoryRows) next() error {
 	r.ahead = nil
 	if r.rows.Next() {
-		r.row, r.ahead = memoryRow(r.rows.RawValues()), &r.row
+		r.ahead = texts(r.rows.RawValues())
 		r.count++
 	}
 	if err := r.rows.Err(); err != nil {
@@ -365,7 +336,7 @@ func (r *memoryRows) next() error {
 	return nil
 }
 
-func (r *memoryRows) compare(want *memoryRow) error {
+func (r *memoryRows) compare(want memoryRow) error {
 	if err := r.skip(want); err != nil {
 		return err
 	}
@@ -374,8 +345,8 @@ func (r *memoryRows) compare(want *memoryRow) error {
 		return nil
 	}
 	for i, w := range want {
-		if is := r.ahead[i]; !bytes.Equal(w, is) || (w == nil) != (is == nil) {
-			r.wrong(want, memoryNames[i], differs(shownMemory(i, w), shownMemory(i, is)))
+		if is := r.ahead[i]; is != w {
+			r.wrong(want, memoryNames[i], differs(w, is))
 		}
 	}
 	return r.next()
@@ -383,7 +354,7 @@ func (r *memoryRows) compare(want *memoryRow) error {
 
 // skip reports the rows before want as having no event; if want is nil, it reports all
 // remaining rows.
-func (r *memoryRows) skip(want *memoryRow) error {
+func (r *memoryRows) skip(want memoryRow) error {
 	for r.ahead != nil && (want == nil || r.ahead.order(want) < 0) {
 		r.wrong(r.ahead, "", "the row has no event in the log")
 		if err := r.next(); err != nil {
@@ -393,24 +364,10 @@ func (r *memoryRows) skip(want *memoryRow) error {
 	return nil
 }
 
-func (r *memoryRows) wrong(m *memoryRow, column, detail string) {
-	index := m.number(memoryLeafIndex)
-	f := Finding{Check: CheckReadRow, Owner: events.Owner(m[memoryOwner]), Table: "memories", Row: fmt.Sprint(index), Column: column, Detail: detail}
-	if index >= 0 {
+func (r *memoryRows) wrong(m memoryRow, column, detail string) {
+	f := Finding{Check: CheckReadRow, Owner: events.Owner(m[2]), Table: "memories", Row: m[1], Column: column, Detail: detail}
+	if index := m.leaf(); index >= 0 {
 		f.LeafIndex = new(uint64(index))
 	}
 	r.report.add(f)
-}
-
-// shownMemory formats a column's value for people.
-func shownMemory(column int, value []byte) string {
-	switch {
-	case value == nil:
-		return "NULL"
-	case column == memoryOwner || column == memoryMetadata:
-		return string(value)
-	case (column == memoryCreatedAt || column == memoryImportedAt) && len(value) == 8:
-		return stamp(time.UnixMicro(postgresEpoch + int64(binary.BigEndian.Uint64(value))))
-	}
-	return hex.EncodeToString(value)
 }
