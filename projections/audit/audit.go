@@ -8,20 +8,17 @@
 //
 // # How it reads
 //
-// The read models are read in one snapshot of the database. The log is read up to the
-// position of that snapshot. Each partition has its own position, so traffic can
-// continue, and projectors that share the partitions can be at different positions. The
-// log is read once. The memories are read at the same time, in log order, and each row
-// is compared with its event. The other tables are compared afterwards. A root that is
-// too far back costs another read of that owner's messages.
+// The read models are read in one snapshot of the database. The log is read once, up to the
+// position of that snapshot, so traffic can continue. The memories are read at the same
+// time, in log order, and each row is compared with its event. The other tables are
+// compared afterwards.
 //
 // # Memory
 //
-// The audit keeps about 2 kB for each owner, plus the newest 64 leaf hashes (2 kB). It
-// keeps about 300 bytes for each session, API key, grant, batch and stake movement. For
-// each 256 leaves of an owner it keeps hashes of a tile and a page, 1 kB. Of ids
-// that must be unique (commands, events, memories, idempotency keys) it keeps some 130 bytes
-// for each memory (an estimate).
+// The audit keeps about 2 kB for each owner, and about 300 bytes for each session, API key,
+// grant, batch and stake movement. For each memory it keeps the leaf hash, and digests of
+// ids that must be unique (commands, events, memories, idempotency keys): some 170 bytes (an
+// estimate).
 package audit
 
 import (

@@ -87,7 +87,7 @@ func story(n int) []fixture.Message {
 			say(&events.BatchConfirmed{BatchID: id, Size: size, Root: root, Signature: second.Signature, Slot: 9, Cluster: "cluster", ProgramID: "program", Account: "account"})
 		}
 	}
-	commit(10, true) // too far back for the replay to compute the root
+	commit(10, true)
 	commit(storyLeaves-1, false)
 	say(&events.StakeDeposited{Mint: "mint", Vault: "vault", Amount: "18446744073709551615", Signature: fmt.Sprint("deposit", n), Slot: 5, BlockTime: now})
 	say(&events.StakeWithdrawn{Mint: "mint", Vault: "vault", Amount: "5", Signature: fmt.Sprint("withdraw", n), Slot: 6, BlockTime: now})

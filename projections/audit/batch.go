@@ -1,16 +1,10 @@
 package audit
 
 import (
-	"cmp"
-	"context"
-	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/memory-ledger/ledger/events"
-	"github.com/memory-ledger/ledger/events/eventlog"
-	"github.com/memory-ledger/ledger/projections/tree"
 )
 
 // batch is a batch as the log describes it, in the form that its row must have.
@@ -107,89 +101,16 @@ func (f *fold) batchOf(c *current, id string, size uint64, root events.Hash, cut
 	return b
 }
 
-// claim checks a root now, or in lookBack if the root is too far back.
+// claim checks a root against the owner's leaves.
 func (f *fold) claim(o *owner, cl claim) {
-	if cl.size > o.leaves() && cl.check != CheckOnchain {
+	if size := uint64(len(o.leaves)); cl.size > size {
 		f.report.add(Finding{Check: cl.check, Owner: o.name, Seq: cl.seq, Detail: fmt.Sprintf(
-			"%s names size %d, the owner has %d leaves there", cl.what, cl.size, o.leaves())})
+			"%s names size %d, the owner has %d leaves there", cl.what, cl.size, size)})
 		return
 	}
-	if root, known := o.root(cl.size); known {
-		f.judge(o.name, cl, root)
-		return
-	}
-	f.back[o.name] = append(f.back[o.name], cl)
-}
-
-func (f *fold) judge(owner events.Owner, cl claim, root events.Hash) {
 	f.report.summary.BatchRoots++
-	if cl.root != root {
-		f.report.add(Finding{Check: cl.check, Owner: owner, Seq: cl.seq, Detail: fmt.Sprintf(
+	if root := o.root(cl.size); cl.root != root {
+		f.report.add(Finding{Check: cl.check, Owner: o.name, Seq: cl.seq, Detail: fmt.Sprintf(
 			"%s: root of %d leaves is %s, the leaves give %s", cl.what, cl.size, cl.root, root)})
 	}
-}
-
-// lookBack checks the roots that were too far back during the replay. It reads those
-// owners' leaves again.
-func (a *auditor) lookBack(ctx context.Context) error {
-	for owner, claims := range a.fold.back {
-		slices.SortFunc(claims, func(x, y claim) int { return cmp.Compare(x.size, y.size) })
-		if err := a.rootsOf(ctx, owner, a.through, claims); err != nil {
-			return err
-		}
-	}
-	clear(a.fold.back)
-	return nil
-}
-
-// rootsOf checks claims, sorted by size, against the owner's leaves up to the sequence
-// through.
-func (a *auditor) rootsOf(ctx context.Context, owner events.Owner, through uint64, claims []claim) error {
-	frontier := tree.EmptyFrontier()
-	settle := func() {
-		for len(claims) > 0 && claims[0].size == frontier.Size() {
-			a.fold.judge(owner, claims[0], frontier.Root())
-			claims = claims[1:]
-		}
-	}
-	settle()
-	err := a.leavesOf(ctx, owner, through, func(data *events.MemoryWritten) error {
-		frontier.Append(data.LeafHash)
-		if settle(); len(claims) == 0 {
-			return errStop
-		}
-		return nil
-	})
-	if err != nil && !errors.Is(err, errStop) {
-		return err
-	}
-	for _, cl := range claims {
-		a.report.add(Finding{Check: cl.check, Owner: owner, Seq: cl.seq, Detail: fmt.Sprintf(
-			"%s: it has committed to %d leaves, the log holds %d: leaves were taken out of the log", cl.what, cl.size, frontier.Size())})
-	}
-	return nil
-}
-
-// leavesOf reads an owner's leaves again.
-func (a *auditor) leavesOf(ctx context.Context, owner events.Owner, through uint64, yield func(*events.MemoryWritten) error) error {
-	if _, err := events.ParseOwner(string(owner)); err != nil {
-		return nil // not a valid owner: only a damaged row or the chain names it
-	}
-	subject := events.Subject{Family: events.FamilyLedger, Owner: owner, Kind: events.KindMemory}
-	read := eventlog.ReadConfig{To: through, Subject: subject.String()}
-	subjects := map[string]events.Subject{}
-	return a.cfg.Log.Read(ctx, read, func(slice eventlog.Slice) error {
-		for _, m := range decode(slice, subjects) {
-			for j := range m.batch {
-				data, ok := m.batch[j].Data.(*events.MemoryWritten)
-				if !ok {
-					continue
-				}
-				if err := yield(data); err != nil {
-					return err
-				}
-			}
-		}
-		return nil
-	})
 }

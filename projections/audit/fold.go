@@ -7,7 +7,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"hash"
 	"slices"
 	"strings"
 	"time"
@@ -17,11 +16,6 @@ import (
 	"github.com/memory-ledger/ledger/events/verify/leaf"
 	"github.com/memory-ledger/ledger/projections/tree"
 )
-
-// recentLeaves is how many leaf hashes are kept beyond the frontier, so that the root
-// at a slightly smaller size can still be computed: an owner continues to write while a
-// batch is cut.
-const recentLeaves = 64
 
 // fold is the state that the log describes, as far as the log was read.
 type fold struct {
@@ -39,20 +33,16 @@ type fold struct {
 	attempts    map[string]bool // submitted, by batch and signature
 	movements   map[string]*movement
 	ids         uniques
-	memories    *memoryRows        // nil without a database
-	tiles       map[string]wantRow // full tiles
-	// back lists roots that are too far back; see lookBack.
-	back   map[events.Owner][]claim
-	last   uint64    // sequence of the newest message
-	stored time.Time // when the log stored it
+	memories    *memoryRows // nil without a database
+	last        uint64      // sequence of the newest message
+	stored      time.Time   // when the log stored it
 }
 
 func newFold(a *auditor) *fold {
 	return &fold{
 		auditor: a, owners: map[events.Owner]*owner{}, sessions: map[string]*session{}, corrections: map[string]*correction{}, retractions: map[string]*retraction{}, destroyed: map[string]Finding{}, erasures: map[string]*erasure{}, imports: map[string]*imported{}, keys: map[string]*apiKey{},
 		grants: map[string]*grant{}, batches: map[string]*batch{}, attempts: map[string]bool{},
-		movements: map[string]*movement{}, tiles: map[string]wantRow{},
-		back: map[events.Owner][]claim{},
+		movements: map[string]*movement{},
 	}
 }
 
@@ -66,9 +56,8 @@ type owner struct {
 	chainVersion            int     // the highest, as in the read model
 	chainLastSeq            uint64
 
-	base      *tree.Frontier
-	recent    []events.Hash
-	tiles     []*tile // by level; empty without a database
+	leaves    []events.Hash
+	rooted    *tree.Frontier // of the first leaves; see root
 	active    map[events.GrantKind]*grant
 	importing *imported // nil: none is running
 
@@ -78,7 +67,7 @@ type owner struct {
 func (f *fold) owner(name events.Owner) *owner {
 	o := f.owners[name]
 	if o == nil {
-		o = &owner{name: name, base: tree.EmptyFrontier()}
+		o = &owner{name: name, rooted: tree.EmptyFrontier()}
 		f.owners[name] = o
 	}
 	return o
@@ -92,32 +81,16 @@ func (o *owner) skip(family events.Family, seq uint64) {
 	o.versions, o.messages, o.named = o.versions+1, o.messages+1, &seq
 }
 
-func (o *owner) leaves() uint64 { return o.base.Size() + uint64(len(o.recent)) }
-
-func (o *owner) append(h events.Hash) {
-	if len(o.recent) == recentLeaves {
-		for _, old := range o.recent[:recentLeaves/2] {
-			o.base.Append(old)
-		}
-		o.recent = o.recent[:copy(o.recent, o.recent[recentLeaves/2:])]
+// root computes the root of the first leaves. It mostly continues where it was: an owner's
+// batches grow.
+func (o *owner) root(size uint64) events.Hash {
+	if size < o.rooted.Size() {
+		o.rooted = tree.EmptyFrontier()
 	}
-	o.recent = append(o.recent, h)
-}
-
-// root computes the root at a size. known is false if the size is too far back, or
-// larger than the log.
-func (o *owner) root(size uint64) (root events.Hash, known bool) {
-	if size < o.base.Size() || size > o.leaves() {
-		return events.Hash{}, false
+	for _, leaf := range o.leaves[o.rooted.Size():size] {
+		o.rooted.Append(leaf)
 	}
-	frontier, err := tree.NewFrontier(o.base.Size(), o.base.Hashes())
-	if err != nil {
-		panic(err) // impossible: the size and the hashes are from the same frontier
-	}
-	for _, h := range o.recent[:size-o.base.Size()] {
-		frontier.Append(h)
-	}
-	return frontier.Root(), true
+	return o.rooted.Root()
 }
 
 // current is the event that is being folded.
@@ -203,7 +176,7 @@ func (f *fold) event(ctx context.Context, c *current) error {
 func (f *fold) memory(ctx context.Context, c *current, data *events.MemoryWritten) error {
 	o := c.owner
 	f.report.summary.Leaves++
-	if want := o.leaves(); data.LeafIndex != want {
+	if want := uint64(len(o.leaves)); data.LeafIndex != want {
 		f.report.add(Finding{Check: CheckLeaf, Owner: o.name, Seq: c.seq, LeafIndex: new(data.LeafIndex),
 			Detail: fmt.Sprintf("leaf index %d where %d should be", data.LeafIndex, want)})
 	}
@@ -221,14 +194,11 @@ func (f *fold) memory(ctx context.Context, c *current, data *events.MemoryWritte
 	if err := f.recompute(ctx, c, data); err != nil {
 		return err
 	}
+	o.leaves = append(o.leaves, data.LeafHash)
 	if f.memories == nil {
-		o.append(data.LeafHash)
 		return nil
 	}
-	row := memoryOf(c.event, data, c.seq)
-	f.addToTiles(o, 0, data.LeafHash)
-	o.append(data.LeafHash)
-	return f.memories.compare(row)
+	return f.memories.compare(memoryOf(c.event, data, c.seq))
 }
 
 // recompute opens the content and computes the leaf hash again. Without a key, it counts
@@ -304,30 +274,27 @@ func (f *fold) leafDiffers(key Key, owner events.Owner, data *events.MemoryWritt
 	return ""
 }
 
-// tile is the tile of one level that is not full yet.
-type tile struct {
-	index  int64
-	hashes hash.Hash // of the bytes of the tile
-	tree   *tree.Frontier
-}
-
-// addToTiles adds a leaf to the owner's tiles. The root of a full tile is a leaf of
-// the tile above it.
-func (f *fold) addToTiles(o *owner, level int, h events.Hash) {
-	if level == len(o.tiles) {
-		o.tiles = append(o.tiles, &tile{hashes: sha256.New(), tree: tree.EmptyFrontier()})
+// tiles returns the rows of all full tiles. The root of a full tile is a hash of the level
+// above it.
+func (f *fold) tiles() map[string]wantRow {
+	rows := map[string]wantRow{}
+	for _, o := range f.owners {
+		hashes := o.leaves
+		for level := 0; len(hashes) >= tree.TileWidth; level++ {
+			var roots []events.Hash
+			for full := range slices.Chunk(hashes[:len(hashes)/tree.TileWidth*tree.TileWidth], tree.TileWidth) {
+				above, sum := tree.EmptyFrontier(), sha256.Sum256(tree.Pack(full))
+				for _, hash := range full {
+					above.Append(hash)
+				}
+				root := above.Root()
+				rows[rowKey(string(o.name), fmt.Sprint(level), fmt.Sprint(len(roots)))] = func() (*owner, []any) { return o, []any{root, sum[:]} }
+				roots = append(roots, root)
+			}
+			hashes = roots
+		}
 	}
-	t := o.tiles[level]
-	t.hashes.Write(h[:])
-	t.tree.Append(h)
-	if t.tree.Size() < tree.TileWidth {
-		return
-	}
-	root, sum := t.tree.Root(), t.hashes.Sum(nil)
-	f.tiles[rowKey(string(o.name), fmt.Sprint(level), fmt.Sprint(t.index))] = func() (*owner, []any) { return o, []any{root, sum} }
-	t.index, t.tree = t.index+1, tree.EmptyFrontier()
-	t.hashes.Reset()
-	f.addToTiles(o, level+1, root)
+	return rows
 }
 
 // idKind is a kind of id. Ids must be unique within their kind.

@@ -2,7 +2,6 @@ package audit
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -92,10 +91,7 @@ func (a *auditor) afterReplay(ctx context.Context) error {
 		a.report.add(Finding{Check: CheckUnique, Seq: again, Owner: a.ownerAt(ctx, again), Detail: fmt.Sprintf(
 			"%s was used at sequence %d already", idNames[kind], first)})
 	})
-	if err := a.unexplained(ctx); err != nil {
-		return err
-	}
-	return a.lookBack(ctx)
+	return a.unexplained(ctx)
 }
 
 // ownerAt returns the owner of a message. It reads the log again, but only for findings,
@@ -196,6 +192,3 @@ func (f *fold) version(c *current, m *message) {
 	}
 	*counted = got
 }
-
-// errStop ends a read that has seen enough.
-var errStop = errors.New("enough")

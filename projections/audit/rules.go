@@ -86,7 +86,7 @@ func leafKey(owner events.Owner, leaf uint64) string {
 
 // retracted checks a retraction, or that a memory was forgotten.
 func (f *fold) retracted(c *current, data *events.MemoryRetracted, forgotten bool) {
-	if leaves := c.owner.leaves(); data.LeafIndex >= leaves || data.Leaves != leaves {
+	if leaves := uint64(len(c.owner.leaves)); data.LeafIndex >= leaves || data.Leaves != leaves {
 		f.wrong(c, CheckKey, "retracts leaf %d of %d, the log has %d", data.LeafIndex, data.Leaves, leaves)
 	}
 	key := rowKey(leafKey(c.owner.name, data.LeafIndex), strconv.FormatBool(forgotten)[:1])
@@ -138,7 +138,7 @@ func (f *fold) keyOf(ctx context.Context, owner events.Owner) (Key, error) {
 
 // importStarted checks that no other import is running.
 func (f *fold) importStarted(c *current, data *events.ImportStarted) {
-	if leaves := c.owner.leaves(); c.owner.importing != nil || data.Leaves != leaves {
+	if leaves := uint64(len(c.owner.leaves)); c.owner.importing != nil || data.Leaves != leaves {
 		f.wrong(c, CheckKey, "an import starts at leaf %d of %d, or during another one", data.Leaves, leaves)
 	}
 	c.owner.importing = &imported{owner: c.owner, root: data.Root, size: data.Size}
@@ -147,7 +147,7 @@ func (f *fold) importStarted(c *current, data *events.ImportStarted) {
 
 // importFinished checks that an import that is complete gave the root of its export.
 func (f *fold) importFinished(c *current, data *events.ImportFinished) {
-	i, leaves, complete := c.owner.importing, c.owner.leaves(), data.Reason == events.ImportComplete
+	i, leaves, complete := c.owner.importing, uint64(len(c.owner.leaves)), data.Reason == events.ImportComplete
 	switch {
 	case i == nil:
 		f.wrong(c, CheckKey, "an import ends that did not start")
@@ -155,7 +155,7 @@ func (f *fold) importFinished(c *current, data *events.ImportFinished) {
 	case data.Leaves != leaves || data.Root != i.root || complete && leaves != i.size:
 		f.wrong(c, CheckKey, "an import of %d leaves ends with %d, the log has %d", i.size, data.Leaves, leaves)
 	case complete:
-		if root, known := c.owner.root(leaves); known && root != i.root {
+		if root := c.owner.root(leaves); root != i.root {
 			f.wrong(c, CheckLeaf, "the log has the root %s after the import of %s", root, i.root)
 		}
 	}
@@ -203,7 +203,7 @@ func (a *auditor) unexplained(ctx context.Context) error {
 // ownerErased checks an erasure, and checks that the keystore no longer has the erased
 // key.
 func (f *fold) ownerErased(ctx context.Context, c *current, data *events.OwnerErased) error {
-	if leaves := c.owner.leaves(); data.Leaves != leaves {
+	if leaves := uint64(len(c.owner.leaves)); data.Leaves != leaves {
 		f.wrong(c, CheckKey, "erases %d leaves, the log has %d", data.Leaves, leaves)
 	}
 	c.owner.erased++
