@@ -39,10 +39,10 @@ func (d *driver) advance(ctx context.Context, height chain.Height) error {
 	}
 	var reading, ending []*flight
 	for _, f := range d.flights {
-		switch f.verdict(height, d.cfg.Commitment) {
+		switch f.verdict(height) {
 		case landed, gone:
 			reading = append(reading, f)
-		case failed, refused:
+		case failed:
 			ending = append(ending, f)
 		}
 	}
@@ -137,7 +137,7 @@ func (d *driver) readBack(ctx context.Context, flights []*flight, height chain.H
 				return nil, err
 			}
 		}
-		accounts, slot, err := d.cfg.Chain.Accounts(ctx, keys, d.cfg.Commitment)
+		accounts, slot, err := d.cfg.Chain.Accounts(ctx, keys, chain.Finalized)
 		if err != nil {
 			return nil, err
 		}

@@ -225,10 +225,6 @@ type Config struct {
 	PriorityFee       uint64 // micro-lamports per compute unit
 	MaxLamportsPerDay uint64 // spending bound for a UTC day; 0: none
 
-	// Commitment is the level at which a transaction counts as landed, and at which
-	// accounts are read (default: finalized).
-	Commitment chain.Commitment
-
 	PollEvery   time.Duration // between polls of the transactions in flight; default 1 s
 	ResendEvery time.Duration // between sends of the same bytes; default 2 s
 	MaxFlights  int           // transactions in flight at once; default 64
@@ -250,9 +246,6 @@ func (c *Config) setDefaults() {
 			defer cancel()
 			return tree.Between(ctx, pool, owner, from, to)
 		}
-	}
-	if c.Commitment == "" {
-		c.Commitment = chain.Finalized
 	}
 	c.PollEvery = cmp.Or(max(0, c.PollEvery), time.Second)
 	c.ResendEvery = cmp.Or(max(0, c.ResendEvery), 2*time.Second)

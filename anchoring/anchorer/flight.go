@@ -37,14 +37,12 @@ const (
 	landed
 	// gone: it can no longer land, but may have landed before; the accounts decide.
 	gone
-	// failed: it landed and failed, which is final.
+	// failed: it landed and failed, which is final, or preflight refused it.
 	failed
-	// refused: preflight refused it.
-	refused
 )
 
 // verdict decides from the newest poll, which was made after height was read.
-func (f *flight) verdict(height chain.Height, want chain.Commitment) verdict {
+func (f *flight) verdict(height chain.Height) verdict {
 	s := f.status
 	switch {
 	case !f.polled:
@@ -52,15 +50,13 @@ func (f *flight) verdict(height chain.Height, want chain.Commitment) verdict {
 	case s == nil && f.searched && f.past(height):
 		return gone
 	case s == nil && f.refused != nil:
-		return refused
-	case s == nil:
-		return wait
-	case s.Err != nil && s.Commitment == chain.Finalized:
 		return failed
-	case s.Err == nil && s.Commitment.AtLeast(want):
-		return landed
+	case s == nil || s.Commitment != chain.Finalized:
+		return wait
+	case s.Err != nil:
+		return failed
 	}
-	return wait
+	return landed
 }
 
 // past reports whether the transaction can no longer land: its last block has passed, or

@@ -22,27 +22,25 @@ func TestVerdict(t *testing.T) {
 	for name, c := range map[string]struct {
 		flight flight
 		block  uint64
-		level  chain.Commitment
 		want   verdict
 	}{
-		"nobody was asked": {flight{searched: true}, lastValid + 1, chain.Finalized, wait},
-		"unknown, and refused before anybody was asked": {flight{refused: refusal}, 1, chain.Finalized, wait},
-		"unknown":                               {flight{polled: true}, 1, chain.Finalized, wait},
-		"unknown in its last block":             {flight{polled: true, searched: true}, lastValid, chain.Finalized, wait},
-		"unknown after it":                      {flight{polled: true, searched: true}, lastValid + 1, chain.Finalized, gone},
-		"unknown after it to those who forget":  {flight{polled: true}, lastValid + 1, chain.Finalized, wait},
-		"refused":                               {flight{polled: true, refused: refusal}, 1, chain.Finalized, refused},
-		"refused, and there":                    {flight{polled: true, refused: refusal, status: landedAs(chain.Finalized, nil)}, 1, chain.Finalized, landed},
-		"there":                                 {flight{polled: true, status: landedAs("processed", nil)}, 1, chain.Confirmed, wait},
-		"confirmed":                             {flight{polled: true, status: landedAs(chain.Confirmed, nil)}, 1, chain.Finalized, wait},
-		"confirmed, which is enough":            {flight{polled: true, status: landedAs(chain.Confirmed, nil)}, 1, chain.Confirmed, landed},
-		"finalized":                             {flight{polled: true, status: landedAs(chain.Finalized, nil)}, 1, chain.Finalized, landed},
-		"confirmed after its last block":        {flight{polled: true, searched: true, status: landedAs(chain.Confirmed, nil)}, lastValid + 1, chain.Finalized, wait},
-		"failed, which another fork may not do": {flight{polled: true, status: landedAs(chain.Confirmed, failure)}, 1, chain.Confirmed, wait},
-		"failed for good":                       {flight{polled: true, status: landedAs(chain.Finalized, failure)}, 1, chain.Confirmed, failed},
+		"nobody was asked": {flight{searched: true}, lastValid + 1, wait},
+		"unknown, and refused before anybody was asked": {flight{refused: refusal}, 1, wait},
+		"unknown":                               {flight{polled: true}, 1, wait},
+		"unknown in its last block":             {flight{polled: true, searched: true}, lastValid, wait},
+		"unknown after it":                      {flight{polled: true, searched: true}, lastValid + 1, gone},
+		"unknown after it to those who forget":  {flight{polled: true}, lastValid + 1, wait},
+		"refused":                               {flight{polled: true, refused: refusal}, 1, failed},
+		"refused, and there":                    {flight{polled: true, refused: refusal, status: landedAs(chain.Finalized, nil)}, 1, landed},
+		"there":                                 {flight{polled: true, status: landedAs("processed", nil)}, 1, wait},
+		"confirmed":                             {flight{polled: true, status: landedAs(chain.Confirmed, nil)}, 1, wait},
+		"finalized":                             {flight{polled: true, status: landedAs(chain.Finalized, nil)}, 1, landed},
+		"confirmed after its last block":        {flight{polled: true, searched: true, status: landedAs(chain.Confirmed, nil)}, lastValid + 1, wait},
+		"failed, which another fork may not do": {flight{polled: true, status: landedAs(chain.Confirmed, failure)}, 1, wait},
+		"failed for good":                       {flight{polled: true, status: landedAs(chain.Finalized, failure)}, 1, failed},
 	} {
 		c.flight.LastValid = lastValid
-		if got := c.flight.verdict(chain.Height{Block: c.block}, c.level); got != c.want {
+		if got := c.flight.verdict(chain.Height{Block: c.block}); got != c.want {
 			t.Errorf("%s: %d, want %d", name, got, c.want)
 		}
 	}

@@ -49,12 +49,6 @@ const (
 	Finalized Commitment = "finalized"
 )
 
-// AtLeast reports whether c is at least as final as other.
-func (c Commitment) AtLeast(other Commitment) bool {
-	rank := map[Commitment]int{Confirmed: 1, Finalized: 2}
-	return rank[c] >= rank[other]
-}
-
 type RPCError struct {
 	Code    int             `json:"code"`
 	Message string          `json:"message"`
