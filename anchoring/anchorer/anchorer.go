@@ -170,7 +170,6 @@ func (a *Anchorer) newDriver() *driver {
 		folded:  func() uint64 { return a.folding.Status().Position },
 		signer:  signer{a.cfg.Authority, a.cfg.Program, a.cfg.PriorityFee},
 		flights: make(map[string]*flight), busy: make(map[events.Owner]uint64), held: make(map[events.Owner]*hold),
-		late: make(map[events.Owner]late),
 	}
 }
 

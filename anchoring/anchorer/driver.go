@@ -26,18 +26,17 @@ type hold struct {
 	until  time.Time
 	alone  bool // the next transaction holds only this owner's commit
 	times  int
-	alarm  error // why an operator must look into it; nil: no need
-	repeat bool  // a repetition doubles the backoff
+	alarm  error     // why an operator must look into it; nil: no need
+	repeat bool      // a repetition doubles the backoff
+	lacks  time.Time // since when the tree cache lacks the owner's newest leaves; zero: it has them
 }
+
+// mostHeld bounds the owners that are held back. Beyond it the oldest hold is forgotten. The
+// only effect is that its owner is tried again early.
+const mostHeld = 10_000
 
 // lagPatience is how long the tree cache can lack leaves before it is reported.
 const lagPatience = 3 * time.Minute
-
-// late is an owner whose newest leaves the tree cache lacked.
-type late struct {
-	since time.Time
-	until time.Time // when to look again
-}
 
 // driver moves batches forward, step by step. Only one goroutine uses it.
 type driver struct {
@@ -54,7 +53,6 @@ type driver struct {
 	// that was appended for them.
 	busy map[events.Owner]uint64
 	held map[events.Owner]*hold
-	late map[events.Owner]late
 
 	unpaid  error  // why owners were skipped in the last affordable; nil: none were
 	genesis string // of the chain that commits belong on; empty: not known yet
@@ -108,9 +106,9 @@ var errLagging = errors.New("the tree cache lacks leaves that the log has; is a 
 // lagging returns errLagging if the tree cache has lacked an owner's leaves for some
 // minutes.
 func (d *driver) lagging() error {
-	for key, l := range d.late {
-		if d.cfg.Now().Sub(l.since) >= lagPatience {
-			return fmt.Errorf("%w: of %s, since %s", errLagging, key, l.since.UTC().Format(time.RFC3339))
+	for key, h := range d.held {
+		if !h.lacks.IsZero() && d.cfg.Now().Sub(h.lacks) >= lagPatience {
+			return fmt.Errorf("%w: of %s, since %s", errLagging, key, h.lacks.UTC().Format(time.RFC3339))
 		}
 	}
 	return nil
@@ -127,11 +125,6 @@ func (d *driver) find(ctx context.Context) ([]*owner, error) {
 	}
 	now := d.cfg.Now()
 	except := slices.Collect(maps.Keys(d.busy))
-	for key, l := range d.late {
-		if l.until.After(now) {
-			except = append(except, key)
-		}
-	}
 	for key, h := range d.held {
 		if h.until.After(now) {
 			except = append(except, key)
@@ -152,15 +145,10 @@ func (d *driver) find(ctx context.Context) ([]*owner, error) {
 		return nil, err
 	}
 	if len(anchored) < room && len(fresh) < room {
-		// The lists are complete: an owner whose rest or hold is over and who is in none was
-		// anchored by another process.
-		for key, l := range d.late {
-			if !l.until.After(now) && !lists(key, anchored, fresh) {
-				delete(d.late, key)
-			}
-		}
+		// The lists are complete: an owner whose hold is over and who is in none was anchored
+		// by another process.
 		for key, h := range d.held {
-			if !h.until.After(now) && d.late[key].until.IsZero() && d.busy[key] == 0 && !lists(key, recorded, anchored, fresh) {
+			if !h.until.After(now) && d.busy[key] == 0 && !lists(key, recorded, anchored, fresh) {
 				d.clear(key)
 			}
 		}
@@ -330,9 +318,7 @@ func (d *driver) keepBack(key events.Owner, h hold, shortest, longest time.Durat
 		d.metrics.alarms.Inc()
 		d.cfg.Logger.Error("anchoring of an owner is stopped", "owner", key, "err", h.alarm, "again in", wait)
 	}
-	// This bounds the owners that are held back. Beyond it the oldest hold is forgotten. The
-	// only effect is that its owner is tried again early.
-	if len(d.held) >= 10_000 {
+	if len(d.held) >= mostHeld {
 		d.forgetOldest()
 	}
 	d.held[key] = &h

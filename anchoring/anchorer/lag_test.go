@@ -49,7 +49,7 @@ func newLone(t *testing.T) *lone {
 		},
 		store: &store{pool: pool}, rent: new(atomic.Uint64), folded: func() uint64 { return 0 },
 		signer: signer{key: key}, status: &status{}, metrics: &metrics{balance: prometheus.NewGauge(prometheus.GaugeOpts{})},
-		busy: make(map[events.Owner]uint64), late: make(map[events.Owner]late),
+		busy: make(map[events.Owner]uint64), held: make(map[events.Owner]*hold),
 	}
 	const rent = 1_000_000
 	l.rent.Store(rent)

@@ -260,23 +260,27 @@ func (d *driver) verified(ctx context.Context, o *owner) (bool, error) {
 	err := d.verify(ctx, o)
 	switch {
 	case err == nil:
-		delete(d.late, o.key)
-		if h := d.held[o.key]; h != nil && h.alarm != nil && errors.Is(h.alarm, errDisagree) {
+		if h := d.held[o.key]; h != nil && (errors.Is(h.alarm, errDisagree) || !h.lacks.IsZero() && !h.alone) {
 			d.clear(o.key)
+		} else if h != nil {
+			h.lacks = time.Time{}
 		}
 		return true, nil
 	case errors.Is(err, tree.ErrIncomplete):
-		now, l := d.cfg.Now(), d.late[o.key]
-		if l.since.IsZero() {
-			l.since = now
+		now, h := d.cfg.Now(), d.held[o.key]
+		if h == nil {
+			if len(d.held) >= mostHeld { // it is looked at again at once
+				return false, nil
+			}
+			h = &hold{}
+			d.held[o.key] = h
 		}
-		l.until = now.Add(2 * time.Second)
-		if len(d.late) < 10_000 || l.since != now { // the others are looked at again at once
-			d.late[o.key] = l
+		if h.lacks.IsZero() {
+			h.lacks = now
 		}
+		h.until = now.Add(2 * time.Second)
 		return false, nil
 	case errors.Is(err, errDisagree):
-		delete(d.late, o.key)
 		d.keepBack(o.key, hold{alarm: err, repeat: true}, 5*time.Second, 5*time.Minute)
 		return false, nil
 	}
