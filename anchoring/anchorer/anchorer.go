@@ -91,7 +91,7 @@ func New(cfg Config) (*Anchorer, error) {
 		return nil, err
 	}
 	a.folding, err = projector.New(projector.Config{
-		Name: "anchorer", Pool: cfg.Pool, Schema: schemaName, Tables: tables{}, Log: cfg.Log, Lag: cfg.Lag,
+		Name: "anchorer", Pool: cfg.Pool, Schema: schemaName, Tables: tables{}, Log: cfg.Log,
 		Projections: []projector.Projection{&fold{anchorer: a}}, Only: relevant,
 		Work: a.drive, Renew: a.renewal, Applied: a.folded, Turn: cfg.Turn,
 		Logger: cfg.Logger, MinBackoff: 200 * time.Millisecond, MaxBackoff: 10 * time.Second,
@@ -208,7 +208,6 @@ type Chain interface {
 type Config struct {
 	Pool  *pgxpool.Pool
 	Log   eventlog.Log
-	Lag   time.Duration // see projector.Config
 	Chain Chain
 	// Tree links two sizes of an owner's log, by the tree cache from which the APIs make
 	// proofs (default: the read models in Pool). An error that wraps tree.ErrIncomplete means

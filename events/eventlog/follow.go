@@ -27,7 +27,7 @@ const followLook = 500 * time.Millisecond
 // share a consumer get a part of the messages each.
 func (l *JetStream) Follow(ctx context.Context, cfg FollowConfig, yield func(Slice) error) error {
 	from := max(1, cfg.From)
-	head, err := HeadHolding(ctx, l.Head, from-1, l.Lag())
+	head, err := HeadHolding(ctx, l, from-1)
 	if err != nil {
 		return fmt.Errorf("follow: %w", err)
 	}
@@ -159,7 +159,7 @@ func (f *follower) run(ctx context.Context, head uint64) error {
 // look reads up to the log's end. prompt reports that nothing new was there: a consumer
 // that works delivers messages sooner.
 func (f *follower) look(ctx context.Context) (prompt bool, err error) {
-	head, err := HeadHolding(ctx, f.log.Head, f.next-1, f.log.Lag())
+	head, err := HeadHolding(ctx, f.log, f.next-1)
 	switch {
 	case err != nil && f.log.nc.IsClosed():
 		return false, fmt.Errorf("follow: %w", err)

@@ -86,8 +86,7 @@ type Appender interface {
 // Reader looks at the newest state. Its answers reflect every append that was
 // acknowledged before the call.
 type Reader interface {
-	// Head returns the sequence of the newest message, 0 for an empty log.
-	Head(ctx context.Context) (uint64, error)
+	HeadReader
 	// OwnerHead returns the sequence of the owner's newest message in the
 	// family (FamilyAny: in either family), or 0 if there is none.
 	OwnerHead(ctx context.Context, f events.Family, o events.Owner) (uint64, error)
@@ -98,6 +97,14 @@ type Reader interface {
 	// OwnerTail calls yield with the owner's messages after a sequence, in
 	// order, up to the newest.
 	OwnerTail(ctx context.Context, f events.Family, o events.Owner, after uint64, yield func(Record) error) error
+}
+
+// HeadReader is the part of a Reader that knows where the log ends.
+type HeadReader interface {
+	// Head returns the sequence of the newest message, 0 for an empty log.
+	Head(ctx context.Context) (uint64, error)
+	// Lag is how long Head may lack a message that was read from the log.
+	Lag() time.Duration
 }
 
 // Slice is a run of messages. Every message of the log with a sequence from

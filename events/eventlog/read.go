@@ -26,7 +26,7 @@ func (l *JetStream) Head(ctx context.Context) (uint64, error) {
 	return record.Seq, nil
 }
 
-// Lag returns the patience that [HeadHolding] needs with this log.
+// Lag implements HeadReader.
 func (l *JetStream) Lag() time.Duration {
 	if l.askLeader() {
 		// This is how long the stream's leader may lack a message that another replica has
@@ -38,14 +38,13 @@ func (l *JetStream) Lag() time.Duration {
 	return 0
 }
 
-// HeadHolding returns the newest sequence that head returns. seq is a sequence that was
-// read from the log. If head returns less than seq, HeadHolding asks again until patience
-// is over, because a replica may be ahead of the leader. A log that still ends before seq
-// has lost the message at seq.
-func HeadHolding(ctx context.Context, head func(context.Context) (uint64, error), seq uint64, patience time.Duration) (uint64, error) {
+// HeadHolding returns the log's head. seq is a sequence that was read from the log. If the
+// head is less than seq, HeadHolding asks again while the log may lag, because a replica may
+// be ahead of the leader. A log that still ends before seq has lost the message at seq.
+func HeadHolding(ctx context.Context, log HeadReader, seq uint64) (uint64, error) {
 	for begun := time.Now(); ; {
-		is, err := head(ctx)
-		if err != nil || is >= seq || time.Since(begun) >= patience || !Pause(ctx, 2*time.Millisecond) {
+		is, err := log.Head(ctx)
+		if err != nil || is >= seq || time.Since(begun) >= log.Lag() || !Pause(ctx, 2*time.Millisecond) {
 			return is, err
 		}
 	}

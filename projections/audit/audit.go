@@ -51,7 +51,7 @@ func (u *Unopened) Error() string { return u.Why }
 // Log is the part of the log that an audit needs: its length, and reads. Direct gets
 // are enough; see eventlog.JetStream.
 type Log interface {
-	Head(ctx context.Context) (uint64, error)
+	eventlog.HeadReader
 	eventlog.PartReader
 }
 
@@ -89,8 +89,7 @@ type Chain interface {
 // incomplete.
 type Config struct {
 	Log   Log
-	Lag   time.Duration // how long the log may report a head below the tables' position; see eventlog.HeadHolding
-	Owner events.Owner  // audit only this owner; empty means all owners
+	Owner events.Owner // audit only this owner; empty means all owners
 
 	Keys  func(context.Context, events.Owner) (Key, error) // nil: leaves are not recomputed
 	Pool  *pgxpool.Pool                                    // nil: the log alone
@@ -179,7 +178,7 @@ func (a *auditor) run(ctx context.Context) error {
 // align decides how far the log is read: up to the database's position, so that the log and the database are compared at the same moment.
 func (a *auditor) align(ctx context.Context, db *snapshot, head uint64) error {
 	// The snapshot can be newer than head.
-	newest, err := eventlog.HeadHolding(ctx, a.cfg.Log.Head, db.at.Seq, a.cfg.Lag)
+	newest, err := eventlog.HeadHolding(ctx, a.cfg.Log, db.at.Seq)
 	if err != nil {
 		return err
 	}

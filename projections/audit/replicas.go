@@ -62,12 +62,8 @@ func (a *auditor) checkReplicas(ctx context.Context, to uint64) error {
 	return nil
 }
 
-type header interface {
-	Head(ctx context.Context) (uint64, error)
-}
-
 type logOf struct {
-	header
+	eventlog.HeadReader
 	eventlog.PartReader
 }
 

@@ -23,6 +23,8 @@ type node struct {
 
 func (n *node) Head(context.Context) (uint64, error) { return n.messages, nil }
 
+func (n *node) Lag() time.Duration { return 0 }
+
 func (n *node) Read(ctx context.Context, cfg eventlog.ReadConfig, yield func(eventlog.Slice) error) error {
 	for next := max(1, cfg.From); next <= cfg.To; {
 		slice, at := eventlog.Slice{First: next}, n.at

@@ -53,9 +53,6 @@ type Options struct {
 	// Connection returns a new number whenever another server may answer for the log. nil
 	// means that the same server always answers.
 	Connection func() uint64
-	// Lag is how long the log may report a head below the read models' position; see
-	// eventlog.HeadHolding.
-	Lag time.Duration
 	// OnExchange, if set, is called when the read models were exchanged, before any Head
 	// reflects it. A cache must then drop everything that it read from the old ones,
 	// which may have been wrong. OnExchange must not block.
@@ -166,7 +163,10 @@ func (f *Fence) WaitOwnerHead(ctx context.Context, owner events.Owner) (Head, er
 // newest reads the log's newest sequence. It returns ErrLogShort if that is below
 // position, which the read models had reached before.
 func (f *Fence) newest(ctx context.Context, position uint64) (uint64, error) {
-	head, err := eventlog.HeadHolding(ctx, f.heads.Get, position, f.opts.Lag)
+	head, err := f.heads.Get(ctx)
+	if err == nil && head < position {
+		head, err = eventlog.HeadHolding(ctx, f.log, position)
+	}
 	if err == nil {
 		err = lengthError(position, head)
 	}

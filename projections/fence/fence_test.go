@@ -29,6 +29,7 @@ type heads struct {
 	head  uint64
 	owner map[events.Family]uint64
 	err   error
+	lag   time.Duration
 	heads int // how often Head was called
 	ask   func()
 }
@@ -42,6 +43,8 @@ func (h *heads) Head(context.Context) (uint64, error) {
 	}
 	return h.head, h.err
 }
+
+func (h *heads) Lag() time.Duration { return h.lag }
 
 func (h *heads) asked() int {
 	h.mu.Lock()
@@ -358,8 +361,8 @@ func TestALeaderMayBeBehindItsReplicas(t *testing.T) {
 	t.Parallel()
 	_, pool := fixture.Database(t)
 	advance(t, pool, 0, 7)
-	log := &heads{head: 6}
-	f := newFence(t, pool, log, func(o *fence.Options) { o.Lag = time.Minute })
+	log := &heads{head: 6, lag: time.Minute}
+	f := newFence(t, pool, log)
 	waiting := make(chan error, 1)
 	go func() { waiting <- f.CheckLog(t.Context()) }()
 	fixture.Eventually(t, 2*time.Minute, func() error {
@@ -372,8 +375,7 @@ func TestALeaderMayBeBehindItsReplicas(t *testing.T) {
 	if err := <-waiting; err != nil {
 		t.Error(err)
 	}
-	log.end(6)
-	f = newFence(t, pool, log, func(o *fence.Options) { o.Lag = 10 * time.Millisecond })
+	f = newFence(t, pool, &heads{head: 6, lag: 10 * time.Millisecond})
 	if err := f.CheckLog(t.Context()); !errors.Is(err, fence.ErrLogShort) {
 		t.Errorf("one that stays shorter: %v", err)
 	}

@@ -144,7 +144,7 @@ func (f *Fence) lock(ctx context.Context, conn *pgx.Conn, function, generation s
 // log does not answer, measure changes nothing.
 func (f *Fence) measure(ctx context.Context, position uint64) {
 	connection := f.opts.Connection()
-	head, err := eventlog.HeadHolding(ctx, f.log.Head, position, f.opts.Lag)
+	head, err := eventlog.HeadHolding(ctx, f.log, position)
 	if err != nil {
 		return
 	}

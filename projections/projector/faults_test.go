@@ -103,6 +103,8 @@ func (l *behind) Head(ctx context.Context) (uint64, error) {
 	return head, err
 }
 
+func (l *behind) Lag() time.Duration { return time.Minute }
+
 // TestALeaderThatIsBehindIsNoShorterLog: such an error would make the anchorer drop its
 // tables.
 func TestALeaderThatIsBehindIsNoShorterLog(t *testing.T) {
@@ -112,7 +114,6 @@ func TestALeaderThatIsBehindIsNoShorterLog(t *testing.T) {
 	log.Publish(t, fixture.NewHistory(53, 4).Messages(50)...)
 	var failed atomic.Pointer[error]
 	r, stop := project(t, pool, log, func(c *projector.Config) {
-		c.Lag = time.Minute
 		c.Renew = func(err error) []projector.Step { failed.CompareAndSwap(nil, &err); return nil }
 	})
 	caughtUp(t, pool, log)
@@ -126,7 +127,7 @@ func TestALeaderThatIsBehindIsNoShorterLog(t *testing.T) {
 		})
 		ready(t, r)
 		must(t, stop())
-		r, stop = project(t, pool, log, func(c *projector.Config) { c.Lag = time.Minute })
+		r, stop = project(t, pool, log)
 	}
 	if err := failed.Load(); err != nil {
 		t.Error(*err)

@@ -73,9 +73,6 @@ type Config struct {
 	// the pool.
 	Pool *pgxpool.Pool
 	Log  Log
-	// Lag is how long the log may report a head below the position; see
-	// eventlog.HeadHolding.
-	Lag time.Duration
 
 	// Name names the projector in log lines. Empty means "projector".
 	Name string

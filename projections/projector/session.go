@@ -75,7 +75,7 @@ func (r *Runner) project(ctx context.Context, conn *pgx.Conn, maxRecords int) er
 	if err != nil {
 		return err
 	}
-	head, err := eventlog.HeadHolding(ctx, r.cfg.Log.Head, at.Seq, r.cfg.Lag)
+	head, err := eventlog.HeadHolding(ctx, r.cfg.Log, at.Seq)
 	if err != nil {
 		return err
 	}
@@ -330,7 +330,7 @@ func (s *session) prove(record *eventlog.Record) error {
 func (s *session) watch(ctx context.Context) {
 	for eventlog.Pause(ctx, watchInterval) {
 		position := s.runner.Status().Position // read before the log's head
-		head, err := eventlog.HeadHolding(ctx, s.runner.cfg.Log.Head, position, s.runner.cfg.Lag)
+		head, err := eventlog.HeadHolding(ctx, s.runner.cfg.Log, position)
 		if ctx.Err() != nil {
 			return
 		}

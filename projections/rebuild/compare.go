@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/projections/audit"
 	"github.com/memory-ledger/ledger/projections/internal/column"
 	"github.com/memory-ledger/ledger/projections/projector"
@@ -40,7 +41,7 @@ func (r *rebuild) compare(ctx context.Context) error {
 	if err != nil && !unusable(err) {
 		return err
 	}
-	newest, headErr := r.head(ctx, at)
+	newest, headErr := eventlog.HeadHolding(ctx, r.cfg.Log, at.Seq)
 	if headErr != nil {
 		return headErr
 	}
@@ -75,7 +76,7 @@ func (r *rebuild) compare(ctx context.Context) error {
 func (r *rebuild) explain(ctx context.Context, rows map[string]bool) error {
 	r.say("looking for the rows that differ")
 	shown := map[string]int{}
-	_, err := audit.Run(ctx, audit.Config{Log: r.cfg.Log, Lag: r.cfg.Lag, Pool: r.cfg.Pool, Patience: time.Millisecond, Report: func(f audit.Finding) {
+	_, err := audit.Run(ctx, audit.Config{Log: r.cfg.Log, Pool: r.cfg.Pool, Patience: time.Millisecond, Report: func(f audit.Finding) {
 		if !rows[f.Table] {
 			return
 		}

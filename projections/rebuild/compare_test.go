@@ -66,7 +66,7 @@ func TestADifferenceSaysWhereAndWhat(t *testing.T) {
 
 // asking is a log that calls a function each time its head is read.
 type asking struct {
-	rebuild.Log
+	audit.Log
 	head func(uint64, error) (uint64, error)
 }
 

@@ -73,19 +73,10 @@ var (
 	ErrMigrated = errors.New("the live schema is of another version than this build")
 )
 
-// Log is the part of the log that a rebuild uses.
-type Log interface {
-	Head(ctx context.Context) (uint64, error)
-	eventlog.PartReader
-}
-
 // Config of a rebuild. Pool and Log are required.
 type Config struct {
 	Pool *pgxpool.Pool // its schema is the live one
-	Log  Log
-	// Lag is how long the log may report a head below the live tables' position; see
-	// eventlog.HeadHolding.
-	Lag time.Duration
+	Log  audit.Log
 
 	Force bool // swap despite differences
 	// Patience is how long to wait for another rebuild to end; 0 means 10 s.
@@ -361,12 +352,6 @@ func (r *rebuild) bulk(ctx context.Context, target uint64) error {
 	return r.replayer.To(ctx, target)
 }
 
-// head returns the log's end, which was reached after the live tables were read. The log's
-// leader may need a moment to hold what they hold.
-func (r *rebuild) head(ctx context.Context, live projector.Checkpoint) (uint64, error) {
-	return eventlog.HeadHolding(ctx, r.cfg.Log.Head, live.Seq, r.cfg.Lag)
-}
-
 // target returns the position of the live tables. If their checkpoint can't be used, it
 // returns the end of the log.
 func (r *rebuild) target(ctx context.Context) (uint64, error) {
@@ -376,7 +361,7 @@ func (r *rebuild) target(ctx context.Context) (uint64, error) {
 	}
 	// Read the head after the checkpoint: by then the log had everything that the tables
 	// hold.
-	head, headErr := r.head(ctx, live)
+	head, headErr := eventlog.HeadHolding(ctx, r.cfg.Log, live.Seq)
 	if headErr != nil {
 		return 0, headErr
 	}

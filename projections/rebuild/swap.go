@@ -153,7 +153,7 @@ func (r *rebuild) hold(ctx context.Context, tx pgx.Tx) (live projector.Checkpoin
 	}
 	// Read the head after stopping the projectors: by then the log had everything that
 	// they applied.
-	head, headErr := r.head(ctx, live)
+	head, headErr := eventlog.HeadHolding(ctx, r.cfg.Log, live.Seq)
 	if headErr != nil {
 		return live, headErr
 	}

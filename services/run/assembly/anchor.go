@@ -29,7 +29,7 @@ func NewAnchorer(b *Base, f *fence.Fence) (*anchorer.Anchorer, error) {
 		return nil, err
 	}
 	return anchorer.New(anchorer.Config{
-		Pool: b.Pool, Log: fitting{b.follower("anchorer"), f.CheckLog, nil}, Lag: b.Stream.Lag(), Chain: client, Authority: key, Program: id,
+		Pool: b.Pool, Log: fitting{b.follower("anchorer"), f.CheckLog, nil}, Chain: client, Authority: key, Program: id,
 		MaxWait: cfg.AnchorMaxWait, MaxLeaves: cfg.AnchorMaxLeaves,
 		PriorityFee: cfg.AnchorPriorityFee, MaxLamportsPerDay: cfg.AnchorMaxLamportsPerDay,
 		Now: time.Now, NewID: NewID, Logger: b.Logger, Registerer: b.Registry, Turn: b.turn,

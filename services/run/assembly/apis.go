@@ -189,7 +189,7 @@ func runAPI(ctx context.Context, b *Base, variable, addr string, serve func(*API
 func NewProjector(b *Base) (*projector.Runner, error) {
 	return projector.New(projector.Config{
 		Projections: readmodel.All(),
-		Pool:        b.Pool, Log: b.follower("projector"), Lag: b.Stream.Lag(),
+		Pool:        b.Pool, Log: b.follower("projector"),
 		Logger: b.Logger, Registerer: b.Registry, Tracer: b.Traces.Tracer("projector"), Turn: b.turn,
 	})
 }

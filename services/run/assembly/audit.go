@@ -48,7 +48,7 @@ func Audit(ctx context.Context, cfg config.Config, o AuditOptions) (audit.Summar
 	if err != nil {
 		return audit.Summary{}, err
 	}
-	run := audit.Config{Log: partReader(cfg, log), Lag: log.Lag(), Owner: o.Owner, Report: o.Report, Progress: o.Progress}
+	run := audit.Config{Log: partReader(cfg, log), Owner: o.Owner, Report: o.Report, Progress: o.Progress}
 	if o.Replicas {
 		if run.Replicas, err = replicasOf(ctx, log, &refused); err != nil {
 			return audit.Summary{}, err

@@ -23,7 +23,7 @@ type provisioned struct {
 
 // newFence returns a fence over the read models and the log.
 func (b *Base) newFence(o fence.Options) (*fence.Fence, error) {
-	o.Logger, o.Connection, o.Lag = b.Logger, b.Stream.Connection, b.Stream.Lag()
+	o.Logger, o.Connection = b.Logger, b.Stream.Connection
 	return fence.New(b.Pool, b.Log, o)
 }
 

@@ -43,7 +43,7 @@ func Rebuild(ctx context.Context, cfg config.Config, o rebuild.Config) (done reb
 			return err
 		}
 		defer o.Pool.Close()
-		o.Log, o.Lag = partReader(cfg, log), log.Lag()
+		o.Log = partReader(cfg, log)
 		done, err = rebuild.Run(ctx, o)
 		return err
 	})

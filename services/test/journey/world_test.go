@@ -92,6 +92,8 @@ func (l *log) Append(_ context.Context, a eventlog.Append) (uint64, error) {
 
 func (l *log) Head(context.Context) (uint64, error) { return uint64(len(l.records)), nil }
 
+func (l *log) Lag() time.Duration { return 0 }
+
 func (l *log) OwnerHead(_ context.Context, f events.Family, _ events.Owner) (uint64, error) {
 	if f == events.FamilyAny {
 		return max(l.heads[events.FamilyLedger], l.heads[events.FamilyChain]), nil
