@@ -31,27 +31,6 @@ type Projection interface {
 	Apply(ctx context.Context, w *Writer, s Slice) error
 }
 
-// Beginner is a projection that keeps state from slice to slice, to avoid reading the
-// state from the database. Begin returns a copy with no state, for a run of consecutive
-// slices, each written before the next is applied. After an error the projector calls
-// Begin again.
-type Beginner interface {
-	Projection
-	Begin() Projection
-}
-
-// Begin returns the projections for a new run of slices, with no state.
-func Begin(projections []Projection) []Projection {
-	begun := make([]Projection, len(projections))
-	for i, p := range projections {
-		begun[i] = p
-		if b, ok := p.(Beginner); ok {
-			begun[i] = b.Begin()
-		}
-	}
-	return begun
-}
-
 // Record is one message of the log, decoded.
 type Record struct {
 	Seq    uint64

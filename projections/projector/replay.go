@@ -50,9 +50,8 @@ func (r *Replayer) To(ctx context.Context, to uint64) error {
 		return nil
 	})
 	stages.Go(func() error {
-		projections := Begin(r.projections)
 		for slice := range gathered {
-			if err := r.write(ctx, r.Conn, projections, slice); err != nil {
+			if err := r.write(ctx, r.Conn, r.projections, slice); err != nil {
 				return fmt.Errorf("replay sequences %d to %d: %w", slice.First, slice.Last, err)
 			}
 			if r.Applied != nil {

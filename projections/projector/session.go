@@ -22,12 +22,11 @@ import (
 // session is one run of the projector, until an error: a connection that holds the locks,
 // and the slices from the checkpoint on.
 type session struct {
-	runner      *Runner
-	projections []Projection // of this session
-	decoder     decoder
-	unproven    Checkpoint // zero once the log has shown the message at the checkpoint
-	shortUntil  uint64     // slices are short up to this sequence; 0 means that they are not short
-	end         context.CancelCauseFunc
+	runner     *Runner
+	decoder    decoder
+	unproven   Checkpoint // zero once the log has shown the message at the checkpoint
+	shortUntil uint64     // slices are short up to this sequence; 0 means that they are not short
+	end        context.CancelCauseFunc
 
 	mu   sync.Mutex // guards the fields below
 	conn *pgx.Conn
@@ -83,7 +82,7 @@ func (r *Runner) project(ctx context.Context, conn *pgx.Conn, maxRecords int) er
 		return r.aheadOfLog(at.Seq, head)
 	}
 	s := &session{
-		runner: r, projections: Begin(r.cfg.Projections), conn: conn, reached: reached{at, nextReplan(at.Seq)},
+		runner: r, conn: conn, reached: reached{at, nextReplan(at.Seq)},
 		decoder: decoder{only: r.cfg.Only},
 		head:    head, caughtUp: make(chan struct{}),
 	}
@@ -262,7 +261,7 @@ func (s *session) apply(ctx context.Context, slice Slice) error {
 		s.catchUp()
 		return nil
 	}
-	if err := s.write(ctx, s.conn, s.projections, slice); err != nil {
+	if err := s.write(ctx, s.conn, s.runner.cfg.Projections, slice); err != nil {
 		return err
 	}
 	s.read = slice.Last

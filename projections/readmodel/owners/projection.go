@@ -2,9 +2,7 @@ package owners
 
 import (
 	"context"
-	"fmt"
 	"math"
-	"strings"
 
 	"github.com/jackc/pgx/v5"
 
@@ -15,18 +13,12 @@ import (
 )
 
 // Projection keeps a row for each owner, and checks new leaves against the existing
-// leaves: a leaf that does not continue its owner's log stops the projector. The zero
-// Projection asks the database about every owner of every slice. A Projection from Begin
-// asks only about owners that it has not seen recently.
-type Projection struct{ seen seen }
-
-var _ projector.Beginner = Projection{}
+// leaves: a leaf that does not continue its owner's log stops the projector.
+type Projection struct{}
 
 func (Projection) Name() string { return "owners" }
 
 func (Projection) Tables() []string { return []string{"owners"} }
-
-func (Projection) Begin() projector.Projection { return Projection{seen{}} }
 
 // change is the effect of a slice on one owner.
 type change struct {
@@ -46,29 +38,24 @@ type change struct {
 }
 
 // Apply implements projector.Projection. In most slices, known owners write memories and
-// nothing else. For such a slice Apply reads and writes nothing.
-func (p Projection) Apply(ctx context.Context, w *projector.Writer, s projector.Slice) error {
+// nothing else. For such a slice Apply writes nothing.
+func (Projection) Apply(ctx context.Context, w *projector.Writer, s projector.Slice) error {
 	changes, err := fold(s)
 	if err != nil || len(changes) == 0 {
 		return err
 	}
-	known := p.seen
-	if known == nil {
-		known = seen{} // for this slice
-	}
-	before, err := known.before(ctx, w.Querier(), changes)
+	before, err := ask(ctx, w.Querier(), changes)
 	if err != nil {
 		return err
 	}
 	var written []*change
 	for i, c := range changes {
-		if !before[i].continues(c) {
+		if c.leaves > 0 && c.leafFrom > 0 && !before[i].previous {
 			return projector.Unexpected(c.leafRecord, c.leafEvent, discontinued)
 		}
 		if !before[i].says(c) {
 			written = append(written, c)
 		}
-		before[i].add(c)
 	}
 	if len(written) > 0 {
 		write(w, written)
@@ -160,101 +147,33 @@ func (c *change) add(r *projector.Record, e *events.Event) error {
 	return nil
 }
 
-// seen remembers the owners of the projector's last slices, so that the projector does
-// not have to ask the database. It can't be out of date: only the projector writes these
-// facts to the database.
-type seen map[string]*standing
-
 // standing is the state of an owner before a slice.
 type standing struct {
-	row    bool // the owner has a row
-	named  bool // the row names the newest message
-	known  bool // the number of leaves is known
-	leaves uint64
+	row      bool // the owner has a row
+	named    bool // the row names the newest message
+	previous bool // the leaf before the slice's first leaf exists
 }
 
-// before returns the state of the changes' owners before the changes, in the same order.
-// It asks the database, in one query, about owners that were not seen recently. It
-// remembers the states that it returns; the caller updates them with the changes.
-func (s seen) before(ctx context.Context, q schema.Querier, changes []*change) ([]*standing, error) {
-	var (
-		before  = make([]*standing, len(changes))
-		unknown []int
-	)
+// ask reads the states of the changes' owners, in the same order.
+func ask(ctx context.Context, q schema.Querier, changes []*change) ([]standing, error) {
+	owner, previous := make([]string, len(changes)), make([]*int64, len(changes))
 	for i, c := range changes {
-		st, ok := s[c.owner]
-		if before[i] = st; !ok || c.leaves > 0 && !st.known {
-			unknown = append(unknown, i)
+		if owner[i] = c.owner; c.leaves > 0 && c.leafFrom > 0 {
+			previous[i] = new(int64(c.leafFrom - 1))
 		}
 	}
-	if len(unknown) == 0 {
-		return before, nil
-	}
-	if err := ask(ctx, q, changes, unknown, before); err != nil {
-		return nil, err
-	}
-	if len(s) >= 100_000 { // 16 MB of memory
-		clear(s)
-	}
-	for _, i := range unknown {
-		// Clone the key: the change's owner is a part of the message.
-		s[strings.Clone(changes[i].owner)] = before[i]
-	}
-	return before, nil
-}
-
-// ask reads the states of some owners: whether they have a row, whether the row names the
-// newest message, and whether the leaf before the change's first leaf exists. If that
-// leaf does not exist, the number of leaves stays unknown.
-func ask(ctx context.Context, q schema.Querier, changes []*change, which []int, before []*standing) error {
-	owner, previous := make([]string, len(which)), make([]*int64, len(which))
-	for n, i := range which {
-		c := changes[i]
-		if owner[n] = c.owner; c.leaves > 0 && c.leafFrom > 0 {
-			previous[n] = new(int64(c.leafFrom - 1))
-		}
-	}
-	rows, err := q.Query(ctx, `
-SELECT n - 1, o.owner IS NOT NULL, o.last_seq IS NOT NULL, leaf.there IS NOT NULL
+	return column.All(ctx, q, "ask about owners", func(row pgx.Row) (st standing, err error) {
+		err = row.Scan(&st.row, &st.named, &st.previous)
+		return st, err
+	}, `
+SELECT o.owner IS NOT NULL, o.last_seq IS NOT NULL, leaf.there IS NOT NULL
 FROM unnest($1::text[], $2::bigint[]) WITH ORDINALITY AS d (owner, previous, n)
 LEFT JOIN owners o ON o.owner = d.owner
-LEFT JOIN LATERAL (SELECT true AS there FROM memories m WHERE m.owner = d.owner AND m.leaf_index = d.previous LIMIT 1) AS leaf ON true`,
-		owner, previous)
-	if err != nil {
-		return fmt.Errorf("ask about owners: %w", err)
-	}
-	var (
-		n                 int
-		row, named, there bool
-	)
-	_, err = pgx.ForEachRow(rows, []any{&n, &row, &named, &there}, func() error {
-		c := changes[which[n]]
-		st := &standing{row: row, named: named}
-		if st.known = c.leaves > 0 && (there || c.leafFrom == 0); st.known {
-			st.leaves = c.leafFrom
-		}
-		before[which[n]] = st
-		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("ask about owners: %w", err)
-	}
-	return nil
+LEFT JOIN LATERAL (SELECT true AS there FROM memories m WHERE m.owner = d.owner AND m.leaf_index = d.previous LIMIT 1) AS leaf ON true
+ORDER BY n`, owner, previous)
 }
 
-// continues reports whether the change's leaves directly follow the existing leaves.
-func (st *standing) continues(c *change) bool {
-	return c.leaves == 0 || st.known && st.leaves == c.leafFrom
-}
-
-func (st *standing) says(c *change) bool {
+// says reports whether the row says already what the change leaves.
+func (st standing) says(c *change) bool {
 	return st.row && c.userID == nil && c.others == 0 && !c.chain && c.lastSeq == nil && !(c.ledger && st.named)
-}
-
-func (st *standing) add(c *change) {
-	st.row = true
-	if c.ledger {
-		st.named = c.lastSeq != nil
-	}
-	st.leaves += c.leaves
 }
