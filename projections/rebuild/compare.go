@@ -12,10 +12,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/projections/audit"
 	"github.com/memory-ledger/ledger/projections/internal/column"
-	"github.com/memory-ledger/ledger/projections/projector"
 	"github.com/memory-ledger/ledger/projections/schema"
 )
 
@@ -33,25 +31,12 @@ func (r *rebuild) compare(ctx context.Context) error {
 		return err
 	}
 	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }() // nothing was written
-	head, err := r.cfg.Log.Head(ctx)
+	at, wrong, err := r.position(ctx, tx)
 	if err != nil {
 		return err
 	}
-	at, err := readCheckpoint(ctx, tx)
-	if err != nil && !unusable(err) {
-		return err
-	}
-	newest, headErr := eventlog.HeadHolding(ctx, r.cfg.Log, at.Seq)
-	if headErr != nil {
-		return headErr
-	}
-	if err != nil || at.Seq > newest {
-		is := fmt.Sprintf("it is at %d", at.Seq)
-		if schema.Damaged(err) {
-			is = unreadable(err)
-		}
-		r.differ("checkpoint", "%s, the log ends at %d", is, newest)
-		at.Seq = head
+	if wrong != "" {
+		r.differ("checkpoint", "%s, the log ends at %d", wrong, at.Seq)
 	}
 	if err := r.replayer.To(ctx, at.Seq); err != nil {
 		return err
@@ -95,16 +80,6 @@ func unreadable(err error) string { return "it can't be read (" + err.Error() + 
 
 // unusable reports whether an error means that the checkpoint can't be used.
 func unusable(err error) bool { return errors.Is(err, pgx.ErrNoRows) || schema.Damaged(err) }
-
-// readCheckpoint reads the checkpoint in a nested transaction, so that tx stays usable if
-// the checkpoint is damaged.
-func readCheckpoint(ctx context.Context, tx pgx.Tx) (at projector.Checkpoint, err error) {
-	err = pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) (err error) {
-		at, err = projector.ReadCheckpoint(ctx, tx)
-		return err
-	})
-	return at, err
-}
 
 // differ reports a table that differs as a whole.
 func (r *rebuild) differ(table, format string, args ...any) {

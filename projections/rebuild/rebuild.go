@@ -352,23 +352,41 @@ func (r *rebuild) bulk(ctx context.Context, target uint64) error {
 	return r.replayer.To(ctx, target)
 }
 
-// target returns the position of the live tables. If their checkpoint can't be used, it
-// returns the end of the log.
-func (r *rebuild) target(ctx context.Context) (uint64, error) {
-	live, err := projector.ReadCheckpoint(ctx, r.control)
+// position returns the checkpoint of the live tables, as a connection or a transaction
+// reads it. If it can't be used, or is beyond the log, its sequence is the end of the log,
+// and wrong says why.
+func (r *rebuild) position(ctx context.Context, live beginner) (at projector.Checkpoint, wrong string, err error) {
+	// A nested transaction keeps the outer one usable if the checkpoint is damaged.
+	err = pgx.BeginFunc(ctx, live, func(tx pgx.Tx) (err error) {
+		at, err = projector.ReadCheckpoint(ctx, tx)
+		return err
+	})
 	if err != nil && !unusable(err) {
-		return 0, err
+		return at, "", err
+	}
+	if err != nil {
+		wrong = unreadable(err)
 	}
 	// Read the head after the checkpoint: by then the log had everything that the tables
 	// hold.
-	head, headErr := eventlog.HeadHolding(ctx, r.cfg.Log, live.Seq)
-	if headErr != nil {
-		return 0, headErr
+	head, err := eventlog.HeadHolding(ctx, r.cfg.Log, at.Seq)
+	if wrong == "" && at.Seq > head {
+		wrong = fmt.Sprintf("it is at %d", at.Seq)
 	}
-	if err != nil || live.Seq > head {
-		return head, nil
+	if wrong != "" {
+		at.Seq = head
 	}
-	return live.Seq, nil
+	return at, wrong, err
+}
+
+type beginner interface {
+	Begin(context.Context) (pgx.Tx, error)
+}
+
+// target returns the sequence of the live tables' position.
+func (r *rebuild) target(ctx context.Context) (uint64, error) {
+	at, _, err := r.position(ctx, r.control)
+	return at.Seq, err
 }
 
 // analyse makes statistics for the planner from a sample of 300 × target rows per table.
@@ -394,11 +412,9 @@ func (r *rebuild) dropIndexes(ctx context.Context) ([]string, error) {
 	rows, err := r.control.Query(ctx, `SELECT
 			CASE WHEN k.oid IS NULL THEN 'DROP INDEX ' || i.indexrelid::regclass
 			ELSE format('ALTER TABLE %s DROP CONSTRAINT %I', i.indrelid::regclass, k.conname) END,
-			CASE WHEN k.contype IS DISTINCT FROM 'x' AND k.condeferrable IS NOT TRUE THEN pg_get_indexdef(i.indexrelid) ELSE '' END,
-			CASE WHEN k.oid IS NULL THEN ''
-			WHEN k.contype = 'u' AND NOT k.condeferrable THEN format('ALTER TABLE %s ADD CONSTRAINT %I UNIQUE USING INDEX %I', i.indrelid::regclass, k.conname, c.relname)
-			ELSE format('ALTER TABLE %s ADD CONSTRAINT %I %s', i.indrelid::regclass, k.conname, pg_get_constraintdef(k.oid)) END
-		FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid LEFT JOIN pg_constraint k ON k.conindid = i.indexrelid AND k.contype IN ('u', 'x')
+			pg_get_indexdef(i.indexrelid),
+			CASE WHEN k.oid IS NULL THEN '' ELSE format('ALTER TABLE %s ADD CONSTRAINT %I UNIQUE USING INDEX %I', i.indrelid::regclass, k.conname, c.relname) END
+		FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid LEFT JOIN pg_constraint k ON k.conindid = i.indexrelid AND k.contype = 'u'
 		WHERE c.relnamespace = $1::regnamespace AND NOT i.indisprimary ORDER BY c.relname`, r.fresh)
 	if err != nil {
 		return nil, err
@@ -406,11 +422,9 @@ func (r *rebuild) dropIndexes(ctx context.Context) ([]string, error) {
 	var drops, definitions []string
 	var drop, index, constraint string
 	if _, err := pgx.ForEachRow(rows, []any{&drop, &index, &constraint}, func() error {
-		drops = append(drops, drop)
-		for _, definition := range []string{index, constraint} {
-			if definition != "" {
-				definitions = append(definitions, definition)
-			}
+		drops, definitions = append(drops, drop), append(definitions, index)
+		if constraint != "" {
+			definitions = append(definitions, constraint)
 		}
 		return nil
 	}); err != nil {

@@ -147,20 +147,8 @@ func (r *rebuild) hold(ctx context.Context, tx pgx.Tx) (live projector.Checkpoin
 	if _, err := tx.Exec(ctx, `LOCK TABLE `+r.live+`.checkpoint IN EXCLUSIVE MODE`); err != nil {
 		return live, err
 	}
-	live, err = readCheckpoint(ctx, tx)
-	if err != nil && !unusable(err) {
-		return live, err
-	}
-	// Read the head after stopping the projectors: by then the log had everything that
-	// they applied.
-	head, headErr := eventlog.HeadHolding(ctx, r.cfg.Log, live.Seq)
-	if headErr != nil {
-		return live, headErr
-	}
-	if err != nil || live.Seq > head {
-		live.Seq = head
-	}
-	return live, nil
+	live, _, err = r.position(ctx, tx)
+	return live, err
 }
 
 func (r *rebuild) renames() []string {
