@@ -5,8 +5,8 @@
 // on, and the log refuses the append if that version is no longer the newest. When an
 // append returns, its message is on stable storage. [Reader] returns the newest state,
 // linearizably, also while the network is cut (lease.go). [Follower] replays everything,
-// in order, as often as a caller likes. Package logtest states the guarantees as a suite
-// that every implementation runs.
+// in order, as often as a caller likes. The package's tests state the guarantees as a suite,
+// which each way to run the log passes.
 package eventlog
 
 import (
