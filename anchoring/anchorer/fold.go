@@ -114,7 +114,6 @@ type owner struct {
 	ChainVersion int
 
 	ConfirmedSize uint64
-	ConfirmedRoot events.Hash
 
 	// Waiting is when the oldest leaf was written that no open or confirmed batch covers;
 	// zero if there is no such leaf.
@@ -125,7 +124,6 @@ type owner struct {
 // batch is an open batch: cut, and neither confirmed nor failed.
 type batch struct {
 	ID     string
-	From   uint64
 	Size   uint64
 	Root   events.Hash
 	Oldest time.Time // when its oldest leaf was written
@@ -184,9 +182,7 @@ func (o *owner) fold(data events.Data, at time.Time) error {
 			o.Batch.Tried = &attempt{e.Signature, e.Blockhash, e.LastValidBlockHeight, e.Transaction}
 		}
 	case *events.BatchConfirmed:
-		if e.Size >= o.ConfirmedSize {
-			o.ConfirmedSize, o.ConfirmedRoot = e.Size, e.Root
-		}
+		o.ConfirmedSize = max(o.ConfirmedSize, e.Size)
 		if o.Batch != nil && o.Batch.ID == e.BatchID {
 			o.Batch = nil
 		}
@@ -205,7 +201,7 @@ func (o *owner) cut(e *events.BatchCut, at time.Time) error {
 	if o.Batch != nil || e.Size > o.size() {
 		return fmt.Errorf("%w: batch %s of %s is cut at %d of %d leaves", errLog, e.BatchID, o.key, e.Size, o.size())
 	}
-	o.Batch = &batch{ID: e.BatchID, From: e.FromSize, Size: e.Size, Root: e.Root, Oldest: o.Waiting}
+	o.Batch = &batch{ID: e.BatchID, Size: e.Size, Root: e.Root, Oldest: o.Waiting}
 	if o.Batch.Oldest.IsZero() {
 		o.Batch.Oldest = at
 	}

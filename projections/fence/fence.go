@@ -240,8 +240,6 @@ func (f *Fence) wait(ctx context.Context, seq uint64) error {
 		return nil
 	}
 	start := time.Now()
-	f.metrics.waiting.Inc()
-	defer f.metrics.waiting.Dec()
 	for !reached {
 		if changed == nil {
 			reached = f.lookForMyself(ctx, seq)
@@ -292,7 +290,6 @@ func (f *Fence) expired(ctx context.Context, seq uint64) error {
 type metrics struct {
 	passed   prometheus.Counter
 	waits    prometheus.Histogram
-	waiting  prometheus.Gauge
 	expired  prometheus.Counter
 	backward prometheus.Counter
 }
@@ -305,7 +302,6 @@ func newMetrics(registerer prometheus.Registerer) (*metrics, error) {
 		passed:   counter("passed_total", "Reads that found the read models caught up."),
 		expired:  counter("expired_total", "Reads that gave up waiting."),
 		backward: counter("backward_total", "Times the checkpoint was found behind what was known."),
-		waiting:  prometheus.NewGauge(prometheus.GaugeOpts{Name: "ledger_fence_waiting", Help: "Reads that wait now."}),
 		waits: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "ledger_fence_wait_seconds", Help: "How long reads waited that had to.",
 			Buckets: prometheus.ExponentialBuckets(0.0002, 2, 16),
@@ -314,7 +310,7 @@ func newMetrics(registerer prometheus.Registerer) (*metrics, error) {
 	if registerer == nil {
 		return m, nil
 	}
-	for _, c := range []prometheus.Collector{m.passed, m.waits, m.waiting, m.expired, m.backward} {
+	for _, c := range []prometheus.Collector{m.passed, m.waits, m.expired, m.backward} {
 		if err := registerer.Register(c); err != nil {
 			return nil, err
 		}

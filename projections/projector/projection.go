@@ -36,7 +36,6 @@ type Record struct {
 	Seq    uint64
 	Family events.Family
 	Owner  events.Owner
-	Stored time.Time // when the log stored it
 	Events []events.Event
 }
 

@@ -213,5 +213,5 @@ func (d *decoder) record(r *eventlog.Record) (record Record, wanted bool, err er
 	if err := subject.Admits(batch); err != nil {
 		return Record{}, false, err
 	}
-	return Record{Seq: r.Seq, Family: subject.Family, Owner: subject.Owner, Stored: r.Time, Events: batch}, true, nil
+	return Record{Seq: r.Seq, Family: subject.Family, Owner: subject.Owner, Events: batch}, true, nil
 }
