@@ -203,7 +203,7 @@ func (f *follower) take(ctx context.Context, msg jetstream.Msg, incoming <-chan 
 func (f *follower) fill(ctx context.Context, to uint64) error {
 	read := ReadConfig{From: f.next, To: to, Subject: f.cfg.Subject, MaxBytes: f.cfg.MaxBytes}
 	err := f.log.Read(ctx, read, func(slice Slice) error {
-		for _, part := range parts(slice, f.cfg.MaxRecords) {
+		for _, part := range parts(slice, f.maxRecords) {
 			if err := f.yield(part); err != nil {
 				return err
 			}
@@ -219,9 +219,6 @@ func (f *follower) fill(ctx context.Context, to uint64) error {
 
 // parts cuts a slice into slices of at most limit records.
 func parts(slice Slice, limit int) []Slice {
-	if limit <= 0 {
-		limit = 1000
-	}
 	var all []Slice
 	for len(slice.Records) > limit {
 		last := slice.Records[limit-1].Seq
