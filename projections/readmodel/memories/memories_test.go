@@ -55,7 +55,7 @@ func TestOddMetadataComesBackAsItWas(t *testing.T) {
 			}
 			fixture.Apply(t, pool, fixture.Slice(1, messages...), memories.Projection{})
 			i := 0
-			if err := memories.Scan(t.Context(), pool, a.Owner, 0, 0, func(m *memories.Memory) error {
+			if err := memories.At(t.Context(), pool, a.Owner, run(0, len(want)+1), func(m *memories.Memory) error {
 				if m.LeafIndex != uint64(i) || m.Metadata.String() != want[i] || string(m.Sealed) != "sealed \x00 "+string(a.Owner) {
 					t.Errorf("memory %d came back otherwise", i)
 				}
@@ -195,9 +195,9 @@ func checkCover(t *testing.T, pool *pgxpool.Pool, owner events.Owner, want []str
 	for _, page := range []struct {
 		from  uint64
 		limit int
-	}{{0, 0}, {0, 7}, {11, 5}, {29, 1}} {
+	}{{0, 100}, {0, 7}, {11, 5}, {29, 1}} {
 		var list []*memories.Memory
-		if err := memories.Scan(t.Context(), pool, owner, page.from, page.limit, func(m *memories.Memory) error {
+		if err := memories.At(t.Context(), pool, owner, run(page.from, page.limit), func(m *memories.Memory) error {
 			list = append(list, m)
 			return nil
 		}); err != nil {
@@ -242,6 +242,15 @@ func checkAt(t *testing.T, pool *pgxpool.Pool, owner events.Owner, list []*memor
 			t.Errorf("at %v: %v, %v", leaves, got, err)
 		}
 	}
+}
+
+// run returns n leaves in a row.
+func run(from uint64, n int) []uint64 {
+	leaves := make([]uint64, n)
+	for i := range leaves {
+		leaves[i] = from + uint64(i)
+	}
+	return leaves
 }
 
 func at(ctx context.Context, pool *pgxpool.Pool, owner events.Owner, leaves ...uint64) (found []memories.Memory, err error) {

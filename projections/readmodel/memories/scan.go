@@ -14,33 +14,6 @@ import (
 	"github.com/memory-ledger/ledger/projections/schema"
 )
 
-// Scan calls yield with the owner's memories, starting at leaf fromIndex, in leaf order,
-// as they arrive from the database; limit 0 means all. If yield returns an error, Scan
-// stops and returns it. The caller can keep each Memory. The connection is busy until
-// Scan returns, so yield should not wait for slow readers.
-func Scan(ctx context.Context, q schema.Querier, owner events.Owner, fromIndex uint64, limit int, yield func(*Memory) error) error {
-	if fromIndex > math.MaxInt64 {
-		return nil
-	}
-	last := int64(math.MaxInt64)
-	if limit > 0 && int64(fromIndex) <= last-int64(limit) {
-		last = int64(fromIndex) + int64(limit) - 1
-	}
-	// One round trip. Read the batches first: a memory can then lack the newest batch,
-	// but it never has a batch that is missing in the list.
-	var batch pgx.Batch
-	batch.Queue(scanBatches, string(owner), int64(fromIndex), last)
-	batch.Queue(`SELECT `+columns+` FROM memories m
-		WHERE m.owner = $1 AND m.leaf_index >= $2 AND m.leaf_index <= $3 ORDER BY m.leaf_index`,
-		string(owner), int64(fromIndex), last)
-	results := q.SendBatch(ctx, &batch)
-	defer results.Close()
-	if err := scanRows(results, yield); err != nil {
-		return fmt.Errorf("scan memories: %w", err)
-	}
-	return nil
-}
-
 // scanBatches lists the batches that can cover the leaves from $2 to $3: the batches that
 // end within that range, and the first confirmed and first open batch that end beyond it.
 const scanBatches = `
@@ -82,33 +55,31 @@ func scanRows(results pgx.BatchResults, yield func(*Memory) error) error {
 	return rows.Err()
 }
 
-// At calls yield with the owner's memories of the given leaves, in leaf order, as Scan
-// does for a run of leaves. The leaves must be in ascending order. At skips leaves that
-// the read model does not hold.
+// At calls yield with the owner's memories of the given leaves, in leaf order, as they
+// arrive from the database. The leaves must be in ascending order. At skips leaves that the
+// read model does not hold. If yield returns an error, At stops and returns it. The caller
+// can keep each Memory. The connection is busy until At returns, so yield should not wait
+// for slow readers.
 func At(ctx context.Context, q schema.Querier, owner events.Owner, leaves []uint64, yield func(*Memory) error) error {
 	n := uint64(len(leaves))
 	if n == 0 || leaves[n-1] > math.MaxInt64 {
 		return nil
 	}
+	first, last := leaves[0], leaves[n-1]
+	// One round trip. Read the batches first: a memory can then lack the newest batch,
+	// but it never has a batch that is missing in the list.
+	var batch pgx.Batch
+	batch.Queue(scanBatches, string(owner), first, last)
+	switch {
+	case n == 1: // avoids planning again each time: PostgreSQL assumes
+		// ten elements of an array whose length it does not know
+		batch.Queue(`SELECT `+columns+` FROM memories m WHERE m.owner = $1 AND m.leaf_index = $2`, string(owner), first)
 	// This is the number of leaves above which At reads the whole run, if it needs more than
 	// a quarter of the run: this is faster.
-	if run := leaves[n-1] - leaves[0] + 1; n > 64 && run < 4*n {
-		return Scan(ctx, q, owner, leaves[0], int(run), func(m *Memory) error {
-			for len(leaves) > 0 && leaves[0] < m.LeafIndex {
-				leaves = leaves[1:]
-			}
-			if len(leaves) == 0 || leaves[0] != m.LeafIndex {
-				return nil
-			}
-			return yield(m)
-		})
-	}
-	var batch pgx.Batch // batches first, as in Scan
-	batch.Queue(scanBatches, string(owner), leaves[0], leaves[n-1])
-	if n == 1 { // avoids planning again each time: PostgreSQL assumes
-		// ten elements of an array whose length it does not know
-		batch.Queue(`SELECT `+columns+` FROM memories m WHERE m.owner = $1 AND m.leaf_index = $2`, string(owner), leaves[0])
-	} else {
+	case n > 64 && last-first+1 < 4*n:
+		batch.Queue(`SELECT `+columns+` FROM memories m
+			WHERE m.owner = $1 AND m.leaf_index >= $2 AND m.leaf_index <= $3 ORDER BY m.leaf_index`, string(owner), first, last)
+	default:
 		// This query forces a plan that looks up each leaf. With "leaf_index = ANY",
 		// PostgreSQL can read all rows of the owner to find them in order, if it
 		// estimates that the table is small.
@@ -118,7 +89,15 @@ func At(ctx context.Context, q schema.Querier, owner events.Owner, leaves []uint
 	}
 	results := q.SendBatch(ctx, &batch)
 	defer results.Close()
-	if err := scanRows(results, yield); err != nil {
+	if err := scanRows(results, func(m *Memory) error {
+		for len(leaves) > 0 && leaves[0] < m.LeafIndex {
+			leaves = leaves[1:]
+		}
+		if len(leaves) == 0 || leaves[0] != m.LeafIndex {
+			return nil
+		}
+		return yield(m)
+	}); err != nil {
 		return fmt.Errorf("memories of %d leaves: %w", n, err)
 	}
 	return nil
