@@ -36,24 +36,12 @@ func Inclusion(ctx context.Context, q schema.Querier, owner events.Owner, index,
 	return inclusionFrom(index, size, c.hash)
 }
 
-// Consistency returns the RFC 9162 proof that the owner's first from leaves are a prefix
-// of the first to. It is empty if from is 0 or equals to.
-func Consistency(ctx context.Context, q schema.Querier, owner events.Owner, from, to uint64) ([]events.Hash, error) {
-	nodes, err := consistencyNodes(from, to)
-	if err != nil {
-		return nil, err
-	}
-	c, err := load(ctx, q, owner, to, nodes.IDs)
-	if err != nil {
-		return nil, err
-	}
-	return consistencyFrom(from, to, c.hash)
-}
-
 // Link proves that one size of a log is a prefix of another.
 type Link struct {
 	FromRoot, ToRoot events.Hash
-	Path             []events.Hash // the proof that Consistency returns
+	// Path is the proof of RFC 9162 that the first leaves are a prefix. It is empty if one
+	// size is 0, or both are equal.
+	Path []events.Hash
 }
 
 // Between returns the Link between two sizes of the owner's log, in one round trip.

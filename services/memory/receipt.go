@@ -60,15 +60,16 @@ func entryOf(key *keystore.OwnerKey, owner events.Owner, v *View) (verify.Entry,
 
 // anchor adds the newest confirmed batch, which covers at least the leaves of the memory's
 // own batch.
-func (s *Service) anchor(ctx context.Context, owner events.Owner, r *verify.Receipt, newest *batches.Batch) (err error) {
+func (s *Service) anchor(ctx context.Context, owner events.Owner, r *verify.Receipt, newest *batches.Batch) error {
 	r.Anchor = anchorOf(newest)
 	if newest.Size == r.TreeSize {
 		return nil
 	}
-	r.Consistency, err = tree.Consistency(ctx, s.Pool, owner, r.TreeSize, newest.Size)
+	link, err := tree.Between(ctx, s.Pool, owner, r.TreeSize, newest.Size)
 	if err != nil {
 		return fmt.Errorf("consistency from %d to %d: %w", r.TreeSize, newest.Size, err)
 	}
+	r.Consistency = link.Path
 	return nil
 }
 
