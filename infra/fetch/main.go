@@ -31,7 +31,7 @@ func main() {
 }
 
 func printNode(ctx context.Context) error {
-	program, err := node.Program(ctx, npm.CacheFolder(), npm.Show(os.Stderr, false))
+	program, err := node.Program(ctx, npm.CacheFolder(), func(line string) { fmt.Fprintln(os.Stderr, line) })
 	if err == nil {
 		fmt.Println(program)
 	}
@@ -39,15 +39,11 @@ func printNode(ctx context.Context) error {
 }
 
 func fetch(ctx context.Context) error {
-	info, err := os.Stdout.Stat()
-	if err != nil {
-		return err
-	}
-	show := npm.Show(os.Stdout, info.Mode()&os.ModeCharDevice != 0)
+	say := func(line string) { fmt.Println(line) }
 	if _, err := localpostgres.Find(); err != nil {
-		if _, err := localpostgres.Fetch(ctx, show); err != nil {
+		if _, err := localpostgres.Fetch(ctx, say); err != nil {
 			return err
 		}
 	}
-	return localchain.Fetch(ctx, localchain.Config{OnFetch: show})
+	return localchain.Fetch(ctx, localchain.Config{OnFetch: say})
 }

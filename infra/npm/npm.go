@@ -54,30 +54,21 @@ type Set struct {
 	Finish func(folder string) error
 }
 
-// Progress is how far a fetch has come.
-type Progress struct {
-	What           string
-	Packages, Of   int
-	Bytes, OfBytes int64 // compressed; OfBytes grows while the registry has not told all sizes
-	Done           bool
-}
-
 // Fetch returns the folder of a set in cache, and downloads the set first if it is not
 // there:
 //
 //	<cache>/<set.Name>-<hash of the lock file and platform>/node_modules/…
 //
-// report is told the progress, from one goroutine at a time; it may be nil. Several
-// processes may fetch the same set at once: one downloads, the others wait. Errors match
-// ErrFetch.
-func Fetch(ctx context.Context, cache string, set Set, report func(Progress)) (string, error) {
+// say gets lines for a person about a download; it may be nil. Several processes may fetch
+// the same set at once: one downloads, the others wait. Errors match ErrFetch.
+func Fetch(ctx context.Context, cache string, set Set, say func(line string)) (string, error) {
 	folder := filepath.Join(cache, set.Name+"-"+set.digest())
 	if isFolder(folder) {
 		return folder, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
 	defer cancel()
-	if err := fetch(ctx, cache, folder, set, report); err != nil {
+	if err := fetch(ctx, cache, folder, set, say); err != nil {
 		return "", fmt.Errorf("%w: %s: %w", ErrFetch, set.What, err)
 	}
 	return folder, nil
@@ -98,7 +89,7 @@ func Only(folder, pattern string) (string, error) {
 
 // fetch works in a temporary folder and renames the result. A crash leaves the temporary
 // folder. Nothing runs from it, and the next fetch of the set removes it.
-func fetch(ctx context.Context, cache, folder string, set Set, report func(Progress)) error {
+func fetch(ctx context.Context, cache, folder string, set Set, say func(line string)) error {
 	packages, err := parse(set.Lock, here())
 	if err != nil {
 		return err
@@ -122,7 +113,7 @@ func fetch(ctx context.Context, cache, folder string, set Set, report func(Progr
 		return err
 	}
 	defer os.RemoveAll(aside)
-	if err := download(ctx, aside, packages, newMeter(set.What, len(packages), report)); err != nil {
+	if err := download(ctx, aside, packages, newMeter(set.What, say)); err != nil {
 		return err
 	}
 	if set.Finish != nil {
@@ -150,14 +141,13 @@ func download(ctx context.Context, into string, packages []pkg, m *meter) error 
 			if err := p.fetch(ctx, http.DefaultClient, registry, root, m); err != nil {
 				return fmt.Errorf("%s@%s: %w", p.name, p.version, err)
 			}
-			m.packageDone()
 			return nil
 		})
 	}
 	if err := group.Wait(); err != nil {
 		return err
 	}
-	m.end()
+	m.say(fmt.Sprintf("fetched %s: %s", m.what, m.size()))
 	return nil
 }
 
@@ -184,37 +174,38 @@ func isFolder(path string) bool {
 	return err == nil && info.IsDir()
 }
 
-// meter adds up the progress of the downloads.
+// meter says how far a download is.
 type meter struct {
-	mu     sync.Mutex
-	p      Progress
-	report func(Progress)
+	what string
+	say  func(line string)
+
+	mu    sync.Mutex
+	bytes int64
+	said  time.Time
 }
 
-func newMeter(what string, packages int, report func(Progress)) *meter {
-	if report == nil {
-		report = func(Progress) {}
+func newMeter(what string, say func(line string)) *meter {
+	if say == nil {
+		say = func(string) {}
 	}
-	m := &meter{p: Progress{What: what, Of: packages}, report: report}
-	m.report(m.p)
-	return m
+	say("fetching " + what + " …")
+	return &meter{what: what, say: say, said: time.Now()}
 }
 
-func (m *meter) change(by func(*Progress)) {
+// Write counts what arrives. It says so every few seconds: a start that shows nothing looks
+// stuck.
+func (m *meter) Write(b []byte) (int, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	by(&m.p)
-	m.report(m.p)
-}
-
-func (m *meter) expect(size int64) { m.change(func(p *Progress) { p.OfBytes += max(size, 0) }) }
-func (m *meter) packageDone()      { m.change(func(p *Progress) { p.Packages++ }) }
-func (m *meter) end()              { m.change(func(p *Progress) { p.Done = true }) }
-
-func (m *meter) Write(b []byte) (int, error) {
-	m.change(func(p *Progress) { p.Bytes += int64(len(b)) })
+	m.bytes += int64(len(b))
+	if time.Since(m.said) >= 5*time.Second {
+		m.said = time.Now()
+		m.say(fmt.Sprintf("fetching %s: %s", m.what, m.size()))
+	}
 	return len(b), nil
 }
+
+func (m *meter) size() string { return fmt.Sprintf("%.1f MB", float64(m.bytes)/1e6) }
 
 // registryURL returns the registry that npm would use: NPM_CONFIG_REGISTRY, else registry
 // in the user's .npmrc, else what an installed npm says. The URL ends with a slash.
@@ -277,7 +268,6 @@ func (p pkg) fetch(ctx context.Context, client *http.Client, registry *url.URL, 
 	if response.StatusCode != http.StatusOK {
 		return fmt.Errorf("the registry answers %s", response.Status)
 	}
-	m.expect(response.ContentLength)
 	if err := root.MkdirAll(p.folder, 0o755); err != nil {
 		return err
 	}

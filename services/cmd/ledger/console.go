@@ -14,7 +14,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/memory-ledger/ledger/infra/npm"
 	"github.com/memory-ledger/ledger/services/run/assembly"
 )
 
@@ -25,9 +24,6 @@ type console struct {
 	level   slog.Level
 	getenv  func(string) string
 	program string // the command as the user typed it
-	// terminal says that a person watches, not a file or a pipe.
-	terminal bool
-	fetches  func(npm.Progress)
 
 	mu     sync.Mutex
 	folder string
@@ -52,22 +48,9 @@ func (c *console) Opened(folder string) (*slog.Logger, error) {
 	return slog.New(warning{slog.NewTextHandler(file, &slog.HandlerOptions{Level: c.level}), c}), nil
 }
 
-func (c *console) Doing(what string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !c.up {
-		fmt.Fprintln(c.out, what+" …")
-	}
-}
-
-func (c *console) Fetching(p npm.Progress) { c.fetches(p) }
-
 func (c *console) Say(line string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.terminal {
-		line = "\r" + line // overwrites the ^C of a person who stops it
-	}
 	fmt.Fprintln(c.out, line)
 }
 

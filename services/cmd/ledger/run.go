@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"io"
 	"log/slog"
 	"os"
 	"runtime"
@@ -12,7 +11,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/memory-ledger/ledger/infra/npm"
 	"github.com/memory-ledger/ledger/services/run/assembly"
 	"github.com/memory-ledger/ledger/services/run/config"
 )
@@ -31,16 +29,10 @@ prints their addresses, and logs to run.log in the data folder.`,
 				return err
 			}
 			tune()
-			return assembly.RunLocal(cmd.Context(), cfg, newConsole(cmd.OutOrStdout(), cfg.LogLevel))
+			return assembly.RunLocal(cmd.Context(), cfg, &console{
+				out: cmd.OutOrStdout(), level: levelOf(cfg.LogLevel), getenv: os.Getenv, program: os.Args[0],
+			})
 		},
-	}
-}
-
-func newConsole(out io.Writer, level string) assembly.Console {
-	terminal := isTerminal(os.Stdout)
-	return &console{
-		out: out, level: levelOf(level), getenv: os.Getenv, program: os.Args[0],
-		terminal: terminal, fetches: npm.Show(out, terminal),
 	}
 }
 

@@ -47,7 +47,7 @@ func (l *local) startChain(ctx context.Context) error {
 		return err
 	}
 	cfg := localchain.Config{
-		DataDir: dir, OnFetch: l.console.Fetching,
+		DataDir: dir, OnFetch: l.console.Say,
 		Programs: []localchain.Program{{ID: program.LocalID.String(), ELF: program.ELF}},
 	}
 	url, err := l.launchChain(ctx, cfg)

