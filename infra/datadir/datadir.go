@@ -3,8 +3,6 @@
 //
 // Layout:
 //
-//	README        says whose folder this is; present only where the folder was
-//	              made by us or was empty when we got it
 //	ledger.lock   flock(2)ed by the running instance, holds its pid
 //	secrets/NAME  one generated secret each, base64, mode 0600
 //	run.json      where the servers of the running instance are, mode 0600
@@ -26,29 +24,22 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
 )
 
 const (
 	lockName    = "ledger.lock"
-	readmeName  = "README"
 	secretsName = "secrets"
 	runName     = "run.json"
 )
 
-const readme = `This folder belongs to Memory Ledger: its event log, its database and its keys.
-Whoever deletes it deletes every memory that was written here.
-`
-
-// Dir is an open, locked data folder. Its methods are safe for concurrent use.
+// Dir is an open, locked data folder.
 type Dir struct {
 	path string
 	lock *FileLock
-	mu   sync.Mutex // one secret or run note is written at a time
 }
 
 // Open creates the folder at path if need be (mode 0700) and takes its lock.
-// If another instance uses the folder, the error is a *LockedError, matched by ErrLocked.
+// If another instance uses the folder, the error matches ErrLocked.
 // Open removes the unfinished files of an earlier, killed run.
 func Open(path string) (*Dir, error) {
 	path, err := filepath.Abs(path)
@@ -58,30 +49,20 @@ func Open(path string) (*Dir, error) {
 	if err := MakeFolder(path); err != nil {
 		return nil, fmt.Errorf("data folder: %w", err)
 	}
-	empty, err := isEmpty(path)
-	if err != nil {
-		return nil, fmt.Errorf("data folder: %w", err)
-	}
 	lock, err := Lock(filepath.Join(path, lockName))
 	if err != nil {
 		return nil, err
 	}
 	d := &Dir{path: path, lock: lock}
-	if err := d.prepare(empty); err != nil {
+	if err := d.prepare(); err != nil {
 		return nil, errors.Join(fmt.Errorf("data folder %s: %w", path, err), lock.Release())
 	}
 	return d, nil
 }
 
 // prepare runs under the lock. A crash in prepare leaves a folder that the next
-// Open completes in the same way. Only the README may be missing then.
-func (d *Dir) prepare(empty bool) error {
-	name := filepath.Join(d.path, readmeName)
-	if empty {
-		if err := WriteFile(name, []byte(readme), 0o600); err != nil {
-			return err
-		}
-	}
+// Open completes in the same way.
+func (d *Dir) prepare() error {
 	if _, err := d.Sub(secretsName); err != nil {
 		return err
 	}
@@ -89,11 +70,7 @@ func (d *Dir) prepare(empty bool) error {
 	if err := SyncDir(d.path); err != nil {
 		return err
 	}
-	stale := os.Remove(filepath.Join(d.path, runName))
-	if errors.Is(stale, os.ErrNotExist) {
-		stale = nil
-	}
-	return errors.Join(stale, removeUnfinished(d.path), removeUnfinished(filepath.Join(d.path, secretsName)))
+	return errors.Join(d.clearRun(), removeUnfinished(d.path), removeUnfinished(filepath.Join(d.path, secretsName)))
 }
 
 // Path is the absolute path of the folder.
@@ -110,12 +87,7 @@ func (d *Dir) Sub(name string) (string, error) {
 
 // Close removes the run note and releases the folder.
 func (d *Dir) Close() error {
-	return errors.Join(d.ClearRun(), d.lock.Release())
-}
-
-func isEmpty(path string) (bool, error) {
-	entries, err := os.ReadDir(path)
-	return len(entries) == 0, err
+	return errors.Join(d.clearRun(), d.lock.Release())
 }
 
 // ErrNotRunning says that no instance runs on a data folder.
@@ -153,15 +125,11 @@ func (d *Dir) WriteRun(r Run) error {
 	if err != nil {
 		return fmt.Errorf("run note: %w", err)
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
 	return WriteFile(filepath.Join(d.path, runName), append(data, '\n'), 0o600)
 }
 
-// ClearRun removes the note; call it before the servers stop.
-func (d *Dir) ClearRun() error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+// clearRun removes the note, if there is one.
+func (d *Dir) clearRun() error {
 	err := os.Remove(filepath.Join(d.path, runName))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("run note: %w", err)
@@ -197,8 +165,6 @@ func LoadRun(path string) (Run, error) {
 // ErrNoSecret says that a secret was never generated in this folder.
 var ErrNoSecret = errors.New("no such secret")
 
-var secretName = regexp.MustCompile(`^[a-z0-9][a-z0-9_.-]{0,63}$`)
-
 // Secret returns the secret of that name, n bytes long, generating it on first
 // use. A fresh secret is on the disk before it is returned, so that nothing is
 // ever sealed under a key that a power cut can take away.
@@ -206,8 +172,6 @@ var secretName = regexp.MustCompile(`^[a-z0-9][a-z0-9_.-]{0,63}$`)
 // A malformed file, or one of another length, is an error and is never replaced:
 // everything that it protects would be lost for good.
 func (d *Dir) Secret(name string, n int) ([]byte, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
 	secret, err := LoadSecret(d.path, name, n)
 	if !errors.Is(err, ErrNoSecret) {
 		return secret, err
@@ -224,8 +188,6 @@ func (d *Dir) Secret(name string, n int) ([]byte, error) {
 // Replace puts a secret in another one's place. The one that was there is kept under the
 // name kept first. A crash leaves both where they were, maybe with that copy.
 func (d *Dir) Replace(name, by, kept string) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
 	folder := filepath.Join(d.path, secretsName)
 	text, err := os.ReadFile(filepath.Join(folder, name))
 	if err == nil {
@@ -246,12 +208,6 @@ func (d *Dir) Replace(name, by, kept string) error {
 // LoadSecret reads a secret of the data folder at path without its lock, as a
 // command beside the running instance does. It returns ErrNoSecret if there is none.
 func LoadSecret(path, name string, n int) ([]byte, error) {
-	if !secretName.MatchString(name) {
-		return nil, fmt.Errorf("secret %q: not a valid name", name)
-	}
-	if n < 1 {
-		return nil, fmt.Errorf("secret %s: %d bytes asked for", name, n)
-	}
 	file := filepath.Join(path, secretsName, name)
 	text, err := os.ReadFile(file)
 	if errors.Is(err, os.ErrNotExist) {

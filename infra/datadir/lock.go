@@ -9,38 +9,21 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"syscall"
 	"time"
 )
 
-// ErrLocked is matched (errors.Is) by every error for a folder that another
-// instance holds. The concrete error is a *LockedError.
-var ErrLocked = errors.New("data folder is in use")
-
-// LockedError names the folder and, if known, the process that holds it.
-type LockedError struct {
-	Dir string
-	PID int // 0 if the holder has not written it yet
-}
-
-func (e *LockedError) Error() string {
-	who := "another process"
-	if e.PID != 0 {
-		who = "process " + strconv.Itoa(e.PID)
-	}
-	return fmt.Sprintf("%s is in use by %s: stop it first, or choose another folder", e.Dir, who)
-}
-
-func (e *LockedError) Is(target error) bool { return target == ErrLocked }
+// ErrLocked is matched by every error for a folder that another instance holds. The error
+// names the folder and, if known, the process.
+var ErrLocked = errors.New("is in use")
 
 // FileLock is an exclusive lock on a file, held until Release or the end of
 // the process, whichever comes first.
 type FileLock struct{ f *os.File }
 
 // Lock takes the exclusive lock of the file at path, creating it with mode
-// 0600. If the lock is held elsewhere, in this process or another, the error is a
-// *LockedError.
+// 0600. If the lock is held elsewhere, in this process or another, the error matches
+// ErrLocked.
 //
 // The file is never removed: removing a lock file lets two processes lock two
 // different files of one name.
@@ -63,7 +46,7 @@ func LockWithin(ctx context.Context, path string, patience time.Duration) (*File
 		}
 	}
 	if errors.Is(err, syscall.EWOULDBLOCK) {
-		held := &LockedError{Dir: filepath.Dir(path), PID: readPID(f)}
+		held := fmt.Errorf("%s %w by %s: stop it first, or choose another folder", filepath.Dir(path), ErrLocked, holder(f))
 		return nil, errors.Join(held, f.Close())
 	}
 	if err == nil {
@@ -116,16 +99,13 @@ func flock(f *os.File, how int) error {
 	}
 }
 
-func readPID(f *os.File) int {
-	b, err := io.ReadAll(io.NewSectionReader(f, 0, 32))
-	if err != nil {
-		return 0
+// holder names the process that holds a lock, as far as it has written its pid yet.
+func holder(f *os.File) string {
+	var pid int
+	if _, err := fmt.Fscan(io.NewSectionReader(f, 0, 32), &pid); err != nil {
+		return "another process"
 	}
-	pid, err := strconv.Atoi(strings.TrimSpace(string(b)))
-	if err != nil {
-		return 0
-	}
-	return pid
+	return fmt.Sprintf("process %d", pid)
 }
 
 func writePID(f *os.File, pid int) error {
