@@ -22,11 +22,6 @@ import (
 // server acknowledged the message, so any fsync that begins later covers the message.
 // While one round of fsyncs runs, the next callers gather and share the next round.
 //
-// A caller that arrives while no round runs does the next round itself: running the
-// round in a separate goroutine cost a lone writer a twelfth of its time. If the disk
-// hangs, that one caller waits past its deadline. The other callers wait no longer than
-// their contexts last.
-//
 // A failed fsync may have lost its bytes, whatever the next fsync returns. So after a
 // failed fsync every round fails, until a new start has read the store.
 //
@@ -64,27 +59,19 @@ func newGroupSync(dir string, rewritten bool) *GroupSync {
 }
 
 // Sync returns once everything that the stream acknowledged before the call is
-// on stable storage, or when ctx ends. A caller that does the round itself waits for
-// the disk, even after ctx has ended. Errors match [ErrSync].
+// on stable storage, or when ctx ends. Errors match [ErrSync].
 func (g *GroupSync) Sync(ctx context.Context) error {
+	done := make(chan error, 1)
 	g.mu.Lock()
 	if g.closed {
 		g.mu.Unlock()
 		return fmt.Errorf("%w: the server was stopped", ErrSync)
 	}
+	g.waiting = append(g.waiting, done)
 	if !g.working {
 		g.working = true
-		g.rounds.Add(1)
-		g.mu.Unlock()
-		defer g.rounds.Done()
-		err := g.serve()
-		if g.more() {
-			g.rounds.Go(g.work)
-		}
-		return err
+		g.rounds.Go(g.work)
 	}
-	done := make(chan error, 1)
-	g.waiting = append(g.waiting, done)
 	g.mu.Unlock()
 	select {
 	case err := <-done:
@@ -94,35 +81,21 @@ func (g *GroupSync) Sync(ctx context.Context) error {
 	}
 }
 
-// work serves rounds until no caller waits.
+// work does rounds until no caller waits, and sends each result to all who waited for it.
 func (g *GroupSync) work() {
 	for {
-		_ = g.serve() // the waiting callers got the error
-		if !g.more() {
+		g.mu.Lock()
+		waiting := g.waiting
+		g.waiting, g.working = nil, len(waiting) > 0
+		g.mu.Unlock()
+		if len(waiting) == 0 {
 			return
 		}
+		err := g.round()
+		for _, done := range waiting {
+			done <- err
+		}
 	}
-}
-
-// more reports whether a caller waits. If none does, the next caller does its own round.
-func (g *GroupSync) more() bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.working = len(g.waiting) > 0
-	return g.working
-}
-
-// serve does one round and sends its result to all callers that wait for it.
-func (g *GroupSync) serve() error {
-	g.mu.Lock()
-	waiting := g.waiting
-	g.waiting = nil
-	g.mu.Unlock()
-	err := g.round()
-	for _, done := range waiting {
-		done <- err
-	}
-	return err
 }
 
 // round makes the contents of the blocks durable.
