@@ -20,6 +20,7 @@
 package localnats
 
 import (
+	"cmp"
 	"context"
 	"crypto/subtle"
 	"errors"
@@ -58,7 +59,7 @@ type Config struct {
 	// Dir holds everything that the server keeps. It is created (mode 0700) if
 	// need be.
 	Dir string
-	// Port on 127.0.0.1; 0 or -1 takes a free one.
+	// Port on 127.0.0.1; 0 takes a free one.
 	Port int
 	// NoSync acknowledges before the fsync. A power cut then loses acknowledged messages;
 	// a killed process loses none. It is for tests that cut no power.
@@ -69,8 +70,6 @@ type Config struct {
 	// ReadStream is the stream that holders of ReadURL may read, and AdminStream one of which
 	// they may read single messages. Empty means no stream.
 	ReadStream, AdminStream string
-	// StartTimeout bounds Start, recovery included. Default: 60 s.
-	StartTimeout time.Duration
 	// Logger gets the server's lines: warnings and errors as such, the rest at
 	// debug level. Default: slog.Default.
 	Logger *slog.Logger
@@ -86,7 +85,7 @@ type Server struct {
 	port         int
 
 	mu     sync.Mutex
-	conns  []*nats.Conn          // made by Connect, drained by Stop
+	conns  []*nats.Conn          // made by Connect, closed by Stop
 	groups map[string]*GroupSync // by stream; closed by Stop
 
 	stop    sync.Once
@@ -100,13 +99,10 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	if cfg.Dir == "" {
 		return nil, errors.New("local NATS: Config.Dir is empty")
 	}
-	if cfg.StartTimeout == 0 {
-		cfg.StartTimeout = 60 * time.Second
-	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
 	}
-	ctx, cancel := context.WithTimeout(ctx, cfg.StartTimeout)
+	ctx, cancel := context.WithTimeout(ctx, 60*time.Second) // recovery included
 	defer cancel()
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("local NATS: %w", err)
@@ -161,14 +157,10 @@ func (s *Server) letRead(stream, admin string) error {
 }
 
 func options(cfg Config, guard server.Authentication) *server.Options {
-	port := cfg.Port
-	if port == 0 {
-		port = server.RANDOM_PORT
-	}
 	return &server.Options{
 		ServerName:                 "ledger-local",
 		Host:                       "127.0.0.1",
-		Port:                       port,
+		Port:                       cmp.Or(cfg.Port, server.RANDOM_PORT),
 		CustomClientAuthentication: guard,
 		MaxPayload:                 MaxPayload,
 		JetStream:                  true,
@@ -232,7 +224,7 @@ func (s *Server) urlOf(user *url.Userinfo) string {
 
 func (s *Server) Port() int { return s.port }
 
-// Connect makes a connection within the process, without a socket. Stop drains the
+// Connect makes a connection within the process, without a socket. Stop closes the
 // connection if it is still open.
 func (s *Server) Connect(opts ...nats.Option) (*nats.Conn, error) {
 	opts = append([]nats.Option{nats.InProcessServer(s.ns), nats.UserInfo(User, s.password)}, opts...)
@@ -246,7 +238,7 @@ func (s *Server) Connect(opts ...nats.Option) (*nats.Conn, error) {
 	return conn, nil
 }
 
-// Stop drains the connections that Connect made, stops the server, and waits until its
+// Stop closes the connections that Connect made, stops the server, and waits until its
 // store is closed. It waits until ctx is done, or for five seconds if ctx has no
 // deadline. After an error the server may still be writing: the folder stays locked
 // until the process ends. A second Stop waits for the first.
@@ -261,7 +253,11 @@ func (s *Server) shutdown(ctx context.Context) error {
 		ctx, cancel = context.WithTimeout(ctx, 5*time.Second)
 		defer cancel()
 	}
-	drainErr := s.drain(ctx)
+	s.mu.Lock()
+	for _, conn := range s.conns {
+		conn.Close()
+	}
+	s.mu.Unlock()
 	closed := make(chan struct{})
 	go func() {
 		s.ns.Shutdown()
@@ -271,9 +267,9 @@ func (s *Server) shutdown(ctx context.Context) error {
 	}()
 	select {
 	case <-closed:
-		return errors.Join(drainErr, s.lock.Release())
+		return s.lock.Release()
 	case <-ctx.Done():
-		return errors.Join(drainErr, fmt.Errorf("stop local NATS: %w", ctx.Err()))
+		return fmt.Errorf("stop local NATS: %w", ctx.Err())
 	}
 }
 
@@ -283,30 +279,6 @@ func (s *Server) closeGroups() {
 	for _, g := range s.groups {
 		g.close()
 	}
-}
-
-// drain lets every connection that Connect made finish its pending work.
-func (s *Server) drain(ctx context.Context) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var errs []error
-	for _, conn := range s.conns {
-		closed := conn.StatusChanged(nats.CLOSED)
-		if err := conn.Drain(); err != nil && !errors.Is(err, nats.ErrConnectionClosed) {
-			errs = append(errs, fmt.Errorf("drain: %w", err))
-		}
-		if conn.IsClosed() {
-			continue
-		}
-		select {
-		case <-closed:
-		case <-ctx.Done():
-			conn.Close()
-			errs = append(errs, fmt.Errorf("drain: %w", ctx.Err()))
-		}
-	}
-	s.conns = nil
-	return errors.Join(errs...)
 }
 
 // logger turns the server's lines into slog records.

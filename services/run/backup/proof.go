@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -55,7 +54,7 @@ func onTrial(ctx context.Context, n note, path string, use func(*nats.Conn) erro
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	server, err := localnats.Start(ctx, localnats.Config{Dir: dir, NoSync: true, StartTimeout: 10 * time.Minute, Logger: slog.New(slog.DiscardHandler)})
+	server, err := localnats.Start(ctx, localnats.Config{Dir: dir, NoSync: true, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return err
 	}
