@@ -15,11 +15,6 @@ import (
 	"github.com/memory-ledger/ledger/infra/datadir"
 )
 
-// ctypes are tried in turn. Strings sort by bytes everywhere (collation C), so
-// their order never depends on the machine. The ctype decides which characters are
-// letters. It follows Unicode if the system has the locale, as ILIKE on é or я needs.
-var ctypes = []string{"C.UTF-8", "C.utf8", "C"}
-
 // createCluster runs initdb under another name and renames the result, so that the cluster
 // is complete or absent. It first deletes what a start that was killed left under that
 // name, and clusters of other versions of PostgreSQL: the log has everything.
@@ -33,34 +28,22 @@ func createCluster(ctx context.Context, p place, inst installation, cluster stri
 			return err
 		}
 	}
-	var errs []error
-	for _, ctype := range ctypes {
-		fresh := cluster + ".new"
-		err := errors.Join(os.Mkdir(fresh, 0o700), p.who.give(fresh))
-		if err == nil {
-			err = runInitdb(ctx, p.who, inst, fresh, ctype, noSync)
-		}
-		if err == nil {
-			return errors.Join(os.Rename(fresh, cluster), datadir.SyncDir(p.home))
-		}
-		errs = append(errs, err, os.RemoveAll(fresh))
-		if ctx.Err() != nil {
-			break
-		}
+	fresh := cluster + ".new"
+	if err := errors.Join(os.Mkdir(fresh, 0o700), p.who.give(fresh)); err != nil {
+		return err
 	}
-	return errors.Join(errs...)
-}
-
-func runInitdb(ctx context.Context, who *account, inst installation, dir, ctype string, noSync bool) error {
 	args := []string{
-		"--pgdata=" + dir, "--username=" + superuser, "--encoding=UTF8",
-		"--locale=C", "--lc-ctype=" + ctype, "--data-checksums",
-		"--auth-local=trust", "--auth-host=scram-sha-256",
+		"--pgdata=" + fresh, "--username=" + superuser, "--encoding=UTF8",
+		"--locale=C", // strings sort by bytes, so their order never depends on the machine
+		"--data-checksums", "--auth-local=trust", "--auth-host=scram-sha-256",
 	}
 	if noSync {
 		args = append(args, "--no-sync")
 	}
-	return run(ctx, who, dir, inst.program("initdb"), args...)
+	if err := run(ctx, p.who, fresh, inst.program("initdb"), args...); err != nil {
+		return err
+	}
+	return errors.Join(os.Rename(fresh, cluster), datadir.SyncDir(p.home))
 }
 
 func run(ctx context.Context, who *account, dir, program string, args ...string) error {
