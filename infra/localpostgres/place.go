@@ -35,33 +35,13 @@ func findPlace(dir string) (place, error) {
 		p.home, err = Home(dir)
 	}
 	if err == nil && who != nil {
-		sweep()
-		// Written whole or not at all: another start's sweep may read it at any time.
-		err = errors.Join(privateDir(who, p.home), datadir.WriteFile(filepath.Join(p.home, originName), []byte(dir), 0o600))
+		err = privateDir(who, p.home)
 	}
 	if err != nil {
 		return p, err
 	}
 	p.sockets = socketsOf(p.home)
 	return p, privateDir(who, p.sockets)
-}
-
-// originName is a file in a folder that stands for another one: the path of that one.
-const originName = "origin"
-
-// sweep deletes the folders that stand for folders that are gone. An error only leaves them
-// for the next start.
-func sweep() {
-	homes, _ := filepath.Glob("/var/tmp/ledger-pg-*") // the pattern is good
-	for _, home := range homes {
-		dir, err := os.ReadFile(filepath.Join(home, originName))
-		if err != nil {
-			continue
-		}
-		if _, err := os.Stat(string(dir)); errors.Is(err, os.ErrNotExist) {
-			_ = os.RemoveAll(home)
-		}
-	}
 }
 
 // socketsOf returns the socket's folder. In a URL a comma separates hosts.

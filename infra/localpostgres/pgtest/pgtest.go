@@ -140,7 +140,7 @@ func sharedServer(t testing.TB) *localpostgres.Server {
 		}
 		shared.server, shared.err = localpostgres.Start(context.Background(), localpostgres.Config{
 			Dir:    filepath.Join(shared.folder, "pg"),
-			NoSync: true, MaxConnections: 200, Logger: quiet(),
+			NoSync: true, Settings: map[string]string{"max_connections": "200"}, Logger: quiet(),
 		})
 	})
 	if shared.err != nil {
@@ -177,17 +177,23 @@ func newFolder() (string, error) {
 	return folder, err
 }
 
-// removeFolder also removes the cluster, which is elsewhere if a server ran as root.
+// removeFolder also removes the clusters of the servers in it that ran as root: they are
+// elsewhere.
 func removeFolder(folder string) error {
-	pg := filepath.Join(folder, "pg")
-	if _, err := os.Stat(pg); err != nil {
-		return os.RemoveAll(folder)
+	ids, err := filepath.Glob(filepath.Join(folder, "pg", "*", "*", "id")) // a data folder's server
+	ids = append(ids, filepath.Join(folder, "pg", "id"))
+	errs := []error{err}
+	for _, id := range ids {
+		if _, err := os.Stat(id); err != nil {
+			continue // its server did not run as root
+		}
+		home, err := localpostgres.Home(filepath.Dir(id))
+		if err == nil {
+			err = os.RemoveAll(home)
+		}
+		errs = append(errs, err)
 	}
-	home, err := localpostgres.Home(pg)
-	if err == nil {
-		err = os.RemoveAll(home)
-	}
-	return errors.Join(err, os.RemoveAll(folder))
+	return errors.Join(append(errs, os.RemoveAll(folder))...)
 }
 
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
