@@ -291,23 +291,15 @@ const DatabaseName = "ledger"
 // superuser owns the cluster. Only the Unix socket lets it in.
 const superuser = "postgres"
 
-const defaultSharedBuffers = "64MB"
-
 // Config says how to run a server. Only Dir is required.
 type Config struct {
 	// Dir holds everything that the server keeps, unless we are root; see the package. It
 	// is created if need be.
 	Dir string
-	// AsyncCommit turns synchronous_commit off: a crash may lose the commits of the
-	// last fraction of a second. It loses whole commits only, never the database.
-	AsyncCommit bool
 	// NoSync turns fsync off. A power cut may then destroy the cluster, while a
 	// killed server still loses nothing. It is for tests that cut no power.
 	NoSync bool
-	// MaxConnections defaults to 100, SharedBuffers to 64MB.
-	MaxConnections int
-	SharedBuffers  string
-	// Settings are further postgresql.conf settings, and win over the above.
+	// Settings are those of postgresql.conf, and win over ours.
 	Settings map[string]string
 	// OnFetch gets lines for a person where programs are fetched; default none.
 	OnFetch func(line string)
@@ -315,24 +307,9 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-func (c *Config) setDefaults() {
-	if c.MaxConnections == 0 {
-		c.MaxConnections = 100
-	}
-	if c.SharedBuffers == "" {
-		c.SharedBuffers = defaultSharedBuffers
-	}
-	if c.Logger == nil {
-		c.Logger = slog.Default()
-	}
-}
-
 // normalise fills in defaults, and makes the path absolute.
 func (c *Config) normalise() (err error) {
-	if c.Dir == "" {
-		return errors.New("localpostgres: Config.Dir is empty")
-	}
-	c.setDefaults()
+	c.Logger = cmp.Or(c.Logger, slog.Default())
 	c.Dir, err = filepath.Abs(c.Dir)
 	return err
 }
@@ -340,12 +317,15 @@ func (c *Config) normalise() (err error) {
 // settings returns the settings for the command line. So the cluster's own files stay
 // as initdb wrote them, and keep nothing from an earlier run.
 func (c *Config) settings(socketDir string) map[string]string {
+	sync := "on"
+	if c.NoSync {
+		sync = "off"
+	}
 	s := map[string]string{
 		"unix_socket_directories": socketDir,
 		"unix_socket_permissions": "0700",
 		"listen_addresses":        "",
-		"max_connections":         fmt.Sprint(c.MaxConnections),
-		"shared_buffers":          c.SharedBuffers,
+		"shared_buffers":          "64MB",
 		"timezone":                "UTC",
 		"log_timezone":            "UTC",
 		"logging_collector":       "off",
@@ -354,17 +334,9 @@ func (c *Config) settings(socketDir string) map[string]string {
 		"log_min_error_statement": "panic",
 		"log_error_verbosity":     "terse",
 		"password_encryption":     "scram-sha-256",
-		"fsync":                   onOff(!c.NoSync),
-		"full_page_writes":        onOff(!c.NoSync),
-		"synchronous_commit":      onOff(!c.AsyncCommit),
+		"fsync":                   sync,
+		"full_page_writes":        sync,
 	}
 	maps.Copy(s, c.Settings)
 	return s
-}
-
-func onOff(b bool) string {
-	if b {
-		return "on"
-	}
-	return "off"
 }

@@ -116,7 +116,7 @@ func TestRestartKeepsDataAndURL(t *testing.T) {
 		wantRow(t, url, query, want)
 	}
 	stop(t, s)
-	s = pgtest.Start(t, localpostgres.Config{Dir: dir, AsyncCommit: true, NoSync: true})
+	s = pgtest.Start(t, localpostgres.Config{Dir: dir, NoSync: true, Settings: map[string]string{"synchronous_commit": "off"}})
 	if s.URL() != url {
 		t.Errorf("URL became %s, was %s", s.URL(), url)
 	}

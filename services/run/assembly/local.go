@@ -168,8 +168,10 @@ func (l *local) launchPostgres(ctx context.Context) (*localpostgres.Server, erro
 		return nil, err
 	}
 	return localpostgres.Start(ctx, localpostgres.Config{
-		Dir: dir, AsyncCommit: true, Logger: l.logger.With("server", "postgres"),
-		SharedBuffers: schema.LocalSharedBuffers, OnFetch: l.console.Say,
+		Dir: dir, Logger: l.logger.With("server", "postgres"), OnFetch: l.console.Say,
+		// A crash may lose the commits of the last fraction of a second, whole ones only. The
+		// projector then applies their events again.
+		Settings: map[string]string{"synchronous_commit": "off", "shared_buffers": schema.LocalSharedBuffers},
 	})
 }
 

@@ -64,8 +64,8 @@ func (w *world) startReplicated(ctx context.Context) error {
 		return err
 	}
 	standby, err := localpostgres.StartStandby(ctx, localpostgres.Config{
-		Dir: filepath.Join(w.dir, "standby"), SharedBuffers: schema.LocalSharedBuffers,
-		Settings: map[string]string{"synchronous_standby_names": "*"},
+		Dir:      filepath.Join(w.dir, "standby"),
+		Settings: map[string]string{"shared_buffers": schema.LocalSharedBuffers, "synchronous_standby_names": "*"},
 	}, primary)
 	if err != nil {
 		return err

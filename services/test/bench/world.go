@@ -90,7 +90,7 @@ func (w *world) dataDir() string   { return filepath.Join(w.dir, "ledger") }
 func (w *world) environ() []string { return append(os.Environ(), "LEDGER_DATA_DIR="+w.dataDir()) }
 
 func (w *world) startDatabase(ctx context.Context, name string) (*localpostgres.Server, error) {
-	server, err := localpostgres.Start(ctx, localpostgres.Config{Dir: filepath.Join(w.dir, name), SharedBuffers: schema.LocalSharedBuffers})
+	server, err := localpostgres.Start(ctx, localpostgres.Config{Dir: filepath.Join(w.dir, name), Settings: map[string]string{"shared_buffers": schema.LocalSharedBuffers}})
 	if err == nil {
 		w.closers = append(w.closers, func(ctx context.Context) { _ = server.Stop(ctx) })
 	}
