@@ -62,7 +62,7 @@ func runForget(ctx context.Context, out io.Writer, owner events.Owner) error {
 }
 
 func newForgetMemory() *cobra.Command {
-	var wallet ownerFlags
+	var wallet walletFlags
 	var sure bool
 	cmd := &cobra.Command{
 		Use:   "forget-memory ID",
@@ -77,7 +77,7 @@ Backups of the keystore from before still open the text: destroy them, too.`,
 			if !sure {
 				return fmt.Errorf("this makes the text of memory %s unreadable for good; say --yes", args[0])
 			}
-			client, _, err := wallet.signIn(cmd.Context())
+			client, _, err := wallet.client(cmd.Context())
 			if err != nil {
 				return err
 			}

@@ -21,7 +21,7 @@ import (
 func newImport() *cobra.Command {
 	var (
 		from, format, source, namespace, by string
-		wallet                              ownerFlags
+		wallet                              walletFlags
 		dry                                 bool
 	)
 	cmd := &cobra.Command{

@@ -12,7 +12,7 @@ import (
 )
 
 // moveLog imports an owner's export. It checks the file first: a bad one is not sent.
-func moveLog(cmd *cobra.Command, from string, wallet ownerFlags, dry bool) error {
+func moveLog(cmd *cobra.Command, from string, wallet walletFlags, dry bool) error {
 	if from == "" {
 		return errors.New("--from is missing: the export to read")
 	}
@@ -30,7 +30,7 @@ func moveLog(cmd *cobra.Command, from string, wallet ownerFlags, dry bool) error
 	if dry {
 		return nil
 	}
-	client, owner, err := wallet.signIn(cmd.Context())
+	client, owner, err := wallet.client(cmd.Context())
 	if err != nil {
 		return err
 	}

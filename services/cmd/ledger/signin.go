@@ -19,7 +19,7 @@ import (
 )
 
 func newSignIn() *cobra.Command {
-	var keypair, url, public string
+	var wallet walletFlags
 	cmd := &cobra.Command{
 		Use:   "sign-in",
 		Short: "Signs in with a wallet in a file, and prints the session's token",
@@ -34,15 +34,7 @@ the address that the service calls its own (CORE_URL, EXTENSION_URL), name that 
   curl http://127.0.0.1:3001/memories -H "Authorization: Bearer $TOKEN"`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if keypair == "" {
-				return errors.New("--keypair is missing: the wallet's file, which is made if it is not there")
-			}
-			if url == "" {
-				url = localCore()
-			}
-			ctx, cancel := context.WithTimeout(cmd.Context(), 30*time.Second)
-			defer cancel()
-			owner, token, err := signIn(ctx, url, cmp.Or(public, url), keypair)
+			_, owner, token, err := wallet.signIn(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -51,9 +43,7 @@ the address that the service calls its own (CORE_URL, EXTENSION_URL), name that 
 			return nil
 		},
 	}
-	stringFlag(cmd.Flags(), &keypair, "keypair", "file of the wallet")
-	stringFlag(cmd.Flags(), &url, "url", "base URL of an API; default: the core API of the local run")
-	stringFlag(cmd.Flags(), &public, "public-url", "the API's own public base URL, if --url is another address of it")
+	wallet.add(cmd.Flags())
 	return cmd
 }
 
@@ -69,47 +59,49 @@ func localCore() string {
 	return config.URLOf("127.0.0.1:3001")
 }
 
-// signIn uses the Go client, which signs only the text that belongs to this service.
-func signIn(ctx context.Context, url, public, keypair string) (owner, token string, err error) {
-	if err := os.MkdirAll(filepath.Dir(keypair), 0o700); err != nil {
-		return "", "", err
+// walletFlags say where a command signs in, and with which wallet.
+type walletFlags struct{ keypair, url, public string }
+
+func (f *walletFlags) add(flags *pflag.FlagSet) {
+	stringFlag(flags, &f.keypair, "keypair", "file of the wallet")
+	stringFlag(flags, &f.url, "url", "base URL of an API; default: the core API of the local run")
+	stringFlag(flags, &f.public, "public-url", "the API's own public base URL, if --url is another address of it")
+}
+
+// signIn returns the API's URL, the owner, and a session's token. It uses the Go client,
+// which signs only the text that belongs to this service.
+func (f walletFlags) signIn(ctx context.Context) (url, owner, token string, err error) {
+	if f.keypair == "" {
+		return "", "", "", errors.New("--keypair is missing: the file of the wallet")
 	}
-	if err := assembly.EnsureKeypair(keypair); err != nil {
-		return "", "", err
+	url = cmp.Or(f.url, localCore())
+	if err := os.MkdirAll(filepath.Dir(f.keypair), 0o700); err != nil {
+		return "", "", "", err
 	}
-	cfg := config.Config{AuthorityKeypair: keypair}
+	if err := assembly.EnsureKeypair(f.keypair); err != nil {
+		return "", "", "", err
+	}
+	cfg := config.Config{AuthorityKeypair: f.keypair}
 	key, err := cfg.Authority()
 	if err != nil {
-		return "", "", fmt.Errorf("--keypair: %s holds no Solana key pair", keypair)
+		return "", "", "", fmt.Errorf("--keypair: %s holds no Solana key pair", f.keypair)
 	}
-	client := memoryledger.New(url, memoryledger.WithPublicURL(public), memoryledger.WithRetries(0, 0))
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	client := memoryledger.New(url, memoryledger.WithPublicURL(cmp.Or(f.public, url)), memoryledger.WithRetries(0, 0))
 	session, err := client.SignIn(ctx, memoryledger.KeyWallet(key))
 	if errors.Is(err, memoryledger.ErrChallenge) {
 		err = fmt.Errorf("%w (here, with --public-url)", err)
 	}
 	if err != nil {
-		return "", "", fmt.Errorf("%s: %w", url, err)
+		return "", "", "", fmt.Errorf("%s: %w", url, err)
 	}
-	return key.PublicKey().String(), verify.Printable(session.Token), nil
+	return url, key.PublicKey().String(), verify.Printable(session.Token), nil
 }
 
-// ownerFlags say how a command signs in as an owner.
-type ownerFlags struct{ keypair, url, public string }
-
-func (f *ownerFlags) add(flags *pflag.FlagSet) {
-	stringFlag(flags, &f.keypair, "keypair", "file of the owner's wallet")
-	stringFlag(flags, &f.url, "url", "base URL of the core API; default: that of the local run")
-	stringFlag(flags, &f.public, "public-url", "the API's own public base URL, if --url is another address of it")
-}
-
-func (f ownerFlags) signIn(ctx context.Context) (client *memoryledger.Client, owner string, err error) {
-	if f.keypair == "" {
-		return nil, "", errors.New("--keypair is missing: the owner's wallet")
-	}
-	url := cmp.Or(f.url, localCore())
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
-	defer cancel()
-	owner, token, err := signIn(ctx, url, cmp.Or(f.public, url), f.keypair)
+// client returns a client that is signed in, and its owner.
+func (f walletFlags) client(ctx context.Context) (*memoryledger.Client, string, error) {
+	url, owner, token, err := f.signIn(ctx)
 	if err != nil {
 		return nil, "", err
 	}
