@@ -34,6 +34,15 @@ the address that the service calls its own (CORE_URL, EXTENSION_URL), name that 
   curl http://127.0.0.1:3001/memories -H "Authorization: Bearer $TOKEN"`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if wallet.keypair != "" {
+				err := os.MkdirAll(filepath.Dir(wallet.keypair), 0o700)
+				if err == nil {
+					err = assembly.EnsureKeypair(wallet.keypair)
+				}
+				if err != nil {
+					return err
+				}
+			}
 			_, owner, token, err := wallet.signIn(cmd.Context())
 			if err != nil {
 				return err
@@ -75,12 +84,6 @@ func (f walletFlags) signIn(ctx context.Context) (url, owner, token string, err 
 		return "", "", "", errors.New("--keypair is missing: the file of the wallet")
 	}
 	url = cmp.Or(f.url, localCore())
-	if err := os.MkdirAll(filepath.Dir(f.keypair), 0o700); err != nil {
-		return "", "", "", err
-	}
-	if err := assembly.EnsureKeypair(f.keypair); err != nil {
-		return "", "", "", err
-	}
 	cfg := config.Config{AuthorityKeypair: f.keypair}
 	key, err := cfg.Authority()
 	if err != nil {

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
+
+	"github.com/memory-ledger/ledger/services/run/assembly"
 )
 
 // challenger issues challenges that name a site, and counts the answers.
@@ -79,12 +81,18 @@ func TestSignInSignsItsOwnService(t *testing.T) {
 	}
 }
 
-// TestForgetMemory: the command asks first, and then forgets with the wallet's session.
+// TestForgetMemory: the command asks first, and then forgets with the wallet's session. If
+// there is no wallet, it makes none: that would be another owner.
 func TestForgetMemory(t *testing.T) {
 	onlyEnviron(t, nil)
 	url, signed := challenger(t, "")
-	command := []string{"forget-memory", "the-id", "--url", url, "--keypair", filepath.Join(t.TempDir(), "wallet.json")}
+	keypair := filepath.Join(t.TempDir(), "wallet.json")
+	command := []string{"forget-memory", "the-id", "--url", url, "--keypair", keypair}
 	var out strings.Builder
+	if code := run(append(command, "--yes"), &out); code != exitUsage || signed.Load() != 0 {
+		t.Errorf("without a wallet: exit code %d, signed %d times", code, signed.Load())
+	}
+	must(t, assembly.EnsureKeypair(keypair))
 	if code := run(command, &out); code != exitUsage || signed.Load() != 0 {
 		t.Errorf("without --yes: exit code %d, %q", code, out.String())
 	}
