@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -10,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -23,6 +21,7 @@ import (
 	"github.com/memory-ledger/ledger/services/run/adminlog"
 	"github.com/memory-ledger/ledger/services/run/assembly"
 	"github.com/memory-ledger/ledger/services/run/config"
+	"github.com/memory-ledger/ledger/services/untrusted"
 )
 
 type tailing struct {
@@ -217,9 +216,9 @@ func (t *tailing) print(out io.Writer, record eventlog.Record) error {
 		}
 		t.printed++
 		if t.json {
-			// The event's own bytes, made harmless for a terminal, with one more
-			// attribute at the end.
-			_, err = fmt.Fprintf(out, "%s,\"sequence\":%d}\n", harmless(raw[i][:len(raw[i])-1]), record.Seq)
+			// The event's own text, with one more attribute at the end. Owners can write
+			// anything into metadata, and a terminal obeys some of it.
+			_, err = fmt.Fprintf(out, "%s,\"sequence\":%d}\n", untrusted.Visible(string(raw[i][:len(raw[i])-1])), record.Seq)
 		} else {
 			_, err = fmt.Fprintf(out, "%8d  %s  %-16s %s  v%d\n", record.Seq, e.Time, e.Type(), e.Owner, e.OwnerVersion)
 		}
@@ -229,28 +228,6 @@ func (t *tailing) print(out io.Writer, record eventlog.Record) error {
 	}
 	return nil
 }
-
-// harmless escapes characters that JSON allows unescaped, but that a terminal obeys or a
-// line reader splits at: owners can write anything into metadata. The JSON value stays
-// the same, because these characters occur only inside strings.
-func harmless(text []byte) []byte {
-	if bytes.IndexFunc(text, isHarmful) < 0 {
-		return text
-	}
-	out := make([]byte, 0, len(text)+64)
-	for _, r := range string(text) {
-		if isHarmful(r) {
-			out = fmt.Appendf(out, `\u%04x`, r)
-		} else {
-			out = utf8.AppendRune(out, r)
-		}
-	}
-	return out
-}
-
-// isHarmful reports control characters that JSON allows unescaped, and the separators of
-// lines and paragraphs.
-func isHarmful(r rune) bool { return r >= 0x7f && r <= 0x9f || r == 0x2028 || r == 0x2029 }
 
 // adminLog prints what operators did: a line when an act began, and one when it ended.
 func (t *tailing) adminLog(ctx context.Context, out io.Writer) error {
@@ -266,7 +243,7 @@ func (t *tailing) adminLog(ctx context.Context, out io.Writer) error {
 			if err != nil {
 				return err
 			}
-			line = string(harmless(text))
+			line = untrusted.Visible(string(text))
 		}
 		lines = append(lines, line)
 		return nil
