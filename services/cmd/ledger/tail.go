@@ -79,12 +79,7 @@ func (t *tailing) run(ctx context.Context, out, complaints io.Writer) error {
 	defer cancel(nil)
 	options := []nats.Option{nats.Name("memory-ledger tail")}
 	if t.follow {
-		// A stopped local run is not expected to return. A deployment restarts its servers.
-		lasts := 10 * time.Second
-		if named := func(v string) bool { return strings.HasPrefix(v, "NATS_URL=") && v != "NATS_URL=" }; slices.ContainsFunc(environ(), named) {
-			lasts = time.Minute
-		}
-		options = append(options, patience(cancel, lasts, complaints)...)
+		options = append(options, patience(cancel, complaints)...)
 	}
 	nc, err := assembly.Dial(cfg)(options...)
 	if err != nil {
@@ -276,31 +271,24 @@ func adminLine(e adminlog.Entry) string {
 	return verify.Printable(strings.Join(words, " "))
 }
 
-var errAway = errors.New("the log's server has been away")
+var errAway = errors.New("the log's server has been away for too long")
 
-// patience returns options for a connection that retries, and that cancels a context once it
-// has been lost for too long. Without it, a follower of a lost log would look just like a
-// follower of a log that receives no writes.
-func patience(cancel context.CancelCauseFunc, lasts time.Duration, tell io.Writer) []nats.Option {
-	away := false
-	var ends *time.Timer
+// patience returns options for a connection that retries for half a minute, and then cancels
+// a context. Without it, a follower of a lost log would look just like a follower of a log
+// that receives no writes.
+func patience(cancel context.CancelCauseFunc, tell io.Writer) []nats.Option {
 	return []nats.Option{
-		nats.MaxReconnects(-1), nats.ReconnectWait(200 * time.Millisecond), nats.ReconnectBufSize(-1),
+		nats.MaxReconnects(150), // at each node, which is tried every 0.2 seconds
+		nats.ReconnectBufSize(-1),
 		// A cluster announces its servers without the URL's credentials. If one of them
 		// refused the client, the connection would end for good.
 		nats.IgnoreDiscoveredServers(),
 		nats.DisconnectErrHandler(func(nc *nats.Conn, _ error) {
-			if away || nc.IsClosed() { // to close it on purpose is no loss
-				return
-			}
-			away = true
-			fmt.Fprintf(tell, "ledger: lost the connection to the log's server, trying again for %v\n", lasts)
-			ends = time.AfterFunc(lasts, func() { cancel(fmt.Errorf("%w for %v", errAway, lasts)) })
-		}),
-		nats.ReconnectHandler(func(*nats.Conn) {
-			if away = false; ends.Stop() {
-				fmt.Fprintln(tell, "ledger: connected to the log's server again")
+			if !nc.IsClosed() { // to close it on purpose is no loss
+				fmt.Fprintln(tell, "ledger: lost the connection to the log's server, trying again")
 			}
 		}),
+		nats.ReconnectHandler(func(*nats.Conn) { fmt.Fprintln(tell, "ledger: connected to the log's server again") }),
+		nats.ClosedHandler(func(*nats.Conn) { cancel(errAway) }),
 	}
 }
