@@ -17,7 +17,8 @@ import (
 )
 
 func newBackup() *cobra.Command {
-	only, metrics := partNames(), ""
+	var only []string
+	var metrics string
 	cmd := &cobra.Command{
 		Use:   "backup DIR",
 		Short: "Copies log, keystore, admin log, and a local run's secrets and chain, while everything runs",
@@ -35,7 +36,7 @@ collector reads, so that an alert can tell how old the newest backup is.`,
 			if err != nil {
 				return fmt.Errorf("nothing to back up: %w", err)
 			}
-			parts, err := parseParts(cmd, only)
+			parts, err := parseParts(only)
 			if err != nil {
 				return err
 			}
@@ -48,13 +49,13 @@ collector reads, so that an alert can tell how old the newest backup is.`,
 			return damagedIsAFinding(err)
 		},
 	}
-	cmd.Flags().StringSliceVar(&only, "only", only, "parts to copy; a part that is named must be there")
+	listFlag(cmd.Flags(), &only, "only", "parts to copy, of "+partNames()+"; a part that is named must be there")
 	stringFlag(cmd.Flags(), &metrics, "metrics", "file for node exporter's textfile collector, such as /copies/backup.prom")
 	return cmd
 }
 
 func newRestore() *cobra.Command {
-	only := partNames()
+	var only []string
 	cmd := &cobra.Command{
 		Use:   "restore DIR",
 		Short: "Restores a backup, into an empty data folder or into the servers of NATS_URL",
@@ -72,7 +73,7 @@ run's secrets and chain are restored into a data folder only.`,
 			if err != nil {
 				return err
 			}
-			parts, err := parseParts(cmd, only)
+			parts, err := parseParts(only)
 			if err != nil {
 				return err
 			}
@@ -82,7 +83,7 @@ run's secrets and chain are restored into a data folder only.`,
 			return damagedIsAFinding(err)
 		},
 	}
-	cmd.Flags().StringSliceVar(&only, "only", only, "parts to put back; a part that is named must be there")
+	listFlag(cmd.Flags(), &only, "only", "parts to put back, of "+partNames()+"; a part that is named must be there")
 	return cmd
 }
 
@@ -111,25 +112,20 @@ func damagedIsAFinding(err error) error {
 	return err
 }
 
-func partNames() (names []string) {
+func partNames() string {
+	var names []string
 	for _, part := range backup.Parts {
 		names = append(names, string(part))
 	}
-	return names
+	return strings.Join(names, ", ")
 }
 
 // parseParts returns the parts that --only names, or nil, for all that there are.
-func parseParts(cmd *cobra.Command, only []string) (parts []backup.Part, err error) {
-	if !cmd.Flags().Changed("only") {
-		return nil, nil
-	}
-	if len(only) == 0 {
-		return nil, errors.New("--only: it must not be empty")
-	}
+func parseParts(only []string) (parts []backup.Part, err error) {
 	for _, name := range only {
-		part := backup.Part(strings.TrimSpace(name))
+		part := backup.Part(name)
 		if !slices.Contains(backup.Parts, part) {
-			return nil, fmt.Errorf("--only: %q is not one of %s", name, strings.Join(partNames(), ", "))
+			return nil, fmt.Errorf("--only: %q is not one of %s", name, partNames())
 		}
 		parts = append(parts, part)
 	}
