@@ -132,7 +132,7 @@ func printEnv(out io.Writer, cfg config.Config) error {
 		return err
 	}
 	for _, v := range [][2]string{
-		{"NATS_URL", cfg.NATSURL}, {"DATABASE_URL", withoutDefaultPort(cfg.DatabaseURL)}, {"SOLANA_RPC_URL", cfg.SolanaRPCURL},
+		{"NATS_URL", cfg.NATSURL}, {"DATABASE_URL", cfg.DatabaseURL}, {"SOLANA_RPC_URL", cfg.SolanaRPCURL},
 	} {
 		if v[1] == "" {
 			continue
@@ -143,15 +143,6 @@ func printEnv(out io.Writer, cfg config.Config) error {
 		digests = append(digests, digest(v[1]))
 	}
 	return export(printedVariable, strings.Join(digests, ","))
-}
-
-// withoutDefaultPort leaves out the port that a client uses by default. This shortens the
-// URL of a local run's socket.
-func withoutDefaultPort(databaseURL string) string {
-	if os.Getenv("PGPORT") != "" {
-		return databaseURL
-	}
-	return strings.TrimSuffix(databaseURL, "&port=5432")
 }
 
 // shellQuote puts a value in single quotes.
