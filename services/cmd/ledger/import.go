@@ -64,7 +64,7 @@ import runs. If its text has changed, the new memory supersedes the old one.`,
 					i.set[name] = value
 				}
 			}
-			return i.run(cmd.Context(), from, options, newProgressOf(cmd.ErrOrStderr(), "import", "entries"))
+			return i.run(cmd.Context(), from, options, newProgress(cmd.ErrOrStderr(), "import", "entries"))
 		},
 	}
 	stringFlag(cmd.Flags(), &from, "from", "the file or folder to read")

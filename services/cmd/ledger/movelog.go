@@ -40,7 +40,7 @@ func moveLog(cmd *cobra.Command, from string, wallet walletFlags, dry bool) erro
 	if _, err := file.Seek(0, io.SeekStart); err != nil {
 		return err
 	}
-	sending := &sent{from: file, bar: newProgressOf(cmd.ErrOrStderr(), "sending the export", inBytes)}
+	sending := &sent{from: file, bar: newProgress(cmd.ErrOrStderr(), "sending the export", inBytes)}
 	if is, err := file.Stat(); err == nil {
 		sending.size = uint64(is.Size())
 	}

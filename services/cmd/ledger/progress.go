@@ -22,17 +22,21 @@ type progress struct {
 	bar   *progressbar.ProgressBar // nil without a terminal
 	begun time.Time
 	last  time.Time
-	shown bool
 }
 
-func newProgress(out io.Writer, what string) *progress { return newProgressOf(out, what, "messages") }
-
-// newProgressOf counts in a unit other than messages.
-func newProgressOf(out io.Writer, what, unit string) *progress {
-	tty := isTerminal(out) && os.Getenv("TERM") != "dumb"
+// newProgress shows the progress of work that begins now: rates count from then.
+func newProgress(out io.Writer, what, unit string) *progress {
 	p := &progress{out: out, what: what, unit: unit, begun: time.Now(), last: time.Now()}
-	if tty {
-		p.bar = newBar(out, what, unit)
+	if isTerminal(out) && os.Getenv("TERM") != "dumb" {
+		const unknown = 1 // the first step sets the total
+		p.bar = progressbar.NewOptions64(unknown,
+			progressbar.OptionShowBytes(unit == inBytes),
+			progressbar.OptionSetWriter(out), progressbar.OptionSetDescription(what),
+			progressbar.OptionShowCount(), progressbar.OptionShowIts(), progressbar.OptionSetItsString(unit),
+			progressbar.OptionSetPredictTime(true), progressbar.OptionThrottle(100*time.Millisecond),
+			progressbar.OptionEnableColorCodes(os.Getenv("NO_COLOR") == ""), progressbar.OptionClearOnFinish(),
+			progressbar.OptionFullWidth(),
+		)
 	}
 	return p
 }
@@ -40,19 +44,6 @@ func newProgressOf(out io.Writer, what, unit string) *progress {
 func isTerminal(out io.Writer) bool {
 	file, ok := out.(*os.File)
 	return ok && isatty.IsTerminal(file.Fd())
-}
-
-// newBar makes a bar. Call it when the work begins, because the rate counts from then.
-func newBar(out io.Writer, what, unit string) *progressbar.ProgressBar {
-	const unknown = 1 // the first step sets the total
-	return progressbar.NewOptions64(unknown,
-		progressbar.OptionShowBytes(unit == inBytes),
-		progressbar.OptionSetWriter(out), progressbar.OptionSetDescription(what),
-		progressbar.OptionShowCount(), progressbar.OptionShowIts(), progressbar.OptionSetItsString(unit),
-		progressbar.OptionSetPredictTime(true), progressbar.OptionThrottle(100*time.Millisecond),
-		progressbar.OptionEnableColorCodes(os.Getenv("NO_COLOR") == ""), progressbar.OptionClearOnFinish(),
-		progressbar.OptionFullWidth(),
-	)
 }
 
 // at reports that n of total are done. The total may grow. It is 0 if it is unknown.
@@ -63,7 +54,7 @@ func (p *progress) at(n, total uint64) {
 	}
 	// This is how often a line is printed without a terminal.
 	if now := time.Now(); now.Sub(p.last) >= 5*time.Second {
-		p.last, p.shown = now, true
+		p.last = now
 		rate := float64(n) / now.Sub(p.begun).Seconds()
 		if total == 0 {
 			fmt.Fprintf(p.out, "%s: %d %s, %.0f/s\n", p.what, n, p.unit, rate)
@@ -113,7 +104,7 @@ func (s *steps) at(step string, bytes bool, done, total uint64) {
 			unit = inBytes
 		}
 		s.end()
-		s.step, s.now = step, newProgressOf(s.out, step, unit)
+		s.step, s.now = step, newProgress(s.out, step, unit)
 	}
 	s.now.at(done, total)
 }

@@ -43,7 +43,7 @@ func runRebuild(ctx context.Context, options rebuild.Config, out, progressTo io.
 	if err != nil {
 		return fmt.Errorf("nothing to rebuild: %w", err)
 	}
-	bar := newProgress(progressTo, "replaying")
+	bar := newProgress(progressTo, "replaying", "messages")
 	options.Progress = bar.at
 	options.Say = bar.say
 	options.Report = func(f audit.Finding) { bar.say(f.String()) }

@@ -201,7 +201,7 @@ func verifyExport(cmd *cobra.Command, name, rpc string) error {
 
 // checkLeaves verifies an export, shows its progress, and counts the leaves with an entry.
 func checkLeaves(out io.Writer, in io.Reader) (h *verify.ExportHeader, opened uint64, err error) {
-	p := newProgressOf(out, "checking the export", "leaves")
+	p := newProgress(out, "checking the export", "leaves")
 	defer p.done()
 	export, err := verify.ReadExport(in)
 	if err != nil {

@@ -64,7 +64,7 @@ func runRewrap(ctx context.Context, out, progressTo io.Writer) error {
 	if cfg.MasterKeyPrevious == "" {
 		return errors.New("MASTER_KEY_PREVIOUS: not set; it is the key that wrapped the data keys before MASTER_KEY")
 	}
-	bar := newProgress(progressTo, "rewrapping")
+	bar := newProgress(progressTo, "rewrapping", "messages")
 	done, err := assembly.Rewrap(ctx, cfg, func(done keystore.Rewrapped, total uint64) { bar.at(done.Entries, total) })
 	bar.done()
 	return sayRewrapped(out, done, err)
@@ -91,7 +91,7 @@ func runRotateLocal(ctx context.Context, out, progressTo io.Writer) error {
 	if cfg.NATSURL != "" || cfg.MasterKey != "" {
 		return errors.New("--new-key is for the generated key of a data folder: unset NATS_URL and MASTER_KEY, or rotate a key of yours without the flag")
 	}
-	bar := newProgress(progressTo, "rewrapping")
+	bar := newProgress(progressTo, "rewrapping", "messages")
 	done, kept, err := assembly.RotateLocal(ctx, cfg, func(done keystore.Rewrapped, total uint64) { bar.at(done.Entries, total) })
 	bar.done()
 	if err := sayRewrapped(out, done, err); err != nil {
@@ -175,7 +175,7 @@ func runCheckKey(ctx context.Context, key config.MasterKeySetting, copies string
 			return err
 		}
 	}
-	bar := newProgressOf(progressTo, "opening", "data keys")
+	bar := newProgress(progressTo, "opening", "data keys")
 	id, done, err := assembly.CheckKey(ctx, cfg, key, copies, func(done keystore.Checked, total uint64) { bar.at(done.Entries, total) })
 	bar.done()
 	if err != nil {

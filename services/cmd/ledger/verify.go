@@ -68,7 +68,7 @@ func (v *verifying) run(ctx context.Context, out, progressTo io.Writer) error {
 		}
 		fmt.Fprintln(out, f)
 	}
-	bar := newProgress(progressTo, "verifying")
+	bar := newProgress(progressTo, "verifying", "messages")
 	options.Progress = bar.at
 	summary, err := assembly.Audit(ctx, cfg, options)
 	bar.done()
