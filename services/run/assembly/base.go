@@ -188,7 +188,7 @@ func (b *Base) openTraces(ctx context.Context) (err error) {
 		return nil
 	}
 	b.Traces, err = telemetry.Start(ctx, telemetry.Config{
-		Endpoint: b.Config.TraceEndpoint, Service: cmp.Or(b.Config.ServiceName, "memory-ledger"), Logger: b.Logger, Registerer: b.Registry,
+		Endpoint: b.Config.TraceEndpoint, Service: cmp.Or(b.Config.ServiceName, "memory-ledger"), Logger: b.Logger,
 	})
 	return err
 }

@@ -2,7 +2,7 @@
 // configured, and never makes a request wait for it.
 //
 // A span that ends goes into a queue of bounded length. If the queue is full, the span is
-// dropped and counted. One goroutine sends the queued spans. If the collector is
+// dropped. One goroutine sends the queued spans. If the collector is
 // unreachable, slow or full, the spans are lost, but requests do not slow down, memory
 // does not grow beyond the queue, and the process stops with only a short delay.
 package telemetry
@@ -15,7 +15,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
 	"go.opentelemetry.io/otel/sdk/resource"
@@ -37,10 +36,9 @@ type Config struct {
 	// Endpoint is the base URL of an OTLP/HTTP collector, to which /v1/traces
 	// is added. Headers, certificates and sampling are configured by the
 	// environment variables of the OpenTelemetry specification.
-	Endpoint   string
-	Service    string // service.name
-	Logger     *slog.Logger
-	Registerer prometheus.Registerer
+	Endpoint string
+	Service  string // service.name
+	Logger   *slog.Logger
 }
 
 // Exporter makes tracers and sends their spans.
@@ -71,13 +69,12 @@ func Start(ctx context.Context, cfg Config) (*Exporter, error) {
 	if err != nil {
 		return nil, fmt.Errorf("traces: %w", err)
 	}
-	s := newSender(exporter, cfg)
+	s := &sender{SpanExporter: exporter, logger: cfg.Logger}
 	limits := trace.NewSpanLimits()
 	limits.AttributeValueLengthLimit, limits.LinkCountLimit = 256, tracing.MaxLinks
-	queue := trace.NewBatchSpanProcessor(s, trace.WithMaxQueueSize(4096), trace.WithMaxExportBatchSize(512),
-		trace.WithBatchTimeout(time.Second), trace.WithExportTimeout(sendTimeout))
 	provider := trace.NewTracerProvider(trace.WithResource(about), trace.WithRawSpanLimits(limits),
-		trace.WithSpanProcessor(counting{queue, s.ended}))
+		trace.WithBatcher(s, trace.WithMaxQueueSize(4096), trace.WithMaxExportBatchSize(512),
+			trace.WithBatchTimeout(time.Second), trace.WithExportTimeout(sendTimeout)))
 	return &Exporter{provider: provider, sender: s}, nil
 }
 
@@ -105,53 +102,18 @@ func (e *Exporter) Stop() {
 	}
 }
 
-// counting counts the spans before they enter the queue. Spans that never reach the
-// sender were dropped.
-type counting struct {
-	trace.SpanProcessor
-	ended prometheus.Counter
-}
-
-func (c counting) OnEnd(span trace.ReadOnlySpan) {
-	c.ended.Inc()
-	c.SpanProcessor.OnEnd(span)
-}
-
-// sender counts the sent spans, and keeps failures out of the library's own log.
+// sender keeps failures out of the library's own log.
 type sender struct {
 	trace.SpanExporter
-	logger       *slog.Logger
-	ended        prometheus.Counter
-	sent, failed prometheus.Counter
-	complained   atomic.Int64 // unix nanoseconds
+	logger     *slog.Logger
+	complained atomic.Int64 // unix nanoseconds
 }
 
-func newSender(exporter trace.SpanExporter, cfg Config) *sender {
-	sends := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "ledger_trace_sends_total", Help: "Spans that were sent to the collector, by whether it took them.",
-	}, []string{"outcome"})
-	s := &sender{
-		SpanExporter: exporter, logger: cfg.Logger,
-		ended: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "ledger_trace_spans_total", Help: "Spans that ended. Those that were not sent were dropped: the queue was full.",
-		}),
-		sent: sends.WithLabelValues("taken"), failed: sends.WithLabelValues("failed"),
-	}
-	if cfg.Registerer != nil {
-		cfg.Registerer.MustRegister(s.ended, sends)
-	}
-	return s
-}
-
-// ExportSpans implements trace.SpanExporter. It counts and logs a failure, and does not
-// return it.
+// ExportSpans implements trace.SpanExporter. It logs a failure, and does not return it.
 func (s *sender) ExportSpans(ctx context.Context, spans []trace.ReadOnlySpan) error {
 	if err := s.SpanExporter.ExportSpans(ctx, spans); err != nil {
-		s.failed.Add(float64(len(spans)))
 		s.complain(err)
-		return nil
 	}
-	s.sent.Add(float64(len(spans)))
 	return nil
 }
 
