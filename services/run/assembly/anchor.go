@@ -11,8 +11,6 @@ import (
 
 	"github.com/memory-ledger/ledger/anchoring/anchorer"
 	stakechain "github.com/memory-ledger/ledger/anchoring/staking"
-	"github.com/memory-ledger/ledger/anchoring/staking/lots"
-	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/projections/fence"
 	"github.com/memory-ledger/ledger/services/core"
 	"github.com/memory-ledger/ledger/services/staking"
@@ -46,23 +44,21 @@ func RunAnchorer(ctx context.Context, b *Base) error {
 	if err != nil {
 		return err
 	}
-	run := withStakes(b, f, a.Run)
 	return withOps(ctx, b, "anchorer", a.Ready, func(ctx context.Context) error {
 		group, ctx := errgroup.WithContext(ctx)
 		group.Go(func() error { return f.Run(ctx) })
-		group.Go(func() error { return run(ctx) })
+		group.Go(func() error { return a.Run(ctx) })
+		group.Go(func() error { return watchStakes(ctx, b, f) })
 		return group.Wait()
 	})
 }
 
-// staking returns the core API's staking: dormant without a configured mint. The anchorer
-// records what wallets move: of the log's roles, only it may append facts about the chain.
+// staking returns the core API's staking: dormant without a configured mint, and in a local
+// run without a chain. The anchorer records what wallets move: of the log's roles, only it
+// may append facts about the chain.
 func (d *APIServer) staking(ctx context.Context) (core.Staking, error) {
-	if d.Config.StakeMint == "" {
+	if d.Config.StakeMint == "" || d.Config.SolanaRPCURL == "" {
 		return core.Dormant{}, nil
-	}
-	if d.Config.SolanaRPCURL == "" { // a local run that has no chain
-		return noChain{}, nil
 	}
 	onchain, err := d.stakeChain(ctx)
 	if err != nil {
@@ -76,35 +72,6 @@ func (d *APIServer) staking(ctx context.Context) (core.Staking, error) {
 		Chain: onchain, Pool: d.Pool, MinPartialUnstake: least,
 		Maturity: d.Config.StakeMaturity, Now: time.Now, Logger: d.Logger,
 	}), nil
-}
-
-// noChain is staking without a chain: balances are unknown.
-type noChain struct{}
-
-func (noChain) Status(context.Context, events.Owner) (core.StakingStatus, error) {
-	return core.StakingStatus{}, lots.ErrBalanceUnknown
-}
-
-func (noChain) Stake(_ context.Context, _ events.Owner, amount string) (core.UnsignedTransaction, error) {
-	if _, err := lots.Parse(amount); err != nil {
-		return core.UnsignedTransaction{}, err
-	}
-	return core.UnsignedTransaction{}, lots.ErrChainUnreadable
-}
-
-func (c noChain) Unstake(ctx context.Context, owner events.Owner, amount string) (core.UnsignedTransaction, error) {
-	return c.Stake(ctx, owner, amount)
-}
-
-// withStakes returns a function that runs the anchorer and records stakes at the same
-// time.
-func withStakes(b *Base, f *fence.Fence, run func(context.Context) error) func(context.Context) error {
-	return func(ctx context.Context) error {
-		group, ctx := errgroup.WithContext(ctx)
-		group.Go(func() error { return run(ctx) })
-		group.Go(func() error { return watchStakes(ctx, b, f) })
-		return group.Wait()
-	}
 }
 
 // watchStakes records the changes of all owners' vaults until ctx ends. It returns at

@@ -273,7 +273,8 @@ func (l *local) serve(ctx context.Context) error {
 	keep("projector", projector.Run)
 	keep("fence", deciding.Fence.Run)
 	if l.anchorer != nil {
-		keep("anchorer", withStakes(base, deciding.Fence, l.anchorer.Run))
+		keep("anchorer", l.anchorer.Run)
+		keep("stakes", func(ctx context.Context) error { return watchStakes(ctx, base, deciding.Fence) })
 	}
 	group.Go(func() error { return serveCore(failing, coreListener) })
 	group.Go(func() error { return deciding.ServeExtension(failing, extensionListener) })
