@@ -60,7 +60,9 @@ func Audit(ctx context.Context, cfg config.Config, o AuditOptions) (audit.Summar
 	}
 	run.Keys, run.WhyNoKeys = auditKeys(ctx, cfg, nc, &refused)
 	if run.Chain = o.Chain; run.Chain == nil {
-		run.Chain, run.WhyNoChain = auditChain(cfg)
+		if run.Chain, run.WhyNoChain, err = auditChain(cfg); err != nil {
+			return audit.Summary{}, err
+		}
 	}
 	if cfg.DatabaseURL == "" {
 		run.WhyNoPool = "DATABASE_URL is not set"
@@ -212,35 +214,22 @@ type Onchain struct {
 	program, authority solana.PublicKey
 }
 
-// auditChain returns the configured chain, or why there is none. If the chain's
-// configuration is wrong, every request to the returned chain fails with that error.
-func auditChain(cfg config.Config) (audit.Chain, string) {
+// auditChain returns the configured chain, or why there is none.
+func auditChain(cfg config.Config) (onchain audit.Chain, why string, err error) {
 	switch {
 	case cfg.SolanaRPCURL == "":
-		return nil, "SOLANA_RPC_URL is not set"
+		return nil, "SOLANA_RPC_URL is not set", nil
 	case cfg.CommitmentProgramID == "":
-		return nil, "COMMITMENT_PROGRAM_ID is not set"
+		return nil, "COMMITMENT_PROGRAM_ID is not set", nil
 	case cfg.AuthorityKeypair == "":
-		return nil, "AUTHORITY_KEYPAIR is not set; an auditor names the authority's public key with --authority"
+		return nil, "AUTHORITY_KEYPAIR is not set; an auditor names the authority's public key with --authority", nil
 	}
 	pair, err := cfg.Authority()
 	if err != nil {
-		return unaskable{err}, ""
+		return nil, "", err
 	}
-	onchain, err := NewOnchain(cfg, pair.PublicKey().String())
-	if err != nil {
-		return unaskable{err}, ""
-	}
-	return onchain, ""
-}
-
-// unaskable is a chain whose configuration is wrong.
-type unaskable struct{ why error }
-
-func (u unaskable) GenesisHash(context.Context) (string, error) { return "", u.why }
-
-func (u unaskable) Commitments(context.Context, []events.Owner) ([]*audit.Commitment, error) {
-	return nil, u.why
+	onchain, err = NewOnchain(cfg, pair.PublicKey().String())
+	return onchain, "", err
 }
 
 // NewOnchain returns a reader of the accounts of an authority, given in base58, on the
