@@ -20,7 +20,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
-	"github.com/memory-ledger/ledger/anchoring/chain"
 	"github.com/memory-ledger/ledger/anchoring/chainview"
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/dial"
@@ -474,9 +473,9 @@ func (d *APIServer) connectChain() error {
 	if d.Config.SolanaRPCURL == "" {
 		return nil
 	}
-	client, err := chain.New(d.Config.SolanaRPCURL)
+	client, err := d.Config.Chain()
 	if err != nil {
-		return fmt.Errorf("SOLANA_RPC_URL: %w", err)
+		return err
 	}
 	d.Chain.Connect(client)
 	return nil
