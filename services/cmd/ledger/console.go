@@ -9,9 +9,9 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
+	"text/tabwriter"
 	"time"
 
 	"github.com/memory-ledger/ledger/services/run/assembly"
@@ -72,9 +72,7 @@ Memory Ledger is up.
 Try next, in another terminal:
 
 `, up.Core, up.Core, up.Extension, up.Folder, filepath.Join(up.Folder, runLogName), up.Chain)
-	for _, line := range c.next(up) {
-		fmt.Fprintf(&b, "  %s\n", line)
-	}
+	c.next(&b, up)
 	start := c.program + " run"
 	if c.getenv("MAKELEVEL") != "" {
 		start = "make run"
@@ -89,27 +87,21 @@ Ctrl-C stops it; the data stays. On other ports:
 	_, _ = io.WriteString(c.out, b.String()) // a failed write costs only display
 }
 
-// next returns commands for a newcomer to try. They work in another terminal, which has
-// none of this one's environment.
-func (c *console) next(up assembly.Up) []string {
+// next writes commands for a newcomer to try. They work in another terminal, which has none
+// of this one's environment.
+func (c *console) next(out io.Writer, up assembly.Up) {
 	tour := ""
 	if up.Core != "http://127.0.0.1:3001" {
 		tour = "CORE_URL=" + up.Core + " "
 	}
 	folder := c.inFolder(up)
-	var commands, lines []string
-	meaning := map[string]string{}
-	add := func(command, what string) { commands, meaning[command] = append(commands, command), what }
+	table := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
 	if isThere("docs/tour.sh") {
-		add(tour+folder+"docs/tour.sh", "sign in, write, search, prove")
+		fmt.Fprintf(table, "  %s%sdocs/tour.sh\tsign in, write, search, prove\n", tour, folder)
 	}
-	add(folder+c.program+" tail --follow", "watch what is recorded")
-	add(folder+c.program+" verify", "check all of it")
-	width := len(slices.MaxFunc(commands, func(a, b string) int { return len(a) - len(b) }))
-	for _, command := range commands {
-		lines = append(lines, fmt.Sprintf("%-*s   %s", width, command, meaning[command]))
-	}
-	return lines
+	fmt.Fprintf(table, "  %s%s tail --follow\twatch what is recorded\n", folder, c.program)
+	fmt.Fprintf(table, "  %s%s verify\tcheck all of it\n", folder, c.program)
+	_ = table.Flush() // a failed write costs only display
 }
 
 // inFolder returns what a command begins with to use this run's data folder.

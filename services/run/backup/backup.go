@@ -100,9 +100,7 @@ type Done struct {
 	Part     Part
 	Messages uint64
 	Bytes    int64
-	// Replicas and Consumers describe a restored stream: how many servers keep it, and
-	// the earlier consumers that exist again.
-	Replicas  int
+	// Consumers are those of a restored stream that were there before, and exist again.
 	Consumers []string
 }
 
@@ -262,8 +260,7 @@ func restore(ctx context.Context, nc *nats.Conn, n note, path string, replicas i
 	if err != nil {
 		return err
 	}
-	done.Replicas = cmp.Or(before.replicas, replicas)
-	if n.Config, err = settings(n.Stream, done.Replicas); err != nil {
+	if n.Config, err = settings(n.Stream, cmp.Or(before.replicas, replicas)); err != nil {
 		return err
 	}
 	if err := send(ctx, nc, n, path, progress); err != nil {
