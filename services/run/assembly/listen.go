@@ -48,23 +48,18 @@ func listenTo(variable, addr string, baseURL *string) (net.Listener, error) {
 // maxConnections returns how many connections an API may have open: as usual, or
 // fewer if the log and the database would otherwise run out of file descriptors.
 func (d *APIServer) maxConnections() int {
-	files, known := openFiles()
-	if !known {
+	var limit syscall.Rlimit // Go raises the soft limit to the hard one at its start
+	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit) != nil {
 		return httpapi.DefaultConnections
 	}
-	most := connectionsWithin(files, max(1, d.neighbors.APIs), int(d.Pool.Config().MaxConns))
+	const plenty = 1 << 30     // also for "unlimited", which is the largest number
+	files := uint64(limit.Cur) // its type differs between systems
+	// The number is for the log's files and connections, and pipes to local servers.
+	left := int(min(files, plenty)) - 64 - 2*int(d.Pool.Config().MaxConns)
+	// The APIs of this process share what is left. Each has at least 16.
+	most := min(httpapi.DefaultConnections, max(16, left/max(1, d.neighbors.APIs)))
 	if most < httpapi.DefaultConnections {
 		d.Logger.Warn("fewer connections than usual, for the limit on open files (ulimit -n)", "connections", most, "files", files)
 	}
 	return most
-}
-
-// connectionsWithin shares a limit on open files between the APIs of a process.
-func connectionsWithin(files uint64, apis, database int) int {
-	const plenty = 1 << 30 // also for "unlimited", which is the largest number
-	// This is the number of files that a service has open besides the connections of clients
-	// and to the database: the log's files and connections, pipes to local servers.
-	left := int(min(files, plenty)) - 64 - 2*database
-	// This is the lowest limit of an API, however few files it may open.
-	return min(httpapi.DefaultConnections, max(16, left/apis))
 }
