@@ -305,21 +305,16 @@ func (l *local) note() error {
 func (l *local) stop() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	var group errgroup.Group
-	errs := make([]error, 3)
-	stop := func(i int, do func(context.Context) error) {
-		group.Go(func() error { errs[i] = do(ctx); return nil })
-	}
-	if l.postgres != nil {
-		stop(0, l.postgres.Stop)
-	}
+	var errs []error
 	if l.nats != nil {
-		stop(1, l.nats.Stop)
+		errs = append(errs, l.nats.Stop(ctx))
 	}
 	if l.chain != nil && l.chain.server != nil { // nil: a restart failed
-		stop(2, l.chain.server.Stop)
+		errs = append(errs, l.chain.server.Stop(ctx))
 	}
-	_ = group.Wait()
+	if l.postgres != nil {
+		errs = append(errs, l.postgres.Stop(ctx))
+	}
 	if err := errors.Join(errs...); err != nil {
 		cmp.Or(l.logger, slog.Default()).Warn("a local server did not stop cleanly", "err", fmt.Sprint(err))
 	}
