@@ -239,8 +239,7 @@ func (s *Server) Connect(opts ...nats.Option) (*nats.Conn, error) {
 }
 
 // Stop closes the connections that Connect made, stops the server, and waits until its
-// store is closed. It waits until ctx is done, or for five seconds if ctx has no
-// deadline. After an error the server may still be writing: the folder stays locked
+// store is closed. It waits for five seconds, or until ctx is done. After an error the server may still be writing: the folder stays locked
 // until the process ends. A second Stop waits for the first.
 func (s *Server) Stop(ctx context.Context) error {
 	s.stop.Do(func() { s.stopErr = s.shutdown(ctx) })
@@ -248,11 +247,8 @@ func (s *Server) Stop(ctx context.Context) error {
 }
 
 func (s *Server) shutdown(ctx context.Context) error {
-	if _, ok := ctx.Deadline(); !ok {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, 5*time.Second)
-		defer cancel()
-	}
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
 	s.mu.Lock()
 	for _, conn := range s.conns {
 		conn.Close()

@@ -144,7 +144,7 @@ func (s *Server) launch(ctx context.Context, cfg Config, p place, inst installat
 	case <-s.proc.Done():
 		return fmt.Errorf("%w: %s", errEndedEarly, lines.Last())
 	default:
-		return errors.Join(err, s.proc.Stop(closed(), syscall.SIGINT, syscall.SIGQUIT))
+		return errors.Join(err, s.proc.Stop(ctx, syscall.SIGINT, syscall.SIGQUIT))
 	}
 }
 
@@ -217,15 +217,12 @@ func (s *Server) PID() int { return s.proc.PID() }
 func (s *Server) Done() <-chan struct{} { return s.proc.Done() }
 
 // Stop ends sessions, writes a checkpoint, and stops the server (a fast shutdown). It
-// waits until ctx is done, or for five seconds if ctx has no deadline. Then it stops
+// waits for five seconds, or until ctx is done. Then it stops
 // the server without a checkpoint and returns child.ErrForced. That loses nothing, but
 // the next start must recover. No process is left.
 func (s *Server) Stop(ctx context.Context) error {
-	if _, ok := ctx.Deadline(); !ok {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, 5*time.Second)
-		defer cancel()
-	}
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
 	err := s.proc.Stop(ctx, syscall.SIGINT, syscall.SIGQUIT)
 	return s.gone(err)
 }
@@ -248,12 +245,6 @@ func logLines(log *slog.Logger) func(string) {
 		}
 		log.Log(context.Background(), level, line, "server", "postgres")
 	}
-}
-
-func closed() context.Context {
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	return ctx
 }
 
 // StartStandby copies a running server into cfg.Dir, an empty folder, and starts the
