@@ -147,7 +147,7 @@ func download(ctx context.Context, into string, packages []pkg, m *meter) error 
 	if err := group.Wait(); err != nil {
 		return err
 	}
-	m.say(fmt.Sprintf("fetched %s: %s", m.what, m.size()))
+	m.say(fmt.Sprintf("fetched %s: %.1f MB", m.what, float64(m.bytes)/1e6))
 	return nil
 }
 
@@ -179,9 +179,9 @@ type meter struct {
 	what string
 	say  func(line string)
 
-	mu    sync.Mutex
-	bytes int64
-	said  time.Time
+	mu        sync.Mutex
+	bytes, of int64 // of grows while packages begin to arrive
+	said      time.Time
 }
 
 func newMeter(what string, say func(line string)) *meter {
@@ -200,12 +200,16 @@ func (m *meter) Write(b []byte) (int, error) {
 	m.bytes += int64(len(b))
 	if time.Since(m.said) >= 5*time.Second {
 		m.said = time.Now()
-		m.say(fmt.Sprintf("fetching %s: %s", m.what, m.size()))
+		m.say(fmt.Sprintf("fetching %s: %.1f of %.1f MB", m.what, float64(m.bytes)/1e6, float64(m.of)/1e6))
 	}
 	return len(b), nil
 }
 
-func (m *meter) size() string { return fmt.Sprintf("%.1f MB", float64(m.bytes)/1e6) }
+func (m *meter) expect(bytes int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.of += max(bytes, 0) // negative: the registry does not say
+}
 
 // registryURL returns the registry that npm would use: NPM_CONFIG_REGISTRY, else registry
 // in the user's .npmrc, else what an installed npm says. The URL ends with a slash.
@@ -268,6 +272,7 @@ func (p pkg) fetch(ctx context.Context, client *http.Client, registry *url.URL, 
 	if response.StatusCode != http.StatusOK {
 		return fmt.Errorf("the registry answers %s", response.Status)
 	}
+	m.expect(response.ContentLength)
 	if err := root.MkdirAll(p.folder, 0o755); err != nil {
 		return err
 	}
