@@ -5,15 +5,8 @@
 // as long as the log exists, on every replica, whatever happens to the read models. All
 // events of a message have one cursor.
 //
-//	            subscribe                       message of the owner
-//	Follower -> behind ----- page is empty ---> live ---------------> live
-//	              ^  \                           |
-//	              |   page of the log            | tail begins again, or the follower's
-//	              +------------------------------+ channel is full
-//
 // While there are followers, one tail in each process follows the log for all of them, by
-// direct gets. It drops a follower that does not keep up. A dropped follower subscribes
-// again and reads the messages that it missed from the log.
+// direct gets, and wakes those whose owner has a new message. They read it from the log.
 package feed
 
 import (
@@ -33,9 +26,6 @@ import (
 )
 
 const (
-	// undelivered is how many pages of at most 32 KiB may wait for a follower. A follower
-	// with more to read is dropped.
-	undelivered = 8
 	// pause is the wait before a failed tail begins again.
 	pause = time.Second
 	// maxPerOwner bounds an owner's followers, so that one owner can't take all of them.
@@ -47,40 +37,37 @@ const (
 var ErrTooMany = errors.New("too many open event streams")
 
 type Config struct {
-	Log  eventlog.Reader   // for past events
-	Tail eventlog.Follower // for new events of all owners
-	// Sync, if any, makes what Tail shows durable, for a server that shows a message before
-	// it syncs.
-	Sync   func(context.Context) error
-	Max    int // followers at the same time
+	Log    eventlog.Reader
+	Tail   eventlog.Follower // says that there are new events
+	Max    int               // followers at the same time
 	Logger *slog.Logger
 }
 
 // Feed reads owners' histories.
 type Feed struct {
 	cfg   Config
-	slots chan struct{} // one element per follower
-	begun chan struct{} // signals that a follower subscribed
+	begun chan struct{} // signals that there is a new follower
 
-	mu   sync.Mutex
-	live map[events.Owner]map[*Follower]struct{}
-	open map[events.Owner]int // followers that are not closed
+	mu        sync.Mutex
+	open      int // followers that are not closed
+	followers map[events.Owner]map[*Follower]struct{}
 }
 
 // New returns a Feed. Followers get new events only while Run runs.
 func New(cfg Config) *Feed {
-	return &Feed{
-		cfg: cfg, slots: make(chan struct{}, cfg.Max), begun: make(chan struct{}, 1),
-		live: map[events.Owner]map[*Follower]struct{}{}, open: map[events.Owner]int{},
-	}
+	return &Feed{cfg: cfg, begun: make(chan struct{}, 1), followers: map[events.Owner]map[*Follower]struct{}{}}
 }
 
-func (f *Feed) Streams() int { return len(f.slots) }
+// Streams returns how many followers are not closed.
+func (f *Feed) Streams() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.open
+}
 
 type Page struct {
 	Events []byte // the elements of a JSON array
 	Cursor uint64 // cursor of the last event, or the cursor that the page was to begin after
-	first  uint64 // cursor of the first event
 	count  int    // number of events
 }
 
@@ -103,9 +90,6 @@ func (p *Page) add(r eventlog.Record) error {
 	}
 	if err != nil {
 		return fmt.Errorf("sequence %d: %w", r.Seq, err)
-	}
-	if p.first == 0 {
-		p.first = r.Seq
 	}
 	p.Cursor = r.Seq
 	return nil

@@ -141,7 +141,7 @@ func TestEachEventOnce(t *testing.T) {
 				writers[i].write(t, 1+rand.IntN(3))
 				time.Sleep(time.Duration(rand.IntN(15)) * time.Millisecond)
 			}
-			writers[i].write(t, 300) // too large to be delivered
+			writers[i].write(t, 300)
 			writers[i].write(t, 1)
 		})
 	}

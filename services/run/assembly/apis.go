@@ -11,7 +11,6 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/projections/projector"
 	"github.com/memory-ledger/ledger/projections/readmodel"
 	"github.com/memory-ledger/ledger/services/access"
@@ -49,7 +48,7 @@ func (d *APIServer) prepareCore(ctx context.Context) (func(context.Context, net.
 	}
 	connections := d.maxConnections()
 	history := feed.New(feed.Config{
-		Log: d.Log, Tail: d.Log, Sync: d.syncOf(eventlog.StreamName, false), Logger: d.Logger, Max: min(1024, connections/2),
+		Log: d.Log, Tail: d.Log, Logger: d.Logger, Max: min(1024, connections/2),
 	})
 	d.gauge("ledger_event_streams", "Event streams that are open.", nil, func() float64 { return float64(history.Streams()) })
 	grants := d.grants(memories, commands)
