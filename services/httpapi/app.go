@@ -255,11 +255,13 @@ func (a *App) survive(ctx context.Context, err *error) {
 var errPanic = errors.New("a handler panicked")
 
 // identify gives the request an id, and its answer the headers that every answer has. It
-// drops an Accept header that is too long: such a client gets the first type of each answer.
+// drops headers that are too long: such a client gets the first type of each answer, plain.
 func (a *App) identify(c *fiber.Ctx) (id string) {
-	// This bounds the Accept header. The framework sorts its types in quadratic time.
-	if len(c.Get(fiber.HeaderAccept)) > 1<<10 {
-		c.Request().Header.Del(fiber.HeaderAccept)
+	// This bounds the headers whose types the framework sorts in quadratic time.
+	for _, name := range []string{fiber.HeaderAccept, fiber.HeaderAcceptEncoding} {
+		if len(c.Get(name)) > 1<<10 {
+			c.Request().Header.Del(name)
+		}
 	}
 	id = utils.CopyString(c.Get(fiber.HeaderXRequestID))
 	if !isHarmlessID(id) {

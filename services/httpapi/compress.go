@@ -5,17 +5,12 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"strconv"
-	"strings"
 	"sync"
 
 	"github.com/gofiber/fiber/v2"
 	"github.com/klauspost/compress/gzip"
+	"github.com/valyala/fasthttp"
 )
-
-// leastCompressed is the length in bytes from which an answer is compressed. A
-// shorter answer takes one write and one round trip anyway.
-const leastCompressed = answerBytes
 
 // Compressed compresses the handler's long answers if the client accepts gzip. Use it
 // only for routes whose answers hold no credential. If an answer holds both a secret and
@@ -30,11 +25,16 @@ func (a *App) Compressed(handler fiber.Handler) fiber.Handler {
 		}
 		response := c.Response()
 		if response.StatusCode() != http.StatusOK || c.Method() == fiber.MethodHead || !c.Request().Header.IsHTTP11() ||
-			!takesGzip(c.Request().Header.PeekAll(fiber.HeaderAcceptEncoding)) {
+			c.Get(fiber.HeaderAcceptEncoding) == "" || c.AcceptsEncodings("gzip", "identity") != "gzip" {
 			return nil
 		}
 		if !response.IsBodyStream() {
-			return compressWhole(c)
+			// A shorter answer takes one write and one round trip anyway.
+			if body := response.Body(); len(body) >= answerBytes {
+				response.SetBodyRaw(fasthttp.AppendGzipBytesLevel(nil, body, fasthttp.CompressBestSpeed))
+				response.Header.Set(fiber.HeaderContentEncoding, "gzip")
+			}
+			return nil
 		}
 		select {
 		case a.compressing <- struct{}{}:
@@ -45,22 +45,6 @@ func (a *App) Compressed(handler fiber.Handler) fiber.Handler {
 		response.Header.Set(fiber.HeaderContentEncoding, "gzip")
 		return c.SendStream(body)
 	}
-}
-
-func compressWhole(c *fiber.Ctx) error {
-	response := c.Response()
-	if len(response.Body()) < leastCompressed {
-		return nil
-	}
-	body := newCompressor(bytes.NewReader(response.Body()), func() {})
-	defer body.Close()
-	text, err := io.ReadAll(body)
-	if err != nil {
-		return err
-	}
-	response.Header.Set(fiber.HeaderContentEncoding, "gzip")
-	response.SetBodyRaw(text)
-	return nil
 }
 
 // compressor is a gzip stream that is built while it is read. It passes on each piece
@@ -126,45 +110,4 @@ func (z *compressor) Close() error {
 	z.work = nil
 	z.release()
 	return nil
-}
-
-// takesGzip reads Accept-Encoding (RFC 9110, 12.5.3). It reports true for gzip, unless
-// the client refuses gzip or prefers the plain text.
-func takesGzip(headers [][]byte) bool {
-	zipped, any, plain := -1.0, -1.0, -1.0 // weights; negative: not named
-	for _, header := range headers {
-		for part := range strings.SplitSeq(string(header), ",") {
-			coding, weight := weighed(part)
-			switch coding {
-			case "gzip", "x-gzip":
-				zipped = max(zipped, weight)
-			case "*":
-				any = max(any, weight)
-			case "identity":
-				plain = max(plain, weight)
-			}
-		}
-	}
-	if zipped < 0 {
-		zipped = any
-	}
-	return zipped > 0 && zipped >= plain
-}
-
-// weighed splits a coding from its weight. An invalid weight is 0.
-func weighed(part string) (coding string, weight float64) {
-	coding, params, _ := strings.Cut(part, ";")
-	coding = strings.ToLower(strings.TrimSpace(coding))
-	for param := range strings.SplitSeq(params, ";") {
-		name, value, given := strings.Cut(param, "=")
-		if !given || !strings.EqualFold(strings.TrimSpace(name), "q") {
-			continue
-		}
-		q, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
-		if err != nil || !(q >= 0 && q <= 1) {
-			return coding, 0
-		}
-		return coding, q
-	}
-	return coding, 1
 }
