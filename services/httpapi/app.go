@@ -79,6 +79,7 @@ type App struct {
 	Page func(c *fiber.Ctx, status int) (answered bool)
 
 	cfg       Config
+	route     fasthttp.RequestHandler // the framework's
 	requests  *prometheus.HistogramVec
 	inFlight  prometheus.Gauge
 	outages   outages
@@ -128,10 +129,7 @@ func New(cfg Config) *App {
 		ErrorHandler: a.fail,
 	})
 	a.Server().ConnState, a.Server().HeaderReceived = follow, skipLong
-	a.routeUnknownMethods()
-	a.boundBodies()
-	a.refuseAmbiguous()
-	a.refuseWhenStopping()
+	a.route, a.Server().Handler = a.Server().Handler, a.handle
 	a.requests = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Namespace: "ledger", Subsystem: "http", Name: "request_seconds",
 		Help:        "Time from the request's arrival to its answer, by route and status.",
@@ -164,17 +162,9 @@ func RequestID(c *fiber.Ctx) string {
 	return id
 }
 
-// routeUnknownMethods replaces methods that the framework does not know with TRACE, which
-// it knows and which no route has. The answer is then 404, or 405 with the allowed
-// methods. Otherwise the framework would refuse in its own words.
-func (a *App) routeUnknownMethods() {
-	route := a.Server().Handler
-	a.Server().Handler = func(ctx *fasthttp.RequestCtx) {
-		knownMethod(ctx)
-		route(ctx)
-	}
-}
-
+// knownMethod replaces a method that the framework does not know with TRACE, which it knows
+// and which no route has. The answer is then 404, or 405 with the allowed methods.
+// Otherwise the framework would refuse in its own words.
 func knownMethod(ctx *fasthttp.RequestCtx) {
 	if !slices.Contains(fiber.DefaultMethods, string(ctx.Method())) {
 		ctx.Request.Header.SetMethod(fiber.MethodTrace)

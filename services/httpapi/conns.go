@@ -290,20 +290,3 @@ func (a *App) Serve(ctx context.Context, inner net.Listener, grace time.Duration
 
 // isStopping reports whether the service has begun to stop.
 func (a *App) isStopping() bool { return a.stopping.Err() != nil }
-
-// refuseWhenStopping runs before everything else for each request. If another connection
-// waits for a place, the request's connection closes after its answer.
-func (a *App) refuseWhenStopping() {
-	route := a.Server().Handler
-	a.Server().Handler = func(ctx *fasthttp.RequestCtx) {
-		if a.isStopping() {
-			ctx.SetConnectionClose()
-			a.refuseEarly(ctx, errStopping)
-			return
-		}
-		route(ctx)
-		if c, ok := ctx.Conn().(*conn); a.isStopping() || ok && c.of.full.Load() {
-			ctx.SetConnectionClose()
-		}
-	}
-}

@@ -23,25 +23,37 @@ var (
 	errEncodings = BadRequest("Transfer-Encoding must be chunked, once, and over HTTP/1.1")
 )
 
-// refuseAmbiguous refuses requests that the server can read, but that a proxy in front of
-// it may have read in another way. The bytes that follow on the connection may belong to
-// such a request, so they are not read. It also refuses a body whose announced length is
-// too large.
-func (a *App) refuseAmbiguous() {
-	route := a.Server().Handler
-	a.Server().Handler = func(ctx *fasthttp.RequestCtx) {
-		closes, err := framing(&ctx.Request.Header)
-		if c, ok := ctx.Conn().(*conn); ok && c.answers(&ctx.Request.Header) {
-			err = errVersion
-		}
-		if closes || err != nil {
-			ctx.SetConnectionClose()
-		}
-		if err != nil {
-			a.refuseEarly(ctx, err)
-			return
-		}
-		route(ctx)
+// handle is called for each request, before the framework routes it. It refuses requests
+// that the server can read, but that a proxy in front of it may have read in another way.
+// The bytes that follow on the connection may belong to such a request, so they are not
+// read. It also refuses a body whose announced length is too large, and every request once
+// the service has begun to stop.
+func (a *App) handle(ctx *fasthttp.RequestCtx) {
+	c, _ := ctx.Conn().(*conn)
+	closes, err := framing(&ctx.Request.Header)
+	switch {
+	case a.isStopping():
+		err = errStopping
+	case c != nil && c.answers(&ctx.Request.Header):
+		err = errVersion
+	}
+	body := &incoming{app: a, whole: true}
+	if err == nil {
+		err = body.begin(ctx)
+	}
+	if err != nil {
+		ctx.SetConnectionClose()
+		a.refuseEarly(ctx, err)
+		return
+	}
+	ctx.SetUserValue(localBody, body)
+	knownMethod(ctx)
+	a.route(ctx)
+	body.release()
+	// If a body is not whole, the bytes that follow are the rest of it, not a request. If
+	// another connection waits for a place, this one makes room.
+	if closes || !body.whole || a.isStopping() || c != nil && c.of.full.Load() {
+		ctx.SetConnectionClose()
 	}
 }
 

@@ -39,38 +39,24 @@ type incoming struct {
 	renewed context.CancelFunc  // cancels the context that starts after the body
 }
 
-// boundBodies lets a route read a long body with Body, once the route knows the caller.
-// Memory is allocated for the bytes that have arrived, not for the announced length.
-func (a *App) boundBodies() {
-	route := a.Server().Handler
-	a.Server().Handler = func(ctx *fasthttp.RequestCtx) {
-		request := &ctx.Request
-		if !request.IsBodyStream() {
-			route(ctx)
-			return
-		}
-		length := request.Header.ContentLength() // negative: chunks
-		body := &incoming{app: a}
-		var err error
-		switch {
-		case length >= 0 && length <= smallBody:
-			request.Body() // has already arrived
-			body.whole = true
-		case !slices.Contains([]string{fiber.MethodPost, fiber.MethodPut, fiber.MethodPatch}, string(ctx.Method())):
-			err = body.read(request, smallBody, nil)
-		}
-		if err != nil {
-			ctx.SetConnectionClose()
-			a.refuseEarly(ctx, err)
-			return
-		}
-		ctx.SetUserValue(localBody, body)
-		route(ctx)
-		body.release()
-		if !body.whole {
-			ctx.SetConnectionClose() // the bytes that follow are the rest of the body, not a request
-		}
+// begin reads a short body, and any body of a method that has none. A route reads a long
+// body with Body, once it knows the caller. Memory is allocated for the bytes that have
+// arrived, not for the announced length.
+func (b *incoming) begin(ctx *fasthttp.RequestCtx) error {
+	request := &ctx.Request
+	if !request.IsBodyStream() {
+		return nil
 	}
+	length := request.Header.ContentLength() // negative: chunks
+	switch {
+	case length >= 0 && length <= smallBody:
+		request.Body() // has already arrived
+	case !slices.Contains([]string{fiber.MethodPost, fiber.MethodPut, fiber.MethodPatch}, string(ctx.Method())):
+		return b.read(request, smallBody, nil)
+	default:
+		b.whole = false
+	}
+	return nil
 }
 
 // Body returns the body of a request. If a long body is still arriving, Body reads it
