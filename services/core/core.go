@@ -68,7 +68,7 @@ func (a *API) Mount(app *httpapi.App) {
 	app.Page = consentFails
 	app.Health("memory-ledger-core")
 	dashboard.Mount(app, a.Dashboard)
-	app.SignIn(a.Desk, signin.ParseSignatureText)
+	app.SignIn(a.Desk, false)
 	app.Post("/erasure", a.eraseOwner)
 	app.Get("/auth/sessions", a.owning(a.listSessions))
 	app.Delete("/auth/sessions", a.owning(a.endOtherSessions))

@@ -46,7 +46,7 @@ func (a *API) eraseOwner(c *fiber.Ctx) error {
 			return err
 		}
 	}
-	answer, err := httpapi.SignedChallenge(c, signin.ParseSignatureText)
+	answer, err := httpapi.SignedChallenge(c)
 	if err != nil {
 		return err
 	}

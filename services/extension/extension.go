@@ -47,7 +47,7 @@ func (a *API) Mount(app *httpapi.App) {
 	})
 	app.Page = refusalPage
 	app.Health("memory-ledger-extension")
-	app.SignIn(a.Desk, signin.ParseSignatureJSON)
+	app.SignIn(a.Desk, true)
 	app.Get("/auth/me", a.reading(a.me))
 	app.Post("/auth/logout", httpapi.Writing(a.Access, a.logout))
 	app.Get("/connect", connect.Page(connect.Config{APIURL: a.BaseURL, SessionTTL: a.SessionTTL, Names: a.ExtensionNames}))

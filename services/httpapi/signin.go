@@ -1,6 +1,8 @@
 package httpapi
 
 import (
+	"crypto/ed25519"
+
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/gofiber/fiber/v2"
@@ -8,11 +10,18 @@ import (
 	"github.com/memory-ledger/ledger/services/signin"
 )
 
-// SignIn adds the sign-in routes. Between the APIs they differ only in the signature
-// forms that they accept.
-func (a *App) SignIn(signIn *signin.SignIn, parseSignature func(jsontext.Value) ([]byte, error)) {
+// SignIn adds the sign-in routes. Between the APIs they differ only in whether a signature
+// may also be a list of numbers.
+func (a *App) SignIn(signIn *signin.SignIn, lists bool) {
 	a.Post("/auth/challenge", func(c *fiber.Ctx) error { return challenge(c, signIn) })
-	a.Post("/auth/verify", func(c *fiber.Ctx) error { return verify(c, signIn, parseSignature) })
+	a.Post("/auth/verify", func(c *fiber.Ctx) error {
+		answer, err := signedChallenge(c, lists, strict)
+		if err != nil {
+			return err
+		}
+		session, err := signIn.Verify(Context(c), answer)
+		return Answered(c, session, err)
+	})
 }
 
 func challenge(c *fiber.Ctx, signIn *signin.SignIn) error {
@@ -31,21 +40,10 @@ func challenge(c *fiber.Ctx, signIn *signin.SignIn) error {
 	return Answered(c, challenge, err)
 }
 
-func verify(c *fiber.Ctx, signIn *signin.SignIn, parseSignature func(jsontext.Value) ([]byte, error)) error {
-	answer, err := signedChallenge(c, parseSignature, strict)
-	if err != nil {
-		return err
-	}
-	session, err := signIn.Verify(Context(c), answer)
-	return Answered(c, session, err)
-}
-
 // SignedChallenge reads a challenge that a wallet signed, on a route other than sign-in.
-func SignedChallenge(c *fiber.Ctx, parseSignature func(jsontext.Value) ([]byte, error)) (signin.Answer, error) {
-	return signedChallenge(c, parseSignature, known)
-}
+func SignedChallenge(c *fiber.Ctx) (signin.Answer, error) { return signedChallenge(c, false, known) }
 
-func signedChallenge(c *fiber.Ctx, parseSignature func(jsontext.Value) ([]byte, error), options json.Options) (signin.Answer, error) {
+func signedChallenge(c *fiber.Ctx, lists bool, options json.Options) (signin.Answer, error) {
 	var body struct {
 		PublicKey string         `json:"publicKey"`
 		Message   *string        `json:"message"`
@@ -61,9 +59,28 @@ func signedChallenge(c *fiber.Ctx, parseSignature func(jsontext.Value) ([]byte, 
 	if err != nil {
 		return signin.Answer{}, err
 	}
-	signature, err := parseSignature(plainIntegers(body.Signature))
+	signature, err := signatureOf(body.Signature, lists)
 	if err != nil {
 		return signin.Answer{}, err
 	}
 	return signin.Answer{PublicKey: owner, Message: *body.Message, Signature: signature}, nil
+}
+
+// signatureOf decodes a signature in base58, or a list of its bytes.
+func signatureOf(raw jsontext.Value, lists bool) ([]byte, error) {
+	var text string
+	var numbers []int
+	switch {
+	case raw.Kind() == '"' && json.Unmarshal(raw, &text) == nil:
+		return signin.ParseSignature(text)
+	case !lists, raw.Kind() != '[', json.Unmarshal(raw, &numbers, strict) != nil, len(numbers) != ed25519.SignatureSize:
+		return nil, signin.ErrSignatureForm
+	}
+	signature := make([]byte, len(numbers))
+	for i, n := range numbers {
+		if signature[i] = byte(n); int(signature[i]) != n {
+			return nil, signin.ErrSignatureForm
+		}
+	}
+	return signature, nil
 }

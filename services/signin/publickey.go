@@ -6,8 +6,6 @@ import (
 	"fmt"
 
 	"filippo.io/edwards25519"
-	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
 	"github.com/mr-tron/base58"
 
 	"github.com/memory-ledger/ledger/events"
@@ -61,42 +59,4 @@ func ParseSignature(s string) ([]byte, error) {
 		return nil, ErrSignatureForm
 	}
 	return raw, nil
-}
-
-// ParseSignatureText accepts a signature as a base58 string.
-func ParseSignatureText(raw jsontext.Value) ([]byte, error) {
-	var text string
-	if err := json.Unmarshal(raw, &text); err != nil || raw.Kind() != '"' {
-		return nil, ErrSignatureForm
-	}
-	return ParseSignature(text)
-}
-
-// ParseSignatureJSON accepts a signature as a base58 string or as an array of
-// exactly 64 bytes.
-func ParseSignatureJSON(raw jsontext.Value) ([]byte, error) {
-	if raw.Kind() == '"' {
-		return ParseSignatureText(raw)
-	}
-	var numbers []uint8Number
-	if err := json.Unmarshal(raw, &numbers); err != nil || len(numbers) != ed25519.SignatureSize {
-		return nil, ErrSignatureForm
-	}
-	signature := make([]byte, len(numbers))
-	for i, n := range numbers {
-		signature[i] = byte(n)
-	}
-	return signature, nil
-}
-
-// uint8Number is a byte written as a number. JSON decodes a plain []byte from base64.
-type uint8Number uint8
-
-// UnmarshalJSONFrom implements json.UnmarshalerFrom. It refuses null, which would decode as
-// 0.
-func (n *uint8Number) UnmarshalJSONFrom(decoder *jsontext.Decoder) error {
-	if decoder.PeekKind() != '0' {
-		return ErrSignatureForm
-	}
-	return json.UnmarshalDecode(decoder, (*uint8)(n))
 }
