@@ -53,12 +53,12 @@ func decode(c *fiber.Ctx, v any, read func(*fiber.Ctx) ([]byte, error), options 
 
 var errNull = errors.New("null is not a value here")
 
-// strict refuses null where a member is a string or an integer: null is not the same as
-// an absent member. It reads integers in any JSON spelling.
+// strict refuses null where a member is a string, an integer or a filter: null is not the
+// same as an absent member. It reads integers in any JSON spelling.
 var strict = json.WithUnmarshalers(json.JoinUnmarshalers(
 	json.UnmarshalFromFunc(notNull[string]), json.UnmarshalFromFunc(integer),
 	json.UnmarshalFromFunc(notNull[*string]), json.UnmarshalFromFunc(notNull[*int]), json.UnmarshalFromFunc(notNull[*bool]),
-	json.UnmarshalFromFunc(notNull[*[]string]),
+	json.UnmarshalFromFunc(notNull[*[]string]), json.UnmarshalFromFunc(notNull[filterBody]), json.UnmarshalFromFunc(notNull[*viaBody]),
 ))
 
 // known is strict, and refuses unknown members of all objects that decode into a struct.

@@ -28,12 +28,11 @@ type searchBody struct {
 }
 
 type filterBody struct {
-	given    bool
 	Source   *string        `json:"source"`
 	From     *string        `json:"from"`
 	To       *string        `json:"to"`
 	Anchored *bool          `json:"anchored"`
-	Via      viaBody        `json:"via"`
+	Via      *viaBody       `json:"via"`
 	Metadata jsontext.Value `json:"metadata"`
 
 	OccurredFrom *string   `json:"occurredFrom"`
@@ -45,18 +44,13 @@ type filterBody struct {
 
 // viaBody is how a memory was written: {kind, id}, or only the kind as a string.
 type viaBody struct {
-	given bool
-	Kind  string `json:"kind"`
-	ID    string `json:"id"`
+	Kind string `json:"kind"`
+	ID   string `json:"id"`
 }
 
 func (b *viaBody) UnmarshalJSONFrom(decoder *jsontext.Decoder) error {
-	b.given = true
 	if decoder.PeekKind() == '"' {
 		return json.UnmarshalDecode(decoder, &b.Kind)
-	}
-	if decoder.PeekKind() != '{' {
-		return errNotObject
 	}
 	type members viaBody
 	return json.UnmarshalDecode(decoder, (*members)(b))
@@ -72,19 +66,6 @@ func (b *viaBody) filter() (string, error) {
 		return b.Kind, nil
 	}
 	return events.Via{Kind: events.ViaKind(b.Kind), ID: b.ID}.String(), nil
-}
-
-var errNotObject = errors.New("not an object")
-
-// UnmarshalJSONFrom implements json.UnmarshalerFrom. It refuses null, as do all other
-// members.
-func (b *filterBody) UnmarshalJSONFrom(decoder *jsontext.Decoder) error {
-	if decoder.PeekKind() != '{' {
-		return errNotObject
-	}
-	type members filterBody
-	b.given = true
-	return json.UnmarshalDecode(decoder, (*members)(b))
 }
 
 // SearchMemories answers with a JSON array of the memories that the search in the body
@@ -207,7 +188,7 @@ func (b filterBody) filter() (f memories.Filter, err error) {
 			return f, BadRequest("filter." + bound.name + " must be a date, or a date and time as RFC 3339 has it")
 		}
 	}
-	if b.Via.given {
+	if b.Via != nil {
 		if f.Via, err = b.Via.filter(); err != nil {
 			return f, err
 		}
