@@ -38,7 +38,7 @@ type API struct {
 	Memories *memory.Service
 	Commands *command.Executor
 	Query    schema.Querier
-	Staking  Staking
+	Staking  Staking // nil: dormant
 	Agents   *mcp.Server
 	Apps     *oauth.Server
 	Grants   *grant.Service

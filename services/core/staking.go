@@ -56,42 +56,32 @@ type Staking interface {
 	Unstake(ctx context.Context, owner events.Owner, amount string) (UnsignedTransaction, error)
 }
 
-// Dormant is staking without a mint and a program.
-type Dormant struct{}
-
 var errDormant = httpapi.Refuse(http.StatusServiceUnavailable, "staking is not live")
 
-func (Dormant) Status(context.Context, events.Owner) (StakingStatus, error) {
-	return StakingStatus{
-		Staked: "0", Mature: "0", Cooling: "0", Lots: []Lot{}, WalletBalance: "0",
-		MinPartialUnstake: "0", MaturityMs: (24 * time.Hour).Milliseconds(), Reconciled: true,
-	}, nil
-}
-
-func (Dormant) Stake(context.Context, events.Owner, string) (UnsignedTransaction, error) {
-	return UnsignedTransaction{}, errDormant
-}
-
-func (Dormant) Unstake(context.Context, events.Owner, string) (UnsignedTransaction, error) {
-	return UnsignedTransaction{}, errDormant
+// dormant is the status without a mint and a program.
+var dormant = StakingStatus{
+	Staked: "0", Mature: "0", Cooling: "0", Lots: []Lot{}, WalletBalance: "0",
+	MinPartialUnstake: "0", MaturityMs: (24 * time.Hour).Milliseconds(), Reconciled: true,
 }
 
 func (a *API) stakingStatus(c *fiber.Ctx, caller access.Caller) error {
+	if a.Staking == nil {
+		return c.JSON(dormant)
+	}
 	status, err := a.Staking.Status(httpapi.Context(c), caller.Owner)
 	return httpapi.Answered(c, status, err)
 }
 
 func (a *API) stake(c *fiber.Ctx, caller access.Caller) error {
-	return a.move(c, caller, a.Staking.Stake)
+	return a.move(c, caller, Staking.Stake)
 }
 
 func (a *API) unstake(c *fiber.Ctx, caller access.Caller) error {
-	return a.move(c, caller, a.Staking.Unstake)
+	return a.move(c, caller, Staking.Unstake)
 }
 
-func (a *API) move(c *fiber.Ctx, caller access.Caller, build func(context.Context, events.Owner, string) (UnsignedTransaction, error)) error {
-	// Dormant staking answers 503 for any body.
-	if _, dormant := a.Staking.(Dormant); dormant {
+func (a *API) move(c *fiber.Ctx, caller access.Caller, build func(Staking, context.Context, events.Owner, string) (UnsignedTransaction, error)) error {
+	if a.Staking == nil { // whatever the body is
 		return errDormant
 	}
 	var body struct {
@@ -103,6 +93,6 @@ func (a *API) move(c *fiber.Ctx, caller access.Caller, build func(context.Contex
 	if body.Amount == nil {
 		return httpapi.BadRequest("amount must be a decimal string of base units")
 	}
-	transaction, err := build(httpapi.Context(c), caller.Owner, *body.Amount)
+	transaction, err := build(a.Staking, httpapi.Context(c), caller.Owner, *body.Amount)
 	return httpapi.Answered(c, transaction, err)
 }

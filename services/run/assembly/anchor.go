@@ -53,12 +53,12 @@ func RunAnchorer(ctx context.Context, b *Base) error {
 	})
 }
 
-// staking returns the core API's staking: dormant without a configured mint, and in a local
-// run without a chain. The anchorer records what wallets move: of the log's roles, only it
-// may append facts about the chain.
+// staking returns the core API's staking: nil without a configured mint, and in a local run
+// without a chain. The anchorer records what wallets move: of the log's roles, only it may
+// append facts about the chain.
 func (d *APIServer) staking(ctx context.Context) (core.Staking, error) {
 	if d.Config.StakeMint == "" || d.Config.SolanaRPCURL == "" {
-		return core.Dormant{}, nil
+		return nil, nil
 	}
 	onchain, err := d.stakeChain(ctx)
 	if err != nil {
