@@ -18,11 +18,6 @@ import (
 	"github.com/memory-ledger/ledger/services/untrusted"
 )
 
-// Finder finds memories of an owner. It is [memory.Service].
-type Finder interface {
-	Select(ctx context.Context, r memory.Reader, sel memory.Selection, gone func() bool) (*memory.Picked, error)
-}
-
 // find returns a page of memories, and the selection that it comes from.
 func (s *Server) find(ctx context.Context, c call, sel memory.Selection) (found []memory.View, picked *memory.Picked, err error) {
 	if err := sel.Check(); err != nil {
@@ -36,7 +31,7 @@ func (s *Server) find(ctx context.Context, c call, sel memory.Selection) (found 
 
 // read is find for a search that the caller did not ask for.
 func (s *Server) read(ctx context.Context, c call, sel memory.Selection) (found []memory.View, picked *memory.Picked, err error) {
-	if picked, err = s.Finder.Select(ctx, c.reader(), sel, c.gone); err != nil {
+	if picked, err = s.Memories.Select(ctx, c.reader(), sel, c.gone); err != nil {
 		return nil, nil, err
 	}
 	for picked.More() {

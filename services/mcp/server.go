@@ -45,7 +45,6 @@ import (
 type Config struct {
 	Memories *memory.Service
 	Grants   *grant.Service
-	Finder   Finder
 	Quotas   *quota.Quotas // of searches; nil: no quotas
 	// BaseURL is the core API's public URL, without a slash at the end.
 	BaseURL string

@@ -12,28 +12,10 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/memory-ledger/ledger/services/access"
-	"github.com/memory-ledger/ledger/services/memory"
 )
-
-// blocked is a Finder that calls begun, and finds nothing before its context ends.
-type blocked struct {
-	begun func()
-	ended chan error
-}
-
-func (b blocked) Select(ctx context.Context, _ memory.Reader, _ memory.Selection, _ func() bool) (*memory.Picked, error) {
-	b.begun()
-	select {
-	case <-ctx.Done():
-		b.ended <- context.Cause(ctx)
-		return nil, ctx.Err()
-	case <-time.After(time.Minute):
-		b.ended <- nil
-		return nil, errors.New("the context did not end")
-	}
-}
 
 // post calls a tool in an older revision, in which the SDK does not bound calls.
 func post(ctx context.Context, s *Server, body string) *httptest.ResponseRecorder {
@@ -53,11 +35,20 @@ func TestACallEndsWithItsRequest(t *testing.T) {
 	t.Parallel()
 	gone := errors.New("the client is gone")
 	ctx, cancel := context.WithCancelCause(t.Context())
-	finder := blocked{func() { cancel(gone) }, make(chan error, 1)}
-	s := New(Config{Finder: finder, Log: slog.New(slog.DiscardHandler)})
-	answer := post(ctx, s, call1+`recall"}}`)
+	s, ended := New(Config{Log: slog.New(slog.DiscardHandler)}), make(chan error, 1)
+	addTool(s, &tool{input: schemaOf[struct{}](), Tool: sdk.Tool{Name: "wait"}}, func(ctx context.Context, _ call, _ struct{}) (out struct{}, _ string, _ error) {
+		cancel(gone)
+		select {
+		case <-ctx.Done():
+			ended <- context.Cause(ctx)
+		case <-time.After(time.Minute):
+			ended <- errors.New("the context did not end")
+		}
+		return out, "", ctx.Err()
+	})
+	answer := post(ctx, s, call1+`wait"}}`)
 	select {
-	case err := <-finder.ended:
+	case err := <-ended:
 		if !errors.Is(err, gone) {
 			t.Errorf("the call ended by %v", err)
 		}

@@ -118,7 +118,7 @@ func (d *APIServer) grants(memories *memory.Service, commands *command.Executor)
 // agents returns the MCP server of the core API, whose tools agents use.
 func (d *APIServer) agents(memories *memory.Service, grants *grant.Service) *mcp.Server {
 	return mcp.New(mcp.Config{
-		Memories: memories, Grants: grants, Finder: memories,
+		Memories: memories, Grants: grants,
 		BaseURL: d.Config.CoreURL, Now: time.Now, Log: d.Logger, Quotas: d.quotas,
 	})
 }
