@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -20,6 +21,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
+	"golang.org/x/time/rate"
 
 	"github.com/memory-ledger/ledger/events/tracing"
 	"github.com/memory-ledger/ledger/services/access"
@@ -82,7 +84,7 @@ type App struct {
 	route     fasthttp.RequestHandler // the framework's
 	requests  *prometheus.HistogramVec
 	inFlight  prometheus.Gauge
-	outages   outages
+	outages   sync.Map // *rate.Sometimes by the error of the table's row; nil for a database that is down
 	cutAfter  time.Duration
 	heartbeat time.Duration
 	bodies    bodies
@@ -351,21 +353,23 @@ func RetryAfter(c *fiber.Ctx, err error) {
 	}
 }
 
-// tell logs a failed request, unless the log is thinned out.
+// tell logs a failed request. One cause makes thousands of 503s, so it gets a line a second.
 func (a *App) tell(c *fiber.Ctx, status int, err error) {
 	log := a.log(c).With("method", c.Method(), "route", c.Route().Path, "status", status, "err", err)
 	if status != http.StatusServiceUnavailable {
 		log.Error("request failed")
 		return
 	}
-	untold, due := a.outages.tell(err, time.Now())
-	switch {
-	case !due:
-	case errors.Is(err, command.ErrOverloaded), errors.Is(err, errBodies), errors.Is(err, memory.ErrBusy): // under load
-		log.Warn("request refused", "untold", untold)
-	default:
-		log.Error("request failed", "untold", untold)
-	}
+	row, _ := rowOf(err)
+	cause, _ := a.outages.LoadOrStore(row.err, &rate.Sometimes{Interval: time.Second})
+	cause.(*rate.Sometimes).Do(func() {
+		switch {
+		case errors.Is(err, command.ErrOverloaded), errors.Is(err, errBodies), errors.Is(err, memory.ErrBusy): // under load
+			log.Warn("request refused")
+		default:
+			log.Error("request failed")
+		}
+	})
 }
 
 // isRefusal distinguishes an answer that a route decided to give, such as that staking is
