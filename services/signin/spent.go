@@ -63,13 +63,9 @@ func (u useOf) claimed(now time.Time) bool {
 	return u.ClaimedUntil != nil && now.Before(u.ClaimedUntil.Time())
 }
 
-const (
-	// claimTime is how long a claim lasts if it is not ended: slightly longer than a
-	// request may take.
-	claimTime = 15 * time.Second
-	// releaseTimeout bounds how long a failed sign-in waits for the release.
-	releaseTimeout = 2 * time.Second
-)
+// claimTime is how long a claim lasts if it is not ended: slightly longer than a request
+// may take.
+const claimTime = 15 * time.Second
 
 // errMoved: the nonce is not in the expected state.
 var errMoved = errors.New("nonce was used by another attempt")
@@ -92,16 +88,11 @@ type spentNonces struct {
 	pause  func(context.Context, time.Duration) bool
 }
 
-// claim keeps other attempts out and returns the claim's revision. A crash after it leaves
-// a nonce that can be used again after claimTime. Errors: ErrRefused if the nonce was used,
-// ErrUnavailable if that is unknown.
+// claim keeps other attempts out and returns the claim's revision. A crash after it, or an
+// answer that is lost twice, leaves a nonce that can be used again after claimTime. Errors:
+// ErrRefused if the nonce was used, ErrUnavailable if that is unknown.
 func (s spentNonces) claim(ctx context.Context, nonce string) (revision uint64, err error) {
 	by, unsure := rand.Text(), false
-	defer func() {
-		if err != nil && unsure {
-			s.disclaim(ctx, nonce, by)
-		}
-	}()
 	for waited, wait := time.Duration(0), 20*time.Millisecond; ; wait = min(2*wait, 250*time.Millisecond) {
 		found, revision, err := s.get(ctx, nonce)
 		switch {
@@ -142,19 +133,10 @@ func (s spentNonces) tryClaim(ctx context.Context, nonce string, u useOf, revisi
 	return s.put(ctx, "claim nonce", nonce, u, revision)
 }
 
-// disclaim ends a claim that may or may not have been stored.
-func (s spentNonces) disclaim(ctx context.Context, nonce, by string) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
-	defer cancel()
-	if found, revision, err := s.get(ctx, nonce); err == nil && found.ClaimedBy == by {
-		s.release(ctx, nonce, revision)
-	}
-}
-
 // release releases a claimed nonce, even after the request's own deadline. If that fails,
 // the claim expires by itself.
 func (s spentNonces) release(ctx context.Context, nonce string, claim uint64) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancel()
 	_, _ = s.put(ctx, "release nonce", nonce, useOf{}, claim)
 }
