@@ -9,6 +9,7 @@ import (
 	"github.com/gofiber/fiber/v2"
 
 	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/projections/readmodel/grants"
 	"github.com/memory-ledger/ledger/services/access"
 	"github.com/memory-ledger/ledger/services/httpapi"
 )
@@ -31,7 +32,7 @@ var grantKinds = map[events.GrantKind]string{events.GrantCase: "agent-case", eve
 // listGrants answers with the owner's live grants, oldest first. An owner has at most one
 // of each kind.
 func (a *API) listGrants(c *fiber.Ctx, caller access.Caller) error {
-	live, err := a.Grants.Live(httpapi.Context(c), caller.Owner)
+	live, err := grants.Active(httpapi.Context(c), a.Query, caller.Owner, a.Now())
 	if err != nil {
 		return err
 	}
@@ -47,7 +48,8 @@ func (a *API) listGrants(c *fiber.Ctx, caller access.Caller) error {
 
 // endGrant ends a grant. It answers alike for a grant that has ended before.
 func (a *API) endGrant(c *fiber.Ctx, caller access.Caller) error {
-	return httpapi.Done(c, a.Grants.End(httpapi.Context(c), caller.Owner, caller.Credential, httpapi.Param(c, "id")))
+	_, err := a.Grants.Revoke(httpapi.Context(c), caller.Owner, caller.Credential, "", httpapi.Param(c, "id"))
+	return httpapi.Done(c, err)
 }
 
 // metadataPath is the path at which a refused client finds how to authenticate (RFC

@@ -125,14 +125,15 @@ type dropStatus struct {
 
 func (a *API) status(kind events.GrantKind) func(*fiber.Ctx, access.Caller) error {
 	return func(c *fiber.Ctx, caller access.Caller) error {
-		s, err := a.Grants.Status(httpapi.Context(c), caller.Owner, kind, httpapi.Param(c, "id"))
+		g, err := a.Grants.ByID(httpapi.Context(c), caller.Owner, kind, httpapi.Param(c, "id"))
 		if err != nil {
 			return err
 		}
+		remaining, revoked, expired := g.MaxUses-g.Used, g.RevokedAt != nil, !a.Grants.Now().Before(g.ExpiresAt.Time())
 		if kind == events.GrantCase {
-			return c.JSON(caseStatus{s.Used, s.Remaining, s.Revoked, s.Expired})
+			return c.JSON(caseStatus{g.Used, remaining, revoked, expired})
 		}
-		return c.JSON(dropStatus{s.Used, s.Remaining, s.Revoked, s.Expired})
+		return c.JSON(dropStatus{g.Used, remaining, revoked, expired})
 	}
 }
 

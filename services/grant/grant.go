@@ -24,6 +24,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/verify/canonical"
 	"github.com/memory-ledger/ledger/projections/fence"
@@ -143,39 +145,25 @@ func (s *Service) Mint(ctx context.Context, by access.Caller, asked Asked) (Mint
 	}, nil
 }
 
-// Status is the state of a grant as its owner sees it.
-type Status struct {
-	Used, Remaining  int
-	Revoked, Expired bool
-}
-
-// Status returns the state of an owner's grant. The caller has passed the fence.
-func (s *Service) Status(ctx context.Context, owner events.Owner, kind events.GrantKind, id string) (Status, error) {
+// ByID returns an owner's grant, live or dead, of a kind; "" for either kind. The caller has
+// passed the fence.
+func (s *Service) ByID(ctx context.Context, owner events.Owner, kind events.GrantKind, id string) (grants.Grant, error) {
 	g, found, err := grants.ByID(ctx, s.Query, owner, id)
-	if err != nil {
-		return Status{}, fmt.Errorf("find grant: %w", err)
+	if err == nil && (!found || kind != "" && g.Kind != kind) {
+		err = ErrNotFound
 	}
-	if !found || g.Kind != kind {
-		return Status{}, ErrNotFound
-	}
-	return Status{
-		Used: g.Used, Remaining: g.MaxUses - g.Used,
-		Revoked: g.RevokedAt != nil, Expired: !s.Now().Before(g.ExpiresAt.Time()),
-	}, nil
+	return g, err
 }
 
-// Revoke ends an owner's grant. It reports whether the grant is now revoked, by this call
+// Revoke ends an owner's grant of a kind; "" for either kind. It reports whether the grant is now revoked, by this call
 // or an earlier one: false if the grant was spent or expired first. A repetition gets the
 // same answer. The caller has passed the fence.
 func (s *Service) Revoke(ctx context.Context, owner events.Owner, by command.Credential, kind events.GrantKind, id string) (bool, error) {
-	g, found, err := grants.ByID(ctx, s.Query, owner, id)
+	g, err := s.ByID(ctx, owner, kind, id)
 	if err != nil {
-		return false, fmt.Errorf("find grant: %w", err)
+		return false, err
 	}
-	if !found || g.Kind != kind {
-		return false, ErrNotFound
-	}
-	revoke := &command.RevokeGrant{GrantID: g.ID, Kind: kind, Credential: by}
+	revoke := &command.RevokeGrant{GrantID: g.ID, Kind: g.Kind, Credential: by}
 	if err := s.Commands.Execute(ctx, owner, revoke); err != nil {
 		return false, err
 	}
@@ -183,29 +171,11 @@ func (s *Service) Revoke(ctx context.Context, owner events.Owner, by command.Cre
 		if err := s.Fence.WaitAll(ctx); err != nil {
 			return false, err
 		}
-		if g, _, err = grants.ByID(ctx, s.Query, owner, id); err != nil {
-			return false, fmt.Errorf("find grant: %w", err)
+		if g, err = s.ByID(ctx, owner, kind, id); err != nil {
+			return false, err
 		}
 	}
 	return revoke.Revoked || g.RevokedAt != nil, nil
-}
-
-// Live returns an owner's live grants, oldest first. The caller has passed the fence.
-func (s *Service) Live(ctx context.Context, owner events.Owner) ([]grants.Grant, error) {
-	return grants.Active(ctx, s.Query, owner, s.Now())
-}
-
-// End ends an owner's grant of either kind. It is no error if the grant has already ended.
-// The caller has passed the fence.
-func (s *Service) End(ctx context.Context, owner events.Owner, by command.Credential, id string) error {
-	g, found, err := grants.ByID(ctx, s.Query, owner, id)
-	if err != nil {
-		return fmt.Errorf("find grant: %w", err)
-	}
-	if !found {
-		return ErrNotFound
-	}
-	return s.Commands.Execute(ctx, owner, &command.RevokeGrant{GrantID: g.ID, Kind: g.Kind, Credential: by})
 }
 
 // Open finds the grant of a token. It returns ErrDead for a token that opens nothing, but
@@ -314,7 +284,7 @@ func (s *Service) unlessDead(ctx context.Context, o Opened, err error) error {
 	g, found, unread := grants.ByID(ctx, s.Query, o.owner, o.id)
 	switch {
 	case unread != nil:
-		return fmt.Errorf("find grant: %w", unread)
+		return unread
 	case !found || !g.Live(s.Now()):
 		return ErrDead
 	}
@@ -378,8 +348,8 @@ type caseLimiter struct {
 }
 
 type slot struct {
-	readers int           // at work or waiting
-	working chan struct{} // holds one element for each reader at work
+	readers int // at work or waiting
+	working *semaphore.Weighted
 }
 
 // enter waits until the caller may work on the case with this id. The caller then calls
@@ -391,22 +361,17 @@ func (l *caseLimiter) enter(ctx context.Context, id string, width int) (leave fu
 	if err != nil {
 		return nil, false, err
 	}
-	leave = func() {
-		<-mine.working
+	if !mine.working.TryAcquire(1) {
+		waited = true
+		if err := mine.working.Acquire(ctx, 1); err != nil {
+			l.part(id, mine)
+			return nil, true, fmt.Errorf("%w: %w", memory.ErrBusy, err)
+		}
+	}
+	return func() {
+		mine.working.Release(1)
 		l.part(id, mine)
-	}
-	select {
-	case mine.working <- struct{}{}:
-		return leave, false, nil
-	default:
-	}
-	select {
-	case mine.working <- struct{}{}:
-		return leave, true, nil
-	case <-ctx.Done():
-		l.part(id, mine)
-		return nil, true, fmt.Errorf("%w: %w", memory.ErrBusy, ctx.Err())
-	}
+	}, waited, nil
 }
 
 func (l *caseLimiter) join(id string, width int) (*slot, error) {
@@ -414,13 +379,13 @@ func (l *caseLimiter) join(id string, width int) (*slot, error) {
 	defer l.mu.Unlock()
 	mine := l.byCase[id]
 	if mine == nil {
-		mine = &slot{working: make(chan struct{}, width)}
+		mine = &slot{working: semaphore.NewWeighted(int64(width))}
 		if l.byCase == nil {
 			l.byCase = map[string]*slot{}
 		}
 		l.byCase[id] = mine
 	}
-	if mine.readers >= cap(mine.working)+1024 {
+	if mine.readers >= 1024 {
 		return nil, memory.ErrBusy
 	}
 	mine.readers++

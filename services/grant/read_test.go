@@ -77,9 +77,9 @@ func (s shown) write(content string) {
 func (s shown) used() int {
 	s.counter.t.Helper()
 	must(s.counter.t, s.counter.Fence.WaitOwner(s.counter.t.Context(), s.owner))
-	status, err := s.counter.Status(s.counter.t.Context(), s.owner, events.GrantCase, s.id)
+	g, err := s.counter.ByID(s.counter.t.Context(), s.owner, events.GrantCase, s.id)
 	must(s.counter.t, err)
-	return status.Used
+	return g.Used
 }
 
 // TestNoMoreReadersAtWorkThanReadsLeft: two readers of a case with two reads work at the
