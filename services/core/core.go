@@ -81,12 +81,12 @@ func (a *API) Mount(app *httpapi.App) {
 	app.Get("/memories/:id/proof", a.reading(a.proveMemory))
 	app.Get("/memories/:id/receipt", a.reading(a.receiptOfMemory))
 	app.Get("/memories/:id", a.reading(a.getMemory))
-	app.Delete("/memories/:id", a.retractMemory)
+	app.Delete("/memories/:id", a.scoped(events.ScopeRetract, a.retractMemory))
 	app.Post("/memories/:id/forget", a.owning(a.forgetMemory))
 	app.Get("/log", a.reading(a.logHead))
 	app.Get("/log/consistency", a.reading(a.logConsistency))
 
-	app.Get("/export", app.Compressed(a.exportLog))
+	app.Get("/export", app.Compressed(a.scoped(events.ScopeRead, a.exportLog)))
 	app.Post("/import", a.owning(a.importLog))
 	app.Delete("/import", a.owning(a.giveUpImport))
 	app.Get("/events", a.listEvents(app))
@@ -123,58 +123,46 @@ func (a *API) allows(c *fiber.Ctx, origin string) bool {
 	return slices.Contains(a.AllowedOrigins, origin) || adds && connect.IsExtensionOrigin(origin)
 }
 
-// reader authenticates a request that reads memories. The use of an API key is recorded
-// in the background.
-func (a *API) reader(c *fiber.Ctx) (memory.Reader, error) {
-	caller, err := a.readingCaller(c)
-	return readerOf(caller), err
-}
-
 func readerOf(caller access.Caller) memory.Reader {
 	return memory.Reader{Owner: caller.Owner, Head: caller.Head, Namespaces: caller.Namespaces}
 }
 
-func (a *API) readingCaller(c *fiber.Ctx) (access.Caller, error) {
-	caller, err := a.Access.Read(httpapi.Context(c), httpapi.Authorization(c))
-	if err != nil {
-		return access.Caller{}, err
-	}
-	a.uses.note(caller)
-	return caller, caller.Require(events.ScopeRead)
-}
-
-// session authenticates a request that only a wallet's session may make.
-func (a *API) session(c *fiber.Ctx) (access.Caller, error) {
-	caller, err := a.Access.Read(httpapi.Context(c), httpapi.Authorization(c))
-	if err != nil {
-		return access.Caller{}, err
-	}
-	a.uses.note(caller) // record the use even if the route refuses the key
-	if caller.Credential.Kind != command.CredentialCoreSession {
-		return access.Caller{}, httpapi.Refuse(http.StatusForbidden, "this route needs a wallet session; an API key is not enough")
-	}
-	return caller, nil
-}
-
-func (a *API) reading(route func(*fiber.Ctx, memory.Reader) error) fiber.Handler {
+// authenticated wraps a route. The use of an API key is recorded in the background, even if
+// the route refuses the key.
+func (a *API) authenticated(route func(*fiber.Ctx, access.Caller) error) fiber.Handler {
 	return func(c *fiber.Ctx) error {
-		reader, err := a.reader(c)
+		caller, err := a.Access.Read(httpapi.Context(c), httpapi.Authorization(c))
 		if err != nil {
 			return err
 		}
-		return route(c, reader)
+		a.uses.note(caller)
+		return route(c, caller)
 	}
+}
+
+// scoped wraps a route for which an API key needs a scope.
+func (a *API) scoped(scope events.Scope, route func(*fiber.Ctx, access.Caller) error) fiber.Handler {
+	return a.authenticated(func(c *fiber.Ctx, caller access.Caller) error {
+		if err := caller.Require(scope); err != nil {
+			return err
+		}
+		return route(c, caller)
+	})
+}
+
+// reading wraps a route that reads memories.
+func (a *API) reading(route func(*fiber.Ctx, memory.Reader) error) fiber.Handler {
+	return a.scoped(events.ScopeRead, func(c *fiber.Ctx, caller access.Caller) error { return route(c, readerOf(caller)) })
 }
 
 // owning wraps a route that only a wallet's session may use.
 func (a *API) owning(route func(*fiber.Ctx, access.Caller) error) fiber.Handler {
-	return func(c *fiber.Ctx) error {
-		caller, err := a.session(c)
-		if err != nil {
-			return err
+	return a.authenticated(func(c *fiber.Ctx, caller access.Caller) error {
+		if caller.Credential.Kind != command.CredentialCoreSession {
+			return httpapi.Refuse(http.StatusForbidden, "this route needs a wallet session; an API key is not enough")
 		}
 		return route(c, caller)
-	}
+	})
 }
 
 // writeMemory stores a memory. The message of a new memory also records the use of the
@@ -290,17 +278,8 @@ func (a *API) getMemory(c *fiber.Ctx, reader memory.Reader) error {
 	return httpapi.SendJSON(c, text)
 }
 
-func (a *API) retractMemory(c *fiber.Ctx) error {
-	caller, err := a.Access.Read(httpapi.Context(c), httpapi.Authorization(c))
-	if err != nil {
-		return err
-	}
-	a.uses.note(caller)
-	if err := caller.Require(events.ScopeRetract); err != nil {
-		return err
-	}
-	reader := readerOf(caller)
-	return httpapi.Done(c, a.Memories.Retract(httpapi.Context(c), reader, caller.Credential, httpapi.Param(c, "id")))
+func (a *API) retractMemory(c *fiber.Ctx, caller access.Caller) error {
+	return httpapi.Done(c, a.Memories.Retract(httpapi.Context(c), readerOf(caller), caller.Credential, httpapi.Param(c, "id")))
 }
 
 // forgetMemory makes the text of a memory unreadable for good.
@@ -308,8 +287,7 @@ func (a *API) forgetMemory(c *fiber.Ctx, caller access.Caller) error {
 	if err := httpapi.NoMembers(c); err != nil {
 		return err
 	}
-	reader := memory.Reader{Owner: caller.Owner, Head: caller.Head}
-	return httpapi.Done(c, a.Memories.Forget(httpapi.Context(c), reader, caller.Credential, httpapi.Param(c, "id")))
+	return httpapi.Done(c, a.Memories.Forget(httpapi.Context(c), readerOf(caller), caller.Credential, httpapi.Param(c, "id")))
 }
 
 func (a *API) searchMemories(c *fiber.Ctx, reader memory.Reader) error {

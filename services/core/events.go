@@ -8,6 +8,7 @@ import (
 
 	"github.com/gofiber/fiber/v2"
 
+	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/services/access"
 	"github.com/memory-ledger/ledger/services/command"
 	"github.com/memory-ledger/ledger/services/feed"
@@ -19,13 +20,8 @@ const lastEventID = "Last-Event-ID"
 
 // listEvents answers with a page of the owner's history, or with a stream.
 func (a *API) listEvents(app *httpapi.App) fiber.Handler {
-	return func(c *fiber.Ctx) error {
-		c.Vary(fiber.HeaderAccept)
-		caller, err := a.readingCaller(c)
-		if err == nil {
-			err = caller.RequireWhole()
-		}
-		if err != nil {
+	authenticated := a.scoped(events.ScopeRead, func(c *fiber.Ctx, caller access.Caller) error {
+		if err := caller.RequireWhole(); err != nil {
 			return err
 		}
 		after, given, err := afterOf(c)
@@ -37,21 +33,7 @@ func (a *API) listEvents(app *httpapi.App) fiber.Handler {
 			return err
 		}
 		if httpapi.WantsEventStream(c) {
-			if given {
-				err = a.Feed.Gave(httpapi.Context(c), after)
-			} else {
-				after, err = a.Feed.End(httpapi.Context(c), caller.Owner)
-			}
-			if err != nil {
-				return err
-			}
-			follower, err := a.Feed.Follow(caller.Owner, after, limit)
-			if err != nil {
-				return err
-			}
-			return app.StreamEvents(c, strconv.FormatUint(after, 10), &eventSource{
-				Follower: follower, api: a, authorization: strings.Clone(httpapi.Authorization(c)), caller: caller,
-			})
+			return a.streamEvents(c, app, caller, after, given, limit)
 		}
 		page, err := a.Feed.Page(httpapi.Context(c), caller.Owner, after, limit)
 		if err != nil {
@@ -66,7 +48,29 @@ func (a *API) listEvents(app *httpapi.App) fiber.Handler {
 			return err
 		}
 		return httpapi.SendJSON(c, page.AppendJSON(httpapi.Buffer(c)))
+	})
+	return func(c *fiber.Ctx) error {
+		c.Vary(fiber.HeaderAccept)
+		return authenticated(c)
 	}
+}
+
+func (a *API) streamEvents(c *fiber.Ctx, app *httpapi.App, caller access.Caller, after uint64, given bool, limit int) (err error) {
+	if given {
+		err = a.Feed.Gave(httpapi.Context(c), after)
+	} else {
+		after, err = a.Feed.End(httpapi.Context(c), caller.Owner)
+	}
+	if err != nil {
+		return err
+	}
+	follower, err := a.Feed.Follow(caller.Owner, after, limit)
+	if err != nil {
+		return err
+	}
+	return app.StreamEvents(c, strconv.FormatUint(after, 10), &eventSource{
+		Follower: follower, api: a, authorization: strings.Clone(httpapi.Authorization(c)), caller: caller,
+	})
 }
 
 // afterOf returns the cursor at which the answer begins. A reconnecting client repeats

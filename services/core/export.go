@@ -14,12 +14,8 @@ import (
 
 // exportLog answers with the owner's whole log, as lines that can be verified without
 // the service.
-func (a *API) exportLog(c *fiber.Ctx) error {
-	caller, err := a.readingCaller(c)
-	if err == nil {
-		err = caller.RequireWhole()
-	}
-	if err != nil {
+func (a *API) exportLog(c *fiber.Ctx, caller access.Caller) error {
+	if err := caller.RequireWhole(); err != nil {
 		return err
 	}
 	all, err := a.Memories.Export(httpapi.Context(c), readerOf(caller), httpapi.Gone(c))
