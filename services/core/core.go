@@ -3,7 +3,6 @@ package core
 
 import (
 	"cmp"
-	"context"
 	_ "embed"
 	"fmt"
 	"net/http"
@@ -51,14 +50,10 @@ type API struct {
 	Now            func() time.Time
 	NewID          func() string
 
-	uses *keyUses
+	uses keyUses
 }
 
-// Run does the API's background work until ctx ends. Call it after Mount.
-func (a *API) Run(ctx context.Context) { a.uses.run(ctx) }
-
 func (a *API) Mount(app *httpapi.App) {
-	a.uses = newKeyUses(a.recordUse)
 	app.AllowAllOrigins(serverMetadataPath, metadataPath, "/oauth/register", "/oauth/token", "/oauth/revoke")
 	app.AllowOrigins(httpapi.CORS{
 		Allows:  a.allows,

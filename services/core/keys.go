@@ -136,7 +136,9 @@ func (a *API) listKeys(c *fiber.Ctx, caller access.Caller) error {
 	// Wait until the uses that this process has noted are recorded. Authenticating again
 	// then makes sure that the answer shows them. If the owner's commands take long, it does
 	// not show them.
-	a.uses.flush(httpapi.Context(c), caller.Owner)
+	ctx, cancel := context.WithTimeout(httpapi.Context(c), time.Second)
+	defer cancel()
+	a.recordUses(ctx, caller.Owner)
 	if _, err := a.Access.Read(httpapi.Context(c), httpapi.Authorization(c)); err != nil {
 		return err
 	}
@@ -187,29 +189,17 @@ func (a *API) revokeKey(c *fiber.Ctx, caller access.Caller) error {
 	return httpapi.Done(c, err)
 }
 
-// keyUses records which API keys were used by requests that store no memory: within
-// seconds, and at most once a minute for each key. A crash loses the uses that are not
-// recorded yet; the key's next use shows again.
+// keyUses are the API keys that were used by requests that store no memory. They are
+// recorded within seconds, and at most once a minute for each key. A crash loses the uses
+// that are not recorded yet; the key's next use shows again.
 type keyUses struct {
-	record func(ctx context.Context, owner events.Owner, keyID string) error
-
-	mu       sync.Mutex
-	used     map[keyUse]struct{}  // not recorded yet
-	recorded map[keyUse]time.Time // within the last minute
+	mu   sync.Mutex
+	uses map[keyUse]time.Time // when each was recorded; zero for those that are not yet
 }
 
 type keyUse struct {
 	owner events.Owner
 	keyID string
-}
-
-func newKeyUses(record func(context.Context, events.Owner, string) error) *keyUses {
-	return &keyUses{record: record, used: map[keyUse]struct{}{}, recorded: map[keyUse]time.Time{}}
-}
-
-// recordUse appends the use, unless the key's last use is less than a minute old.
-func (a *API) recordUse(ctx context.Context, owner events.Owner, keyID string) error {
-	return a.Commands.Execute(ctx, owner, &command.UseKey{KeyID: keyID})
 }
 
 func (u *keyUses) note(caller access.Caller) {
@@ -220,43 +210,38 @@ func (u *keyUses) note(caller access.Caller) {
 	defer u.mu.Unlock()
 	use := keyUse{caller.Owner, caller.Credential.ID}
 	// A use of a further key is forgotten.
-	if _, again := u.recorded[use]; !again && len(u.used)+len(u.recorded) < 200_000 {
-		u.used[use] = struct{}{}
+	if _, again := u.uses[use]; !again && len(u.uses) < 200_000 {
+		if u.uses == nil {
+			u.uses = map[keyUse]time.Time{}
+		}
+		u.uses[use] = time.Time{}
 	}
 }
 
-// run records uses until ctx ends.
-func (u *keyUses) run(ctx context.Context) {
+// Run records the uses of API keys until ctx ends.
+func (a *API) Run(ctx context.Context) {
 	for eventlog.Pause(ctx, 5*time.Second) {
-		u.forget(time.Now().Add(-time.Minute))
-		u.recordAll(ctx, func(events.Owner) bool { return true })
+		a.uses.forget(time.Now().Add(-time.Minute))
+		a.recordUses(ctx, "")
 	}
 }
 
-// flush records an owner's uses before the owner looks at them. If that takes long, the
-// owner sees them later.
-func (u *keyUses) flush(ctx context.Context, owner events.Owner) {
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
-	defer cancel()
-	u.recordAll(ctx, func(of events.Owner) bool { return of == owner })
-}
-
-// recordAll records the uses of some owners. After a failure, the owner's other uses wait
-// until the next time.
-func (u *keyUses) recordAll(ctx context.Context, of func(events.Owner) bool) {
+// recordUses records the uses of an owner's keys; "" for all owners. A use is not appended
+// if the key's last one is less than a minute old. After a failure, the owner's other uses
+// wait until the next time.
+func (a *API) recordUses(ctx context.Context, owner events.Owner) {
 	failed := map[events.Owner]bool{}
-	for _, use := range u.unrecorded(of) {
+	for _, use := range a.uses.unrecorded(owner) {
 		if failed[use.owner] {
 			continue
 		}
-		if err := u.record(ctx, use.owner, use.keyID); err != nil {
+		if err := a.Commands.Execute(ctx, use.owner, &command.UseKey{KeyID: use.keyID}); err != nil {
 			failed[use.owner] = true
 			continue
 		}
-		u.mu.Lock()
-		delete(u.used, use)
-		u.recorded[use] = time.Now()
-		u.mu.Unlock()
+		a.uses.mu.Lock()
+		a.uses.uses[use] = time.Now()
+		a.uses.mu.Unlock()
 	}
 }
 
@@ -264,18 +249,18 @@ func (u *keyUses) recordAll(ctx context.Context, of func(events.Owner) bool) {
 func (u *keyUses) forget(before time.Time) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	for use, at := range u.recorded {
-		if at.Before(before) {
-			delete(u.recorded, use)
+	for use, at := range u.uses {
+		if !at.IsZero() && at.Before(before) {
+			delete(u.uses, use)
 		}
 	}
 }
 
-func (u *keyUses) unrecorded(of func(events.Owner) bool) (uses []keyUse) {
+func (u *keyUses) unrecorded(owner events.Owner) (uses []keyUse) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	for use := range u.used {
-		if of(use.owner) {
+	for use, at := range u.uses {
+		if at.IsZero() && (owner == "" || use.owner == owner) {
 			uses = append(uses, use)
 		}
 	}
