@@ -196,7 +196,7 @@ func (a *API) readCase(c *fiber.Ctx) error {
 		return a.openCase(c)
 	}
 	httpapi.Allow(c, grant.ReadTimeout)
-	document, size, err := a.Grants.Read(httpapi.Context(c), httpapi.Param(c, "token"), httpapi.Gone(c))
+	document, err := a.Grants.Read(httpapi.Context(c), httpapi.Param(c, "token"), nil, httpapi.Gone(c))
 	if err != nil {
 		if isDead(err) {
 			return deadCase(c)
@@ -204,10 +204,10 @@ func (a *API) readCase(c *fiber.Ctx) error {
 		return err
 	}
 	c.Set(fiber.HeaderContentType, "text/markdown; charset=utf-8")
-	if size < 0 {
-		return httpapi.Stream(c, document)
+	if document.Size < 0 {
+		return httpapi.Stream(c, document.Text)
 	}
-	return c.SendStream(document, size)
+	return c.SendStream(document.Text, document.Size)
 }
 
 // filled is the answer to a write through a drop.

@@ -161,7 +161,7 @@ func asksForPage(c *fiber.Ctx) bool {
 // that keeping it spends no second read.
 func (a *API) openCase(c *fiber.Ctx) error {
 	httpapi.Allow(c, grant.ReadTimeout)
-	page, document, err := a.Grants.ReadPage(httpapi.Context(c), httpapi.Param(c, "token"), casePage{}, httpapi.Gone(c))
+	document, err := a.Grants.Read(httpapi.Context(c), httpapi.Param(c, "token"), casePage{}, httpapi.Gone(c))
 	switch {
 	case isDead(err):
 		return deadCase(c)
@@ -175,7 +175,7 @@ func (a *API) openCase(c *fiber.Ctx) error {
 	}
 	// The template's escaper would hold all of a link in memory.
 	before, after, _ := strings.Cut(end.String(), "DOCUMENT")
-	return httpapi.Stream(c, io.MultiReader(page, strings.NewReader(before), &base64Reader{text: document}, strings.NewReader(after)))
+	return httpapi.Stream(c, io.MultiReader(document.Page, strings.NewReader(before), &base64Reader{text: document.Text}, strings.NewReader(after)))
 }
 
 // base64Reader reads a text's base64.

@@ -112,18 +112,17 @@ func (d *document) rehearse(ctx context.Context) (whole bool, err error) {
 	return whole, nil
 }
 
-// rendered is an owner's whole document.
-type rendered struct {
-	text io.Reader
-	size int       // of the text; -1 for a long document
-	page io.Reader // nil if none was asked for
+// Rendered is an owner's whole document.
+type Rendered struct {
+	// Text of a long document was rendered once, as a check, and is rendered again as it is
+	// read, so that a log does not have to fit in memory.
+	Text io.Reader
+	Size int       // of Text; -1 for a long document
+	Page io.Reader // nil if none was asked for
 }
 
-// render renders an owner's whole document and returns it. A long document is rendered once
-// as a check, and the returned reader renders it again. With a layout, render also returns
-// a page of the same memories, which is rendered as it is read. gone, if not nil, reports
-// that the client has hung up.
-func (s *Service) render(ctx context.Context, opened Opened, page Layout, gone func() bool) (made rendered, err error) {
+// render renders an owner's whole document. A page is rendered as it is read.
+func (s *Service) render(ctx context.Context, opened Opened, page Layout, gone func() bool) (made Rendered, err error) {
 	// Do not use the request's deadline: an owner with a long log must also get a
 	// document.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
@@ -131,15 +130,15 @@ func (s *Service) render(ctx context.Context, opened Opened, page Layout, gone f
 	at := events.At(s.Now())
 	cursor, err := s.leaves(ctx, opened, memory.Oldest, 0, gone)
 	if err != nil {
-		return rendered{}, err
+		return Rendered{}, err
 	}
 	layout := markdown{untrusted.NewMark()}
 	d := newDocument(opened.owner, at, cursor.Kept(), cursor, layout)
 	whole, err := d.rehearse(ctx)
 	if err != nil {
-		return rendered{}, err
+		return Rendered{}, err
 	}
-	made = rendered{text: &d.buffer, size: d.buffer.Len()}
+	made = Rendered{Text: &d.buffer, Size: d.buffer.Len()}
 	again := func(order memory.Order, layout Layout) (io.Reader, error) {
 		c, err := s.leaves(ctx, opened, order, cursor.Size(), gone)
 		if err != nil {
@@ -148,13 +147,13 @@ func (s *Service) render(ctx context.Context, opened Opened, page Layout, gone f
 		return newDocument(opened.owner, at, c.Kept(), c, layout), nil
 	}
 	if !whole {
-		made.size = -1
-		if made.text, err = again(memory.Oldest, layout); err != nil {
-			return rendered{}, err
+		made.Size = -1
+		if made.Text, err = again(memory.Oldest, layout); err != nil {
+			return Rendered{}, err
 		}
 	}
 	if page != nil {
-		made.page, err = again(memory.Occurred, page)
+		made.Page, err = again(memory.Occurred, page)
 	}
 	return made, err
 }

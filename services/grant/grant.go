@@ -20,7 +20,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"io"
 	"sync"
 	"time"
 
@@ -295,45 +294,32 @@ func (s *Service) unlessDead(ctx context.Context, o Opened, err error) error {
 // first, so that no read is spent on a document that can't be rendered. A crash after the
 // append spends the read, but the answer does not reach the client.
 //
-// size is -1 for a long document. Read has rendered a long document once, as a check. The
-// returned reader renders it again, so that a log does not have to fit in memory. gone, if
-// not nil, reports that the client has hung up.
-func (s *Service) Read(ctx context.Context, token string, gone func() bool) (document io.Reader, size int, err error) {
-	made, err := s.read(ctx, token, nil, gone)
-	return made.text, made.size, err
-}
-
-// ReadPage is Read for a person. The page has the same memories in another layout, those
-// that happened last first.
-func (s *Service) ReadPage(ctx context.Context, token string, layout Layout, gone func() bool) (page, document io.Reader, err error) {
-	made, err := s.read(ctx, token, layout, gone)
-	return made.page, made.text, err
-}
-
-func (s *Service) read(ctx context.Context, token string, page Layout, gone func() bool) (rendered, error) {
+// With a layout, the same memories come as a page, too, those that happened last first.
+// gone, if not nil, reports that the client has hung up.
+func (s *Service) Read(ctx context.Context, token string, page Layout, gone func() bool) (Rendered, error) {
 	// Refuse a dead grant before rendering. This wait for the whole log also covers the
 	// owner's part of it.
 	opened, err := s.Open(ctx, token, events.GrantCase)
 	if err != nil {
-		return rendered{}, err
+		return Rendered{}, err
 	}
 	leave, waited, err := s.limiter.enter(ctx, opened.id, opened.Left)
 	if err != nil {
-		return rendered{}, err
+		return Rendered{}, err
 	}
 	defer leave()
 	if waited { // an earlier reader may have used the last read
 		if opened, err = s.Open(ctx, token, events.GrantCase); err != nil {
-			return rendered{}, err
+			return Rendered{}, err
 		}
 	}
 	made, err := s.render(ctx, opened, page, gone)
 	if err != nil {
-		return rendered{}, s.unlessDead(ctx, opened, err)
+		return Rendered{}, s.unlessDead(ctx, opened, err)
 	}
 	// Like the rendering, the append does not end with the request's deadline.
 	if err := s.Commands.Execute(context.WithoutCancel(ctx), opened.owner, &command.ConsumeCase{GrantID: opened.id}); err != nil {
-		return rendered{}, err
+		return Rendered{}, err
 	}
 	return made, nil
 }

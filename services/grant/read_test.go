@@ -93,7 +93,7 @@ func TestNoMoreReadersAtWorkThanReadsLeft(t *testing.T) {
 		atWork, goOn, ended := make(chan struct{}, 2), make(chan struct{}), make(chan error, 2)
 		read := func() {
 			var once sync.Once // it is asked before each piece of work
-			_, _, err := c.Read(t.Context(), s.token, func() bool {
+			_, err := c.Read(t.Context(), s.token, nil, func() bool {
 				once.Do(func() { atWork <- struct{}{} })
 				<-goOn
 				return false
@@ -139,9 +139,9 @@ func TestAReadHasTimeOfItsOwn(t *testing.T) {
 	c := newCounter(t)
 	s := c.mint(1, "a memory")
 	ctx, over := context.WithCancel(t.Context())
-	document, _, err := c.Read(ctx, s.token, func() bool { over(); return false })
+	document, err := c.Read(ctx, s.token, nil, func() bool { over(); return false })
 	must(t, err)
-	text, err := io.ReadAll(document)
+	text, err := io.ReadAll(document.Text)
 	if err != nil || !strings.Contains(string(text), "a memory") || s.used() != 1 {
 		t.Errorf("%s, %v, %d reads are spent", text, err, s.used())
 	}
@@ -153,10 +153,10 @@ func TestAReadThatComesToNothing(t *testing.T) {
 	t.Parallel()
 	c := newCounter(t)
 	s := c.mint(1, "a memory")
-	if _, _, err := c.Read(t.Context(), s.token, func() bool { return true }); !errors.Is(err, memory.ErrAbandoned) || s.used() != 0 {
+	if _, err := c.Read(t.Context(), s.token, nil, func() bool { return true }); !errors.Is(err, memory.ErrAbandoned) || s.used() != 0 {
 		t.Errorf("nobody waits for it: %v, %d reads are spent", err, s.used())
 	}
-	_, _, err := c.Read(t.Context(), s.token, func() bool {
+	_, err := c.Read(t.Context(), s.token, nil, func() bool {
 		if ended, err := c.Revoke(t.Context(), s.owner, command.Credential{}, events.GrantCase, s.id); err != nil || !ended {
 			t.Errorf("revoke: %v, %v", ended, err)
 		}
@@ -179,16 +179,16 @@ func TestADocumentHasAsManyMemoriesAsItSays(t *testing.T) {
 	}
 	s := c.mint(1, contents...)
 	var asked atomic.Int32
-	document, size, err := c.Read(t.Context(), s.token, func() bool {
+	document, err := c.Read(t.Context(), s.token, nil, func() bool {
 		if asked.Add(1) == 1 {
 			s.write("one more")
 		}
 		return false
 	})
 	must(t, err)
-	text, err := io.ReadAll(document)
-	if err != nil || size >= 0 || !strings.Contains(string(text), "- Memories: 17\n") {
-		t.Errorf("%.300s: size %d, %v", text, size, err)
+	text, err := io.ReadAll(document.Text)
+	if err != nil || document.Size >= 0 || !strings.Contains(string(text), "- Memories: 17\n") {
+		t.Errorf("%.300s: size %d, %v", text, document.Size, err)
 	}
 	if n := strings.Count(string(text), "\n## Memory "); n != memories {
 		t.Errorf("it has %d", n)

@@ -185,16 +185,10 @@ func longest(header *fasthttp.RequestHeader) int64 {
 }
 
 // isLong reports whether a length is more than a number. The server's own parser reads some
-// numbers beyond 64 bits as small ones.
+// numbers beyond 64 bits as small ones. It refuses what is no number.
 func isLong(length []byte, longest int64) bool {
-	for _, c := range length {
-		if c < '0' || c > '9' {
-			return false // the server refuses it
-		}
-	}
-	length = bytes.TrimLeft(length, "0")
-	most := strconv.FormatInt(longest, 10)
-	return len(length) > len(most) || len(length) == len(most) && string(length) > most
+	n, _ := strconv.ParseUint(string(length), 10, 64) // the largest, beyond 64 bits
+	return n > uint64(longest)
 }
 
 // skipLong makes the server skip a body that is refused for its length.

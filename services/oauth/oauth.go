@@ -6,6 +6,7 @@
 package oauth
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
@@ -182,20 +183,12 @@ func (s *Server) Consent(ctx context.Context, caller access.Caller, q *Request, 
 	// A crash after it leaves an entry that no code can use.
 	err = s.entries.replace(ctx, keyID, entry{Pending: &pending{
 		Client: hashOf(q.client), Redirect: q.redirect.url, Challenge: q.challenge, Resource: q.resource,
-		Session: caller.Credential.ID, Terms: terms, App: events.App{Name: nameOf(q), RedirectHost: q.Host},
+		Session: caller.Credential.ID, Terms: terms, App: events.App{Name: cmp.Or(q.Name, q.Host), RedirectHost: q.Host},
 	}}, 0)
 	if err != nil {
 		return "", err
 	}
 	return s.answer(q, "code", code), nil
-}
-
-// nameOf returns the name under which an app is listed.
-func nameOf(q *Request) string {
-	if q.Name == "" {
-		return q.Host
-	}
-	return q.Name
 }
 
 func hashOf(text string) string {
