@@ -84,12 +84,8 @@ func (a *API) showConsent(c *fiber.Ctx) error {
 		}
 		return err
 	}
-	scopes := make([]string, len(request.Scopes))
-	for i, scope := range request.Scopes {
-		scopes[i] = string(scope)
-	}
 	return connect.Consent(c, connect.App{
-		APIURL: a.BaseURL, Name: request.Name, Document: request.Document, Host: request.Host, Scopes: scopes, Denied: a.Apps.Denied(request),
+		APIURL: a.BaseURL, Name: request.Name, Document: request.Document, Host: request.Host, Scopes: request.Scopes, Denied: a.Apps.Denied(request),
 	})
 }
 

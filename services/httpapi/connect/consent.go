@@ -8,27 +8,33 @@ import (
 	"html/template"
 	"net/http"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/gofiber/fiber/v2"
+
+	"github.com/memory-ledger/ledger/events"
 )
 
 type App struct {
-	APIURL   string   // public base URL of the core API, without a slash at its end
-	Name     string   // what the app calls itself; may be empty
-	Document string   // the host that vouches for the name; empty if none does
-	Host     string   // where the answer goes
-	Scopes   []string // what it asks for
-	Denied   string   // where the browser goes if the user refuses
+	APIURL   string         // public base URL of the core API, without a slash at its end
+	Name     string         // what the app calls itself; may be empty
+	Document string         // the host that vouches for the name; empty if none does
+	Host     string         // where the answer goes
+	Scopes   []events.Scope // what it asks for
+	Denied   string         // where the browser goes if the user refuses
 }
 
-type right struct{ Scope, Words string }
+type right struct {
+	Scope events.Scope
+	Words string
+}
 
 var rights = []right{
-	{"read", "read and search your memories"},
-	{"write", "add memories, and correct them"},
-	{"retract", "take memories back"},
-	{"share", "hand out links that let others read or add memories"},
+	{events.ScopeRead, "read and search your memories"},
+	{events.ScopeWrite, "add memories, and correct them"},
+	{events.ScopeRetract, "take memories back"},
+	{events.ScopeShare, "hand out links that let others read or add memories"},
 }
 
 type consent struct {
@@ -47,10 +53,8 @@ func Consent(c *fiber.Ctx, app App) error {
 		Local: strings.HasPrefix(app.Host, "127.0.0.1") || strings.HasPrefix(app.Host, "[::1]") || strings.HasPrefix(app.Host, "localhost"),
 	}
 	for _, r := range rights {
-		for _, scope := range app.Scopes {
-			if r.Scope == scope {
-				page.Rights = append(page.Rights, r)
-			}
+		if slices.Contains(app.Scopes, r.Scope) {
+			page.Rights = append(page.Rights, r)
 		}
 	}
 	// Apps open this page in a window of theirs, and hear from it once it shows their own page.
