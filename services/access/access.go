@@ -49,23 +49,21 @@ type Caller struct {
 	Expires time.Time
 	// Namespaces are the namespaces that an API key is limited to; nil for no limit.
 	Namespaces []string
+	// Scopes are the scopes of an API key; nil for a session.
+	Scopes []events.Scope
 
-	kind   *lookups
-	hash   events.Hash
-	scopes []events.Scope // the scopes of an API key
+	kind *lookups
+	hash events.Hash
 }
 
 // Require returns ErrScope for an API key without the scope. A session may do everything
 // that its API does.
 func (c Caller) Require(scope events.Scope) error {
-	if c.Credential.Kind == command.CredentialKey && !slices.Contains(c.scopes, scope) {
+	if c.Credential.Kind == command.CredentialKey && !slices.Contains(c.Scopes, scope) {
 		return fmt.Errorf("%w %q", ErrScope, scope)
 	}
 	return nil
 }
-
-// Scopes are the scopes of an API key; nil for a session.
-func (c Caller) Scopes() []events.Scope { return c.scopes }
 
 // RequireWhole returns ErrLimited for an API key that is limited to namespaces.
 func (c Caller) RequireWhole() error {
@@ -226,7 +224,7 @@ func (d *Authenticator) authenticate(ctx context.Context, header string, read bo
 	credential := command.Credential{Kind: l.kind, ID: who.id}
 	credential.Guest = l.kind == command.CredentialKey && !slices.Contains(who.scopes, events.ScopeRead)
 	credential.Limited = len(who.limit) > 0
-	return Caller{Owner: who.owner, Credential: credential, Head: head, Expires: who.expires, Namespaces: who.limit, kind: l, hash: hash, scopes: who.scopes}, nil
+	return Caller{Owner: who.owner, Credential: credential, Head: head, Expires: who.expires, Namespaces: who.limit, Scopes: who.scopes, kind: l, hash: hash}, nil
 }
 
 // identify returns the identity of a live credential. If read is set, it also catches up

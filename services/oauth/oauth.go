@@ -340,7 +340,7 @@ func (s *Server) grant(ctx context.Context, owner events.Owner, keyID string, e 
 	if err != nil {
 		return Granted{}, err
 	}
-	return Granted{token, "Bearer", int64(caller.Expires.Sub(now) / time.Second), refresh, strings.ReplaceAll(events.JoinScopes(caller.Scopes()), ",", " ")}, nil
+	return Granted{token, "Bearer", int64(caller.Expires.Sub(now) / time.Second), refresh, strings.ReplaceAll(events.JoinScopes(caller.Scopes), ",", " ")}, nil
 }
 
 // Revoke ends the app of an access or refresh token (RFC 7009). It says nothing about a
