@@ -22,8 +22,8 @@ var must, slow = testkit.Must, testkit.Slow
 
 const root = "../.."
 
-// compose reads compose.yaml, with the device of a master key, as `docker compose config` does: against the
-// schema of the Compose specification, with every reference resolved.
+// compose reads compose.yaml, with the device of a master key, as `docker compose config`
+// does: against the schema of the Compose specification, with every reference resolved.
 func compose(t *testing.T) *types.Project { return composeWith(t, types.Mapping{}) }
 
 // composeWith reads it with settings of a file .env.

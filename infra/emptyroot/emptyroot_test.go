@@ -37,10 +37,10 @@ type newcomer struct {
 // empty machine lacks, but for the end-to-end tests, whose tours run anyhow.
 const startsPrograms = "./infra/... ./anchoring/program ./events ./events/verify ./projections/projector ./services/cmd/ledger ./services/test/journey"
 
-// TestTwoCommands: on an empty Debian, as root and as a user without sudo, make run leads
-// to an anchored receipt with no step between, make test passes at the first try where tests
-// start programs, and the second run needs no network. Nothing outside the repository, the user's caches and
-// temporary folders changes.
+// TestTwoCommands: on an empty Debian, as root and as a user without sudo, make run leads to
+// an anchored receipt with no step between, make test passes at the first try where tests
+// start programs, and the second run needs no network. Nothing outside the repository, the
+// user's caches and temporary folders changes.
 func TestTwoCommands(t *testing.T) {
 	slow(t)
 	needs(t)

@@ -238,9 +238,10 @@ func (s *Server) Connect(opts ...nats.Option) (*nats.Conn, error) {
 	return conn, nil
 }
 
-// Stop closes the connections that Connect made, stops the server, and waits until its
-// store is closed. It waits for five seconds, or until ctx is done. After an error the server may still be writing: the folder stays locked
-// until the process ends. A second Stop waits for the first.
+// Stop closes the connections that Connect made, stops the server, and waits until its store
+// is closed. It waits for five seconds, or until ctx is done. After an error the server may
+// still be writing: the folder stays locked until the process ends. A second Stop waits for
+// the first.
 func (s *Server) Stop(ctx context.Context) error {
 	s.stop.Do(func() { s.stopErr = s.shutdown(ctx) })
 	return s.stopErr

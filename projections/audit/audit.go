@@ -175,7 +175,8 @@ func (a *auditor) run(ctx context.Context) error {
 	return a.checkChain(ctx)
 }
 
-// align decides how far the log is read: up to the database's position, so that the log and the database are compared at the same moment.
+// align decides how far the log is read: up to the database's position, so that the log and
+// the database are compared at the same moment.
 func (a *auditor) align(ctx context.Context, db *snapshot, head uint64) error {
 	// The snapshot can be newer than head.
 	newest, err := eventlog.HeadHolding(ctx, a.cfg.Log, db.at.Seq)

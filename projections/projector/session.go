@@ -100,8 +100,8 @@ func (r *Runner) project(ctx context.Context, conn *pgx.Conn, maxRecords int) er
 	return err
 }
 
-// renew runs the given steps, which empty the tables, and sets the checkpoint to 0. A crash before the commit changes nothing, and the next session fails
-// the same way.
+// renew runs the given steps, which empty the tables, and sets the checkpoint to 0. A crash
+// before the commit changes nothing, and the next session fails the same way.
 func (r *Runner) renew(ctx context.Context, conn *pgx.Conn, steps []Step) error {
 	at, err := r.checkpoint(ctx, conn)
 	if err != nil {

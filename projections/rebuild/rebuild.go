@@ -16,8 +16,8 @@
 //
 // One transaction first locks the live checkpoint. The lock waits for the slices that
 // projectors are writing, and then holds the projectors back. Now the live position can't
-// move. The rebuild brings the new tables to exactly that position, renames the schemas, and commits. The
-// transaction takes a few hundredths of a second.
+// move. The rebuild brings the new tables to exactly that position, renames the schemas, and
+// commits. The transaction takes a few hundredths of a second.
 //
 //   - Projectors: a projector's waiting transaction finds a checkpoint of another
 //     generation and fails as a whole, as if a second projector had overtaken it. The

@@ -154,9 +154,9 @@ func (s *Service) ByID(ctx context.Context, owner events.Owner, kind events.Gran
 	return g, err
 }
 
-// Revoke ends an owner's grant of a kind; "" for either kind. It reports whether the grant is now revoked, by this call
-// or an earlier one: false if the grant was spent or expired first. A repetition gets the
-// same answer. The caller has passed the fence.
+// Revoke ends an owner's grant of a kind; "" for either kind. It reports whether the grant is
+// now revoked, by this call or an earlier one: false if the grant was spent or expired first.
+// A repetition gets the same answer. The caller has passed the fence.
 func (s *Service) Revoke(ctx context.Context, owner events.Owner, by command.Credential, kind events.GrantKind, id string) (bool, error) {
 	g, err := s.ByID(ctx, owner, kind, id)
 	if err != nil {

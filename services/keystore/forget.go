@@ -13,10 +13,10 @@ import (
 	"github.com/memory-ledger/ledger/events/eventlog"
 )
 
-// Forget destroys an owner's data key, and reports whether there was one. Nothing sealed with it can be opened again, no
-// matter which other keys a reader has. There are two exceptions: an earlier backup of the
-// bucket still has the key, and a running process may keep it in memory until its
-// [Store.Watch] sees the mark.
+// Forget destroys an owner's data key, and reports whether there was one. Nothing sealed with
+// it can be opened again, no matter which other keys a reader has. There are two exceptions:
+// an earlier backup of the bucket still has the key, and a running process may keep it in
+// memory until its [Store.Watch] sees the mark.
 //
 // Forget needs the right to delete messages of the bucket's stream, which only an
 // administrator has on a cluster with permissions. It needs no master key. After a crash
@@ -86,8 +86,8 @@ func forget(ctx context.Context, js jetstream.JetStream, owner events.Owner, bef
 }
 
 // putMark publishes the mark that tells later readers that there was a key. It fails, as
-// eventlog.IsWrongSequence reports, if the owner has an entry. A server that syncs before it acknowledges has then also synced the erasure before
-// it.
+// eventlog.IsWrongSequence reports, if the owner has an entry. A server that syncs before it
+// acknowledges has then also synced the erasure before it.
 //
 // A crash before putMark leaves an owner with neither a key nor a mark; the next forget
 // makes the mark.

@@ -199,8 +199,8 @@ func (r ReadModel) Owners(ctx context.Context, after events.Owner, limit int) ([
 	return owners.After(ctx, r.Pool, after, limit)
 }
 
-// movements returns the recorded movements of a vault. It leaves out other vaults, which belong to an earlier configuration's mint or
-// program.
+// movements returns the recorded movements of a vault. It leaves out other vaults, which
+// belong to an earlier configuration's mint or program.
 func movements(ctx context.Context, q schema.Querier, owner events.Owner, vault string) ([]lots.Movement, error) {
 	list, err := stakes.List(ctx, q, owner)
 	if err != nil {

@@ -28,7 +28,8 @@ func (m Mark) Begin() string { return "<" + string(m) + ">" }
 func (m Mark) End() string { return "</" + string(m) + ">" }
 
 // Visible escapes the characters that a terminal would obey, that show text in another order
-// than it has, or that only a model reads: tags, which people do not see. Line breaks and tabs stay. In a JSON text, the escapes are JSON's.
+// than it has, or that only a model reads: tags, which people do not see. Line breaks and
+// tabs stay. In a JSON text, the escapes are JSON's.
 func Visible(text string) string {
 	if strings.IndexFunc(text, hidden) < 0 {
 		return text
