@@ -34,10 +34,14 @@ var shared struct {
 
 var databases atomic.Int64
 
+// ends says that Main stops the shared server.
+var ends atomic.Bool
+
 // Main runs the tests and then stops the shared server. Call it as the last statement
 // of TestMain: it ends the program. If a test program dies without it, its server dies,
 // too, and its folder is left.
 func Main(m *testing.M, after ...func()) {
+	ends.Store(true)
 	code := m.Run()
 	for _, do := range after {
 		do()
@@ -124,7 +128,7 @@ func Folder(t testing.TB) string {
 		t.Fatalf("pgtest: %v", err)
 	}
 	t.Cleanup(func() {
-		if err := removeFolder(folder); err != nil {
+		if err := Remove(folder); err != nil {
 			t.Errorf("pgtest: %v", err)
 		}
 	})
@@ -133,6 +137,9 @@ func Folder(t testing.TB) string {
 
 func sharedServer(t testing.TB) *localpostgres.Server {
 	t.Helper()
+	if !ends.Load() {
+		t.Fatal("pgtest: TestMain does not call pgtest.Main, so the server's folder would be left")
+	}
 	shared.once.Do(func() {
 		shared.folder, shared.err = newFolder()
 		if shared.err != nil {
@@ -157,7 +164,7 @@ func stopShared() error {
 	if shared.server != nil {
 		err = shared.server.Stop(context.Background())
 	}
-	return errors.Join(err, removeFolder(shared.folder))
+	return errors.Join(err, Remove(shared.folder))
 }
 
 func admin(ctx context.Context, s *localpostgres.Server, statement string) error {
@@ -177,21 +184,20 @@ func newFolder() (string, error) {
 	return folder, err
 }
 
-// removeFolder also removes the clusters of the servers in it that ran as root: they are
+// Remove removes a folder, and the clusters of the servers in it that ran as root: they are
 // elsewhere.
-func removeFolder(folder string) error {
-	ids, err := filepath.Glob(filepath.Join(folder, "pg", "*", "*", "id")) // a data folder's server
-	ids = append(ids, filepath.Join(folder, "pg", "id"))
-	errs := []error{err}
-	for _, id := range ids {
-		if _, err := os.Stat(id); err != nil {
-			continue // its server did not run as root
-		}
-		home, err := localpostgres.Home(filepath.Dir(id))
-		if err == nil {
-			err = os.RemoveAll(home)
-		}
+func Remove(folder string) error {
+	var errs []error
+	for _, where := range []string{"*/id", "*/*/id", "*/*/*/id"} { // also in a data folder
+		ids, err := filepath.Glob(filepath.Join(folder, where))
 		errs = append(errs, err)
+		for _, id := range ids {
+			home, err := localpostgres.Home(filepath.Dir(id))
+			if err == nil {
+				err = os.RemoveAll(home)
+			}
+			errs = append(errs, err)
+		}
 	}
 	return errors.Join(append(errs, os.RemoveAll(folder))...)
 }

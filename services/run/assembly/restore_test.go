@@ -23,6 +23,8 @@ import (
 	"github.com/memory-ledger/ledger/services/test/stacktest"
 )
 
+func TestMain(m *testing.M) { pgtest.Main(m) }
+
 // localRun is an all-in-one run on a data folder, with its own database.
 type localRun struct {
 	t    *testing.T

@@ -16,6 +16,7 @@ import (
 
 	"github.com/memory-ledger/ledger/infra/child"
 	"github.com/memory-ledger/ledger/infra/localpostgres"
+	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
 	"github.com/memory-ledger/ledger/projections/schema"
 	memoryledger "github.com/memory-ledger/ledger/services/clients/go"
 	"github.com/memory-ledger/ledger/services/test/cluster"
@@ -44,7 +45,7 @@ func (w *world) start(ctx context.Context, services func(*world, context.Context
 	if w.dir, err = os.MkdirTemp("", "ledger-bench-"); err != nil {
 		return err
 	}
-	w.closers = append(w.closers, func(context.Context) { _ = os.RemoveAll(w.dir) })
+	w.closers = append(w.closers, func(context.Context) { _ = pgtest.Remove(w.dir) })
 	if err := os.Chmod(w.dir, 0o711); err != nil {
 		return err
 	}
