@@ -117,6 +117,7 @@ export const tasks = {
       await choose();
       await section.getByText('3 memories to store. 1 there already.').waitFor();
       await v.accessible();
+      await v.shot('import');
       await section.getByRole('button', { name: 'Not now' }).click();
       await section.getByLabel('Choose files').setInputFiles([
         { name: 'lines.txt', mimeType: 'text/plain', buffer: Buffer.from('One line.\n\n Another. \r\n') },
