@@ -87,9 +87,7 @@ func (o *owner) root(size uint64) events.Hash {
 	if size < o.rooted.Size() {
 		o.rooted = tree.EmptyFrontier()
 	}
-	for _, leaf := range o.leaves[o.rooted.Size():size] {
-		o.rooted.Append(leaf)
-	}
+	o.rooted.Append(o.leaves[o.rooted.Size():size]...)
 	return o.rooted.Root()
 }
 
@@ -284,9 +282,7 @@ func (f *fold) tiles() map[string]wantRow {
 			var roots []events.Hash
 			for full := range slices.Chunk(hashes[:len(hashes)/tree.TileWidth*tree.TileWidth], tree.TileWidth) {
 				above, sum := tree.EmptyFrontier(), sha256.Sum256(tree.Pack(full))
-				for _, hash := range full {
-					above.Append(hash)
-				}
+				above.Append(full...)
 				root := above.Root()
 				rows[rowKey(string(o.name), fmt.Sprint(level), fmt.Sprint(len(roots)))] = func() (*owner, []any) { return o, []any{root, sum[:]} }
 				roots = append(roots, root)

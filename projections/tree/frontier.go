@@ -36,9 +36,11 @@ func NewFrontier(size uint64, hashes []events.Hash) (*Frontier, error) {
 	return &Frontier{r}, nil
 }
 
-func (f *Frontier) Append(leaf events.Hash) {
-	if err := f.r.Append(leaf[:], nil); err != nil {
-		panic(err) // only a range that was tampered with fails
+func (f *Frontier) Append(leaves ...events.Hash) {
+	for _, leaf := range leaves { // the range keeps this copy
+		if err := f.r.Append(leaf[:], nil); err != nil {
+			panic(err) // only a range that was tampered with fails
+		}
 	}
 }
 
