@@ -273,12 +273,12 @@ func adminLine(e adminlog.Entry) string {
 
 var errAway = errors.New("the log's server has been away for too long")
 
-// patience returns options for a connection that retries for half a minute, and then cancels
-// a context. Without it, a follower of a lost log would look just like a follower of a log
-// that receives no writes.
+// patience returns options for a connection that tries each node for about half a minute,
+// and then cancels a context. Without it, a follower of a lost log would look just like a
+// follower of a log that receives no writes.
 func patience(cancel context.CancelCauseFunc, tell io.Writer) []nats.Option {
 	return []nats.Option{
-		nats.MaxReconnects(150), // at each node, which is tried every 0.2 seconds
+		nats.MaxReconnects(150), // of each node; assembly.Dial tries a node every 0.2 seconds
 		nats.ReconnectBufSize(-1),
 		// A cluster announces its servers without the URL's credentials. If one of them
 		// refused the client, the connection would end for good.
