@@ -195,7 +195,6 @@ func (a *API) readCase(c *fiber.Ctx) error {
 	if c.Vary(fiber.HeaderAccept); asksForPage(c) {
 		return a.openCase(c)
 	}
-	httpapi.Allow(c, grant.ReadTimeout)
 	document, err := a.Grants.Read(httpapi.Context(c), httpapi.Param(c, "token"), nil, httpapi.Gone(c))
 	if err != nil {
 		if isDead(err) {

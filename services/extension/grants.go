@@ -160,7 +160,6 @@ func asksForPage(c *fiber.Ctx) bool {
 // openCase answers with the memories as a page. It ends with the document as a link, so
 // that keeping it spends no second read.
 func (a *API) openCase(c *fiber.Ctx) error {
-	httpapi.Allow(c, grant.ReadTimeout)
 	document, err := a.Grants.Read(httpapi.Context(c), httpapi.Param(c, "token"), casePage{}, httpapi.Gone(c))
 	switch {
 	case isDead(err):

@@ -18,8 +18,6 @@ const (
 	// heldBytes is about how much of a document is in memory. A longer one is rendered a
 	// second time while it is sent.
 	heldBytes = 1 << 20
-	// ReadTimeout bounds a Read: waiting for its turn, the rendering and the append.
-	ReadTimeout = 90 * time.Second
 	// pieceRetries is how often a piece that can't be read is tried again, half a second
 	// later, after the answer has begun.
 	pieceRetries = 20

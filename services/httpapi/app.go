@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"net"
 	"net/http"
 	"runtime/debug"
 	"slices"
@@ -34,8 +33,6 @@ import (
 const (
 	// requestTimeout bounds the work on one request, except for streaming.
 	requestTimeout = 10 * time.Second
-	// cutAfter is how long a request may take before its connection is cut.
-	cutAfter = requestTimeout + 5*time.Second
 	// readTimeout is how long a request, or a part of a body that is read as it arrives, may
 	// take to arrive.
 	readTimeout = 30 * time.Second
@@ -85,7 +82,6 @@ type App struct {
 	requests  *prometheus.HistogramVec
 	inFlight  prometheus.Gauge
 	outages   sync.Map // *rate.Sometimes by the error of the table's row; nil for a database that is down
-	cutAfter  time.Duration
 	heartbeat time.Duration
 	bodies    bodies
 	// compressing holds an entry for each stream that is being compressed.
@@ -107,14 +103,13 @@ const (
 	localRequestID = "requestId"
 	localContext   = "context"
 	localBody      = "body"
-	localCut       = "cut"
 )
 
 // New returns an App with the operational routes. The API adds its own routes.
 func New(cfg Config) *App {
 	// This bounds the streams that are compressed at once. Each holds about 1 MB until its
 	// client has read it. Further streams are sent uncompressed.
-	a := &App{cfg: cfg, cutAfter: cutAfter, heartbeat: heartbeat, bodies: newBodies(), compressing: make(chan struct{}, 32)}
+	a := &App{cfg: cfg, heartbeat: heartbeat, bodies: newBodies(), compressing: make(chan struct{}, 32)}
 	a.stopping, a.stop = context.WithCancel(context.Background())
 	a.App = fiber.New(fiber.Config{
 		AppName: "memory-ledger " + cfg.Service, DisableStartupMessage: true,
@@ -181,9 +176,6 @@ func (a *App) observe(c *fiber.Ctx) error {
 	defer cancel()
 	ctx, span := a.span(ctx, c)
 	defer span.End()
-	cut := a.cut(ctx, c.Context().Conn())
-	defer cut.Stop()
-	c.Locals(localCut, cut)
 	c.Locals(localContext, ctx)
 	a.inFlight.Inc()
 	defer a.inFlight.Dec()
@@ -207,26 +199,6 @@ func (a *App) observe(c *fiber.Ctx) error {
 		a.log(c).Debug("request", "method", method, "route", route, "status", status, "duration", elapsed)
 	}
 	return nil
-}
-
-// cut ends the connection unless the timer is stopped in time. A request that waits in a
-// system call, such as on a hanging disk, ignores its deadline; the cut tells its client.
-// Only the write side is closed: the framework panics over a closed connection.
-func (a *App) cut(ctx context.Context, conn net.Conn) *time.Timer {
-	return time.AfterFunc(a.cutAfter, func() {
-		tracing.Log(ctx, a.cfg.Log).Error("a request was not answered in time, its connection is ended")
-		if half, ok := conn.(interface{ CloseWrite() error }); ok {
-			_ = half.CloseWrite() // fails if the client has left
-		}
-	})
-}
-
-// Allow lets a request take this long, from now on, before its connection is cut. It is for
-// handlers that do not keep to the request's deadline.
-func Allow(c *fiber.Ctx, longest time.Duration) {
-	if cut, ok := c.Locals(localCut).(*time.Timer); ok && cut.Stop() {
-		cut.Reset(longest)
-	}
 }
 
 // next runs the route. A panic in one request must not end the other requests.

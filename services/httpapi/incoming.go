@@ -76,9 +76,6 @@ func bodyOf(c *fiber.Ctx, budget func(bodies) *semaphore.Weighted) ([]byte, erro
 	if !ok || body.whole {
 		return c.Request().Body(), nil
 	}
-	if cut, ok := c.Locals(localCut).(*time.Timer); ok && cut.Stop() {
-		defer cut.Reset(body.app.cutAfter)
-	}
 	if err := body.read(c.Request(), MaxBody, budget(body.app.bodies)); err != nil {
 		return nil, err
 	}
@@ -89,8 +86,8 @@ func bodyOf(c *fiber.Ctx, budget func(bodies) *semaphore.Weighted) ([]byte, erro
 }
 
 // Arriving returns the body of a request as it arrives, for a route that takes more than
-// Body. Neither the request's deadline nor the cut of its connection runs from then on: the
-// context ends when the service stops. Call it only once the caller is known.
+// Body. The request's deadline does not run from then on: the context ends when the
+// service stops. Call it only once the caller is known.
 func Arriving(c *fiber.Ctx) (context.Context, io.Reader, error) {
 	if err := contentEncoding(c); err != nil {
 		return nil, nil, err
@@ -98,9 +95,6 @@ func Arriving(c *fiber.Ctx) (context.Context, io.Reader, error) {
 	body, ok := c.Locals(localBody).(*incoming)
 	if !ok || body.whole {
 		return Context(c), bytes.NewReader(c.Request().Body()), nil
-	}
-	if cut, ok := c.Locals(localCut).(*time.Timer); ok {
-		cut.Stop()
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(Context(c)))
 	stop := context.AfterFunc(body.app.stopping, cancel)

@@ -130,54 +130,6 @@ func serve(t *testing.T, app *App) (addr string) {
 	return listener.Addr().String()
 }
 
-// TestWhoIsNotAnsweredIsCutOff: a client of a stuck handler is cut off. Other clients are
-// served, and a client that is answered in time keeps its connection.
-func TestWhoIsNotAnsweredIsCutOff(t *testing.T) {
-	t.Parallel()
-	app := streamApp()
-	app.cutAfter = 300 * time.Millisecond
-	stuck, over := make(chan struct{}), make(chan struct{})
-	app.Get("/stuck", func(c *fiber.Ctx) error {
-		<-stuck
-		defer close(over)
-		return c.SendString("too late")
-	})
-	app.Get("/long", func(c *fiber.Ctx) error {
-		Allow(c, time.Minute)
-		<-stuck
-		return c.SendString("as allowed")
-	})
-	app.Get("/quick", func(c *fiber.Ctx) error { return c.SendString("in time") })
-	addr := serve(t, app)
-	const quick = "GET /quick HTTP/1.1\r\nHost: x\r\n\r\n"
-	conn, err := net.Dial("tcp", addr)
-	must(t, err)
-	defer conn.Close()
-	send := func(request string) {
-		t.Helper()
-		must(t, errorOf(io.WriteString(conn, request)))
-	}
-	answers := bufio.NewReader(conn)
-	send(quick)
-	res := read(t, answers, http.MethodGet)
-	if body, err := io.ReadAll(res.Body); err != nil || string(body) != "in time" {
-		t.Errorf("%q, %v", body, err)
-	}
-	long := ask(t, addr, "GET /long HTTP/1.1\r\nHost: x\r\n\r\n")
-	send("GET /stuck HTTP/1.1\r\nHost: x\r\n\r\n")
-	if res, err := http.ReadResponse(answers, nil); err == nil {
-		t.Errorf("a handler that is stuck answered %d", res.StatusCode)
-	}
-	if res := read(t, ask(t, addr, quick), http.MethodGet); res.StatusCode != http.StatusOK {
-		t.Errorf("another client: status %d", res.StatusCode)
-	}
-	close(stuck)
-	<-over
-	if body, err := io.ReadAll(read(t, long, http.MethodGet).Body); err != nil || string(body) != "as allowed" {
-		t.Errorf("%q, %v", body, err)
-	}
-}
-
 // failing fails when now receives.
 type failing struct{ now chan struct{} }
 
