@@ -8,6 +8,7 @@ import (
 
 	"github.com/gofiber/fiber/v2"
 	"github.com/valyala/fasthttp"
+	"golang.org/x/net/http/httpguts"
 
 	"github.com/memory-ledger/ledger/services/memory"
 )
@@ -71,6 +72,12 @@ func (a *App) refuseEarly(ctx *fasthttp.RequestCtx, err error) {
 
 // framing checks a request as it was sent. If closes is true, the request may be
 // answered, but nothing after it on its connection.
+//
+// The header lines are the bytes that arrived, with one exception. If a folded line holds
+// only spaces, the server joins it with the line before, moves all the bytes that it has
+// read, and may then start over. This leaves a space at the end of the line, and some bytes
+// twice in the place from which they were moved. So after such a line, no further request is
+// run.
 func framing(header *fasthttp.RequestHeader) (closes bool, err error) {
 	http11 := header.IsHTTP11()
 	if !http11 && string(header.Protocol()) != "HTTP/1.0" {
@@ -81,53 +88,34 @@ func framing(header *fasthttp.RequestHeader) (closes bool, err error) {
 			return false, errTarget
 		}
 	}
-	return framingOf(header.RawHeaders(), http11, longest(header))
-}
-
-// framingOf is framing for the header lines. They are the bytes that arrived, with one
-// exception. If a folded line holds only spaces, the server joins it with the line
-// before, moves all the bytes that it has read, and may then start over. This leaves a
-// space at the end of the line, and some bytes twice in the place from which they were
-// moved. So after such a line, no further request is run.
-func framingOf(raw []byte, http11 bool, longest int64) (closes bool, err error) {
 	var hosts, lengths, encodings int
 	long := false
-	for len(raw) > 0 {
-		end := bytes.IndexByte(raw, '\n')
-		if end < 0 {
-			return false, errHeader
-		}
-		line := raw[:end]
-		raw = raw[end+1:]
-		if end > 0 && line[end-1] == '\r' {
-			line = line[:end-1]
-		}
+	for line := range bytes.Lines(header.RawHeaders()) {
+		line, ended := bytes.CutSuffix(line, []byte("\n"))
+		line = bytes.TrimSuffix(line, []byte("\r"))
 		if len(line) == 0 {
 			break
 		}
-		colon := 0
-		for colon < len(line) && inName[line[colon]] {
-			colon++
-		}
-		// This check also finds a line that continues the line before it.
-		if colon == 0 || colon == len(line) || line[colon] != ':' {
-			return false, errHeader
-		}
-		value := line[colon+1:]
-		if bytes.IndexByte(value, '\r') >= 0 || bytes.IndexByte(value, 0) >= 0 {
+		name, value, _ := bytes.Cut(line, []byte(":"))
+		value = bytes.Trim(value, " \t")
+		// A line that continues the line before it has no valid name either.
+		if !ended || len(name) == len(line) || !httpguts.ValidHeaderFieldName(string(name)) || !httpguts.ValidHeaderFieldValue(string(value)) {
 			return false, errHeader
 		}
 		closes = closes || line[len(line)-1] == ' '
 		switch {
-		case colon == len("host") && isName(line[:colon], "host"):
-			if hosts++; !isHost(bytes.Trim(value, " \t")) {
+		case bytes.EqualFold(name, []byte(fiber.HeaderHost)):
+			if hosts++; !httpguts.ValidHostHeader(string(value)) {
 				return false, errHost
 			}
-		case colon == len("content-length") && isName(line[:colon], "content-length"):
+		case bytes.EqualFold(name, []byte(fiber.HeaderContentLength)):
 			lengths++
-			long = long || isLong(bytes.Trim(value, " \t"), longest)
-		case colon == len("transfer-encoding") && isName(line[:colon], "transfer-encoding"):
-			if encodings++; !isName(bytes.Trim(value, " \t"), "chunked") {
+			// The server's own parser reads some numbers beyond 64 bits as small ones. It refuses
+			// what is no number.
+			n, _ := strconv.ParseUint(string(value), 10, 64) // the largest, beyond 64 bits
+			long = long || n > uint64(longest(header))
+		case bytes.EqualFold(name, []byte(fiber.HeaderTransferEncoding)):
+			if encodings++; !bytes.EqualFold(value, []byte("chunked")) {
 				return false, errEncodings
 			}
 		}
@@ -145,36 +133,6 @@ func framingOf(raw []byte, http11 bool, longest int64) (closes bool, err error) 
 	return closes || (lengths > 0 && encodings > 0), nil
 }
 
-// inName holds the characters of a header name, inHost those of a host and its port.
-var inName, inHost = alphabet("!#$%&'*+-.^_`|~"), alphabet("-._~%!$&'()*+,;=:[]")
-
-// alphabet returns the set of letters, digits, and the characters of more.
-func alphabet(more string) (in [256]bool) {
-	for c := range in {
-		in[c] = c >= '0' && c <= '9' || c|0x20 >= 'a' && c|0x20 <= 'z' && c < 0x80
-	}
-	for _, c := range []byte(more) {
-		in[c] = true
-	}
-	return in
-}
-
-// isName compares a name, ignoring case, with one in lower case.
-func isName(name []byte, lower string) bool {
-	if len(name) != len(lower) {
-		return false
-	}
-	for i, c := range name {
-		if c >= 'A' && c <= 'Z' {
-			c |= 0x20
-		}
-		if c != lower[i] {
-			return false
-		}
-	}
-	return true
-}
-
 // longest returns how long a request's body may be: more than MaxBody only where the route
 // reads it as it arrives.
 func longest(header *fasthttp.RequestHeader) int64 {
@@ -184,30 +142,12 @@ func longest(header *fasthttp.RequestHeader) int64 {
 	return MaxBody
 }
 
-// isLong reports whether a length is more than a number. The server's own parser reads some
-// numbers beyond 64 bits as small ones. It refuses what is no number.
-func isLong(length []byte, longest int64) bool {
-	n, _ := strconv.ParseUint(string(length), 10, 64) // the largest, beyond 64 bits
-	return n > uint64(longest)
-}
-
 // skipLong makes the server skip a body that is refused for its length.
 func skipLong(header *fasthttp.RequestHeader) fasthttp.RequestConfig {
 	if int64(header.ContentLength()) > longest(header) {
 		header.SetContentLength(0)
 	}
 	return fasthttp.RequestConfig{}
-}
-
-// isHost reports whether a host, with or without a port, has only valid characters. It
-// may be empty, for a target without a host.
-func isHost(value []byte) bool {
-	for _, c := range value {
-		if !inHost[c] {
-			return false
-		}
-	}
-	return true
 }
 
 // beginning is what a connection remembers of the request that it reads. The server reads
