@@ -171,7 +171,6 @@ func (l *listener) forget(c *conn) {
 // connection instead of a 413.
 type conn struct {
 	net.Conn
-	beginning
 	of      *listener
 	idle    atomic.Int64 // Unix nanoseconds when it began to wait for a request; 0: it has a request
 	unread  atomic.Bool  // reads have stopped
@@ -185,8 +184,7 @@ func (c *conn) Read(p []byte) (int, error) {
 	if n > 0 {
 		c.idle.Store(0)
 	}
-	c.see(p[:n])
-	if err != nil && !c.read && c.unread.Load() {
+	if err != nil && c.idle.Load() != 0 && c.unread.Load() {
 		err = io.EOF // no request has begun, so there is nothing to refuse
 	}
 	return n, err

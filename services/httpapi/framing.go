@@ -32,11 +32,8 @@ var (
 func (a *App) handle(ctx *fasthttp.RequestCtx) {
 	c, _ := ctx.Conn().(*conn)
 	closes, err := framing(&ctx.Request.Header)
-	switch {
-	case a.isStopping():
+	if a.isStopping() {
 		err = errStopping
-	case c != nil && c.answers(&ctx.Request.Header):
-		err = errVersion
 	}
 	body := &incoming{app: a, whole: true}
 	if err == nil {
@@ -148,33 +145,4 @@ func skipLong(header *fasthttp.RequestHeader) fasthttp.RequestConfig {
 		header.SetContentLength(0)
 	}
 	return fasthttp.RequestConfig{}
-}
-
-// beginning is what a connection remembers of the request that it reads. The server reads
-// a request line without a version as HTTP/1.0 and keeps nothing that would tell the two
-// apart.
-type beginning struct {
-	read        bool   // bytes were read since the last request
-	versionless string // the first line of those bytes, if it has no version
-}
-
-// see inspects the first bytes that arrive after the last request.
-func (b *beginning) see(read []byte) {
-	if b.read || len(read) == 0 {
-		return
-	}
-	b.read = true
-	line, _, _ := bytes.Cut(bytes.TrimLeft(read, "\r\n"), []byte("\n"))
-	line = bytes.TrimSuffix(line, []byte("\r"))
-	if bytes.Count(line, []byte(" ")) == 1 {
-		b.versionless = string(line)
-	}
-}
-
-// answers reports whether the request that is being answered has no version in its
-// request line. Of pipelined requests, it can tell this only for the first.
-func (b *beginning) answers(header *fasthttp.RequestHeader) bool {
-	line := b.versionless
-	*b = beginning{}
-	return line != "" && !header.IsHTTP11() && line == string(header.Method())+" "+string(header.RequestURI())
 }
