@@ -5,25 +5,16 @@ export type ClientOptions = {
 };
 
 /**
- * The body of an error response.
- */
-export type Error = {
-    /**
-     * A message for people that says what is wrong. Under `/oauth/`, a code of RFC 6749 or RFC 7591.
-     */
-    error: string;
-    /**
-     * Only under `/oauth/`, the message for people.
-     */
-    error_description?: string;
-};
-
-/**
  * A JSON-RPC 2.0 request, notification or response, as the Model Context Protocol specifies them.
  */
 export type AgentMessage = {
-    jsonrpc: '2.0';
+    error?: {
+        code: number;
+        message: string;
+        [key: string]: unknown;
+    };
     id?: string | number | null;
+    jsonrpc: '2.0';
     method?: string;
     params?: {
         [key: string]: unknown;
@@ -31,383 +22,29 @@ export type AgentMessage = {
     result?: {
         [key: string]: unknown;
     };
-    error?: {
-        code: number;
-        message: string;
-        [key: string]: unknown;
-    };
 };
 
-export type ResourceMetadata = {
+export type AmountRequest = {
     /**
-     * The absolute URL of the resource.
+     * The amount in base units: a decimal number from 1 to 18446744073709551615, without leading zeros.
      */
-    resource: string;
-    resource_name: string;
-    authorization_servers: Array<string>;
-    /**
-     * The scopes that most apps need. The authorization server's metadata lists all.
-     */
-    scopes_supported: Array<Scope>;
-    bearer_methods_supported: Array<'header'>;
-};
-
-export type ServerMetadata = {
-    issuer: string;
-    authorization_endpoint: string;
-    token_endpoint: string;
-    registration_endpoint: string;
-    revocation_endpoint: string;
-    scopes_supported: Array<Scope>;
-    response_types_supported: Array<'code'>;
-    response_modes_supported: Array<'query'>;
-    grant_types_supported: Array<'authorization_code' | 'refresh_token'>;
-    token_endpoint_auth_methods_supported: Array<'none'>;
-    revocation_endpoint_auth_methods_supported: Array<'none'>;
-    code_challenge_methods_supported: Array<'S256'>;
-    authorization_response_iss_parameter_supported: true;
-    client_id_metadata_document_supported: true;
-};
-
-export type NewApp = {
-    client_name?: string;
-    redirect_uris: RedirectUris;
-};
-
-export type RegisteredApp = {
-    client_id: string;
-    client_id_issued_at: number;
-    client_name?: string;
-    redirect_uris: RedirectUris;
-    grant_types: Array<'authorization_code' | 'refresh_token'>;
-    response_types: Array<'code'>;
-    token_endpoint_auth_method: 'none';
-};
-
-/**
- * Each is https, or http on 127.0.0.1, [::1] or localhost, or the scheme of an installed app. None has a user, a fragment, or a parameter named code, state, iss or error.
- */
-export type RedirectUris = Array<string>;
-
-export type AppTerms = {
-    /**
-     * Some of those that the app asks for. If left out, all of them.
-     */
-    scopes?: Array<Scope>;
-    /**
-     * Limits the app as it limits a key.
-     */
-    namespaces?: Array<Namespace>;
-    /**
-     * When the app ends. If left out, it ends when it is revoked.
-     */
-    expiresAt?: string;
-};
-
-export type TokenRequest = {
-    grant_type: 'authorization_code' | 'refresh_token';
-    client_id: string;
-    code?: string;
-    code_verifier?: string;
-    redirect_uri?: string;
-    resource?: string;
-    refresh_token?: string;
-    scope?: string;
-};
-
-export type Tokens = {
-    /**
-     * A JWT that names the app's key.
-     */
-    access_token: string;
-    token_type: 'Bearer';
-    expires_in: number;
-    refresh_token: string;
-    scope: string;
-};
-
-export type Health = {
-    ok: boolean;
-    service: 'memory-ledger-core';
-};
-
-export type VerifyRequest = {
-    publicKey: PublicKey;
-    /**
-     * The challenge's message, unchanged. Wallets may sign it, or one of its off-chain envelopes for one signer, which the service builds from message and key.
-     */
-    message: string;
-    signature: Signature;
-};
-
-export type Session = {
-    /**
-     * A JSON Web Token, for the Authorization header.
-     */
-    token: string;
-    expiresAt: Timestamp;
-    publicKey: PublicKey;
-};
-
-export type NewMemory = {
-    /**
-     * The text, at most 262144 bytes of UTF-8. It is encrypted at rest.
-     */
-    content: string;
-    /**
-     * Where the memory comes from. It is trimmed, must then have 1 to 80 characters, and replaces metadata.source.
-     */
-    source?: string;
-    occurredAt?: OccurredAt;
-    tags?: Tags;
-    namespace?: Namespace;
-    /**
-     * The ids of the caller's memories that this one corrects. Their leaf hashes are stored in metadata.supersedes, so a receipt proves the correction. The old memories stay in lists and in substring search. Ranked search, recall and agent cases leave them out, until this memory is retracted.
-     */
-    supersedes?: Array<string>;
-    metadata?: Metadata;
-};
-
-export type NewMemories = {
-    memories: Array<NewMemory>;
-};
-
-export type CreatedMemory = {
-    id: Id;
-    leafHash: Hash;
-    leafIndex: LeafIndex;
-};
-
-export type Events = {
-    events: Array<Event>;
-    /**
-     * The cursor of the last event. If there are no events, the requested cursor.
-     */
-    cursor: string;
-};
-
-/**
- * A CloudEvent of the log.
- */
-export type Event = {
-    specversion: '1.0';
-    id: Id;
-    source: string;
-    type: string;
-    subject: PublicKey;
-    time: Timestamp;
-    datacontenttype: 'application/json';
-    dataschema: string;
-    /**
-     * The number of the command among the owner's commands. Commands about the chain are counted separately.
-     */
-    ownerversion: number;
-    commandid: string;
-    traceparent?: string;
-    /**
-     * The data that the event's type defines. See `type` and `dataschema`.
-     */
-    data: {
-        [key: string]: unknown;
-    };
-};
-
-export type InclusionProof = {
-    proof: {
-        leaf: Hash;
-        leafIndex: LeafIndex;
-        siblings: Siblings;
-        directions: Directions;
-    };
-    batchRoot: Hash;
-    /**
-     * The number of leaves that batchRoot is the root of.
-     */
-    treeSize: number;
-    /**
-     * The signature of the transaction that committed batchRoot. Null while the memory is not anchored.
-     */
-    txSignature: Signature | null;
-    /**
-     * The root in the owner's commitment account when it was last read. Null if no account was ever seen.
-     */
-    onchainRoot: Hash | null;
-};
-
-/**
- * The sibling hashes of the path, from the leaf upward, one for each level.
- */
-export type Siblings = Array<Hash>;
-
-/**
- * For each sibling, whether it is on the right.
- */
-export type Directions = Array<boolean>;
-
-export type Receipt = {
-    version: 1;
-    entry: Entry;
-    /**
-     * SHA-256(0x00 ‖ JCS of entry).
-     */
-    leafHash: Hash;
-    leafIndex: LeafIndex;
-    /**
-     * The size, in leaves, of the tree with the root batchRoot.
-     */
-    treeSize: number;
-    siblings: Siblings;
-    directions: Directions;
-    batchRoot: Hash;
-    /**
-     * The onchain commitment. Null while nothing is committed.
-     */
-    anchor: Anchor | null;
-    /**
-     * The consistency proof from treeSize to committedSize (RFC 9162).
-     */
-    consistency: Array<Hash>;
-};
-
-/**
- * The leaf's preimage. The leaf hash is computed from its canonical form (RFC 8785).
- */
-export type Entry = {
-    content: string;
-    metadata: Metadata;
-    owner: PublicKey;
-    /**
-     * A salt, so that the text can't be guessed from the leaf's hash.
-     */
-    salt: Hash;
-    v: 1;
+    amount: string;
 };
 
 export type Anchor = {
     /**
-     * The chain, such as mainnet, devnet, testnet or localnet.
-     */
-    cluster: string;
-    programId: PublicKey;
-    /**
      * The owner's commitment account.
      */
     account: PublicKey;
-    txSignature: Signature;
-    slot: number;
-    committedSize: number;
+    /**
+     * The chain, such as mainnet, devnet, testnet or localnet.
+     */
+    cluster: string;
     committedRoot: Hash;
-};
-
-export type ImportResult = {
-    treeSize: number;
-    root: Hash;
-    /**
-     * How many leaves this request added.
-     */
-    added: number;
-};
-
-export type LogHead = {
-    owner: PublicKey;
-    treeSize: number;
-    /**
-     * How many of the leaves have a memory that was not retracted, forgotten or erased.
-     */
-    memories: number;
-    /**
-     * The root of the whole log. For an empty log, the SHA-256 of empty input.
-     */
-    root: Hash;
-    /**
-     * How many leaves the newest confirmed batch committed. 0 before the first confirmed batch.
-     */
-    anchoredSize: number;
-    anchoredRoot: Hash | null;
-    txSignature: Signature | null;
-    /**
-     * When the oldest memory that is not anchored was written. Null if all are anchored.
-     */
-    waitingSince: Timestamp | null;
-    /**
-     * Whether that memory has waited for more than three times the usual time. Nothing is lost.
-     */
-    delayed: boolean;
-};
-
-export type ConsistencyProof = {
-    from: number;
-    to: number;
-    fromRoot: Hash;
-    toRoot: Hash;
-    proof: Array<Hash>;
-};
-
-export type LiveSession = {
-    id: Id;
-    /**
-     * The API that the session is for.
-     */
-    api: 'core' | 'extension';
-    createdAt: Timestamp;
-    expiresAt: Timestamp;
-    /**
-     * Whether this session made the request.
-     */
-    current: boolean;
-};
-
-export type NewKey = {
-    /**
-     * A label by which the owner can tell keys apart. It must not be only white space.
-     */
-    label: string;
-    /**
-     * The actions that the key allows. The scope read means to list, get, search, prove, export and follow. The scope write means to store. The scope retract means to retract memories. The scope share means to hand out agent cases and memory drops over /mcp; an agent case reads all memories. If left out, the key has read and write.
-     */
-    scopes?: Array<Scope>;
-    /**
-     * Limits the key to memories of these namespaces. What it writes goes into the only one; a key of several must name one. It can't export or read events. It still sees leaf indexes, the log's size and the hashes of proofs. If left out, there is no limit.
-     */
-    namespaces?: Array<Namespace>;
-    /**
-     * When the key expires, as a date and time of RFC 3339 in the future. If left out, the key is valid until it is revoked.
-     */
-    expiresAt?: string;
-};
-
-export type Scope = 'read' | 'write' | 'retract' | 'share';
-
-export type Key = {
-    id: Id;
-    prefix: KeyPrefix;
-    label: string;
-    scopes: Scopes;
-    namespaces: Namespaces;
-    app: App;
-    createdAt: Timestamp;
-    createdBy: CreatedBy;
-    expiresAt: ExpiresAt;
-    lastUsedAt: LastUsedAt;
-    revokedAt: RevokedAt;
-};
-
-export type CreatedKey = {
-    id: Id;
-    /**
-     * The secret, shown only here.
-     */
-    key: string;
-    prefix: KeyPrefix;
-    label: string;
-    scopes: Scopes;
-    namespaces: Namespaces;
-    app: App;
-    createdAt: Timestamp;
-    createdBy: CreatedBy;
-    expiresAt: ExpiresAt;
-    lastUsedAt: LastUsedAt;
-    revokedAt: RevokedAt;
+    committedSize: number;
+    programId: PublicKey;
+    slot: number;
+    txSignature: Signature;
 };
 
 /**
@@ -424,191 +61,40 @@ export type App = {
     redirectHost: string;
 } | null;
 
-/**
- * The session or API key that made it. Null if that was not recorded.
- */
-export type CreatedBy = {
-    kind: 'session' | 'key';
-    id: Id;
-} | null;
-
-export type LiveGrant = {
-    id: Id;
-    kind: 'agent-case' | 'memory-drop';
-    by: CreatedBy;
+export type AppTerms = {
     /**
-     * What the holder may read, or where the holder's memories go. Null for no limit.
+     * When the app ends. If left out, it ends when it is revoked.
      */
-    namespace: string | null;
-    createdAt: Timestamp;
-    expiresAt: Timestamp;
-    maxUses: number;
-    remainingUses: number;
+    expiresAt?: string;
+    /**
+     * Limits the app as it limits a key.
+     */
+    namespaces?: Array<Namespace>;
+    /**
+     * Some of those that the app asks for. If left out, all of them.
+     */
+    scopes?: Array<Scope>;
 };
-
-/**
- * The beginning of the key, for display.
- */
-export type KeyPrefix = string;
-
-/**
- * The actions that the key allows.
- */
-export type Scopes = Array<Scope>;
-
-/**
- * The namespaces that the key is limited to. Null for no limit.
- */
-export type Namespaces = Array<Namespace> | null;
-
-/**
- * When the key expires. Null for a key that is valid until it is revoked.
- */
-export type ExpiresAt = Timestamp | null;
-
-/**
- * When the key was last used, accurate to about a minute. Null before its first use.
- */
-export type LastUsedAt = Timestamp | null;
-
-/**
- * When the key was revoked. Null if it was not revoked.
- */
-export type RevokedAt = Timestamp | null;
 
 /**
  * A token amount in base units, as an unsigned 64-bit integer in decimal.
  */
 export type BaseUnits = string;
 
-export type StakingStatus = {
+export type Challenge = {
     /**
-     * Whether a stake mint and program are configured.
+     * When the challenge expires, five minutes after issuedAt.
      */
-    live: boolean;
-    mint: PublicKey | null;
-    decimals: number;
+    expiresAt: Timestamp;
+    issuedAt: Timestamp;
     /**
-     * The vault's balance onchain.
+     * The Sign-In With Solana message to sign. Send it back unchanged.
      */
-    staked: BaseUnits;
+    message: string;
     /**
-     * The part of staked that is past the maturity window.
+     * A nonce that is valid for one session. Its format may change.
      */
-    mature: BaseUnits;
-    /**
-     * The part of staked that is within the maturity window.
-     */
-    cooling: BaseUnits;
-    nextMatureAt: Timestamp | null;
-    lots: Array<Lot>;
-    vault: PublicKey | null;
-    walletBalance: BaseUnits;
-    minPartialUnstake: BaseUnits;
-    maturityMs: number;
-    /**
-     * Whether the deposits and withdrawals that were seen explain staked. If they do not, staked is still the vault's balance. A surplus counts as a cooling lot without a transaction. A deficit is taken from the youngest lots.
-     */
-    reconciled: boolean;
-};
-
-/**
- * A deposit with its own maturity clock. Withdrawals use the youngest lots first.
- */
-export type Lot = {
-    amount: BaseUnits;
-    depositedAt: Timestamp;
-    maturesAt: Timestamp;
-    mature: boolean;
-    /**
-     * The signature of the deposit's transaction. Null if the deposit was not seen yet.
-     */
-    txSignature: Signature | null;
-};
-
-export type AmountRequest = {
-    /**
-     * The amount in base units: a decimal number from 1 to 18446744073709551615, without leading zeros.
-     */
-    amount: string;
-};
-
-export type UnsignedTransaction = {
-    /**
-     * The serialized transaction, in base64.
-     */
-    transaction: string;
-    /**
-     * The recent blockhash in the transaction, in base58. It is confirmed, so send the transaction with preflightCommitment confirmed.
-     */
-    blockhash: string;
-    lastValidBlockHeight: number;
-};
-
-/**
- * A SHA-256 digest in lowercase hex.
- */
-export type Hash = string;
-
-/**
- * A point in time, in ISO 8601 format, in UTC, with milliseconds.
- */
-export type Timestamp = string;
-
-/**
- * A UUIDv7.
- */
-export type Id = string;
-
-/**
- * An ed25519 public key in base58.
- */
-export type PublicKey = string;
-
-/**
- * An ed25519 signature of 64 bytes, in base58. A transaction's signature is also its name on the chain.
- */
-export type Signature = string;
-
-/**
- * The leaf's position in the owner's log. The first leaf has position 0.
- */
-export type LeafIndex = number;
-
-/**
- * A free-form object that is not encrypted. It is stored, hashed and returned in the canonical form of RFC 8785, with at most 65536 bytes and 64 levels of nesting. Duplicate names, lone surrogates, noncharacters and numbers outside the range of a double are refused. Older memories may contain noncharacters.
- */
-export type Metadata = {
-    [key: string]: unknown;
-};
-
-export type Ok = {
-    ok: true;
-};
-
-export type Readiness = {
-    ok: true;
-    /**
-     * Each dependency by name, with "ok" or its problem.
-     */
-    checks: {
-        [key: string]: string;
-    };
-};
-
-export type NotReady = {
-    ok: false;
-    error: string;
-    /**
-     * Each dependency by name, with "ok" or its problem.
-     */
-    checks: {
-        [key: string]: string;
-    };
-    /**
-     * The request's id. Only the extension API returns it.
-     */
-    requestId?: string;
+    nonce: string;
 };
 
 export type ChallengeRequest = {
@@ -619,103 +105,528 @@ export type ChallengeRequest = {
     purpose?: 'sign-in' | 'erase';
 };
 
-export type Challenge = {
-    /**
-     * The Sign-In With Solana message to sign. Send it back unchanged.
-     */
-    message: string;
-    /**
-     * A nonce that is valid for one session. Its format may change.
-     */
-    nonce: string;
-    issuedAt: Timestamp;
-    /**
-     * When the challenge expires, five minutes after issuedAt.
-     */
-    expiresAt: Timestamp;
+export type ConsistencyProof = {
+    from: number;
+    fromRoot: Hash;
+    proof: Array<Hash>;
+    to: number;
+    toRoot: Hash;
 };
 
-export type Memory = {
+/**
+ * The session or API key that made it. Null if that was not recorded.
+ */
+export type CreatedBy = {
+    id: Id;
+    kind: 'session' | 'key';
+} | null;
+
+export type CreatedKey = {
+    app: App;
+    createdAt: Timestamp;
+    createdBy: CreatedBy;
+    expiresAt: ExpiresAt;
     id: Id;
     /**
-     * The decrypted text. Empty only if the memory is damaged.
+     * The secret, shown only here.
      */
-    content: string;
-    metadata: Metadata;
+    key: string;
+    label: string;
+    lastUsedAt: LastUsedAt;
+    namespaces: Namespaces;
+    prefix: KeyPrefix;
+    revokedAt: RevokedAt;
+    scopes: Scopes;
+};
+
+export type CreatedMemory = {
+    id: Id;
     leafHash: Hash;
     leafIndex: LeafIndex;
+};
+
+/**
+ * For each sibling, whether it is on the right.
+ */
+export type Directions = Array<boolean>;
+
+/**
+ * The leaf's preimage. The leaf hash is computed from its canonical form (RFC 8785).
+ */
+export type Entry = {
+    content: string;
+    metadata: Metadata;
+    owner: PublicKey;
+    /**
+     * A salt, so that the text can't be guessed from the leaf's hash.
+     */
+    salt: Hash;
+    v: 1;
+};
+
+/**
+ * The body of an error response.
+ */
+export type Error = {
+    /**
+     * A message for people that says what is wrong. Under `/oauth/`, a code of RFC 6749 or RFC 7591.
+     */
+    error: string;
+    /**
+     * Only under `/oauth/`, the message for people.
+     */
+    error_description?: string;
+};
+
+/**
+ * A CloudEvent of the log.
+ */
+export type Event = {
+    commandid: string;
+    /**
+     * The data that the event's type defines. See `type` and `dataschema`.
+     */
+    data: {
+        [key: string]: unknown;
+    };
+    datacontenttype: 'application/json';
+    dataschema: string;
+    id: Id;
+    /**
+     * The number of the command among the owner's commands. Commands about the chain are counted separately.
+     */
+    ownerversion: number;
+    source: string;
+    specversion: '1.0';
+    subject: PublicKey;
+    time: Timestamp;
+    traceparent?: string;
+    type: string;
+};
+
+export type Events = {
+    /**
+     * The cursor of the last event. If there are no events, the requested cursor.
+     */
+    cursor: string;
+    events: Array<Event>;
+};
+
+/**
+ * When the key expires. Null for a key that is valid until it is revoked.
+ */
+export type ExpiresAt = Timestamp | null;
+
+/**
+ * A memory. It has a score if the search was ranked, and a passage if its content is then long.
+ */
+export type FoundMemory = {
+    /**
+     * Whether the batch was confirmed onchain.
+     */
+    anchored: boolean;
     /**
      * The id of the anchoring batch, a UUIDv7. Null until the memory is in a batch.
      */
     batchId: string | null;
     /**
-     * Whether the batch was confirmed onchain.
+     * The decrypted text.
      */
-    anchored: boolean;
+    content: string;
     createdAt: Timestamp;
-    via: Via;
-    /**
-     * The service's stored copy does not match the leaf, so content and metadata are empty. The log still has the memory: the operator can restore the copy.
-     */
-    damaged?: true;
-    supersedes?: Supersedes;
-    supersededBy?: SupersededBy;
+    id: Id;
     imported?: Imported;
+    leafHash: Hash;
+    leafIndex: LeafIndex;
+    metadata: Metadata;
+    /**
+     * The part of the content that answers the query best, if the content has more than 300 characters.
+     */
+    passage?: {
+        /**
+         * Where it begins in the content, in characters (Unicode code points).
+         */
+        offset: number;
+        text: string;
+    };
+    /**
+     * How well the memory matches the query. Higher is better.
+     */
+    score?: number;
+    supersededBy?: SupersededBy;
+    supersedes?: Supersedes;
+    via: Via;
+};
+
+/**
+ * A SHA-256 digest in lowercase hex.
+ */
+export type Hash = string;
+
+export type Health = {
+    ok: boolean;
+    service: 'memory-ledger-core';
+};
+
+/**
+ * A UUIDv7.
+ */
+export type Id = string;
+
+export type ImportResult = {
+    /**
+     * How many leaves this request added.
+     */
+    added: number;
+    root: Hash;
+    treeSize: number;
 };
 
 /**
  * Where the memory was imported from: its id there, by which routes find it too, how it was written, and when. createdAt above is that time.
  */
 export type Imported = {
-    id: Id;
     createdAt: Timestamp;
+    id: Id;
     via?: Via;
 };
 
-export type SearchRequest = {
+export type InclusionProof = {
+    batchRoot: Hash;
     /**
-     * A part of the text, or words, depending on the mode.
+     * The root in the owner's commitment account when it was last read. Null if no account was ever seen.
      */
-    query?: string;
+    onchainRoot: Hash | null;
+    proof: {
+        directions: Directions;
+        leaf: Hash;
+        leafIndex: LeafIndex;
+        siblings: Siblings;
+    };
     /**
-     * How the query is compared. Substring if left out.
+     * The number of leaves that batchRoot is the root of.
      */
-    mode?: 'substring' | 'ranked';
+    treeSize: number;
     /**
-     * The maximum number of memories in the page. Without it, substring search returns all, and ranked search returns 50.
+     * The signature of the transaction that committed batchRoot. Null while the memory is not anchored.
      */
-    limit?: number;
-    /**
-     * The start of the page, taken from a Next-Cursor header.
-     */
-    cursor?: string;
-    /**
-     * The order of the results. Substring search defaults to oldest, and ranked search to relevance. The order occurred is by the time at which memories happened, newest first. Only ranked search supports relevance.
-     */
-    order?: 'oldest' | 'newest' | 'occurred' | 'relevance';
-    filter?: SearchFilter;
+    txSignature: Signature | null;
 };
+
+export type Key = {
+    app: App;
+    createdAt: Timestamp;
+    createdBy: CreatedBy;
+    expiresAt: ExpiresAt;
+    id: Id;
+    label: string;
+    lastUsedAt: LastUsedAt;
+    namespaces: Namespaces;
+    prefix: KeyPrefix;
+    revokedAt: RevokedAt;
+    scopes: Scopes;
+};
+
+/**
+ * The beginning of the key, for display.
+ */
+export type KeyPrefix = string;
+
+/**
+ * When the key was last used, accurate to about a minute. Null before its first use.
+ */
+export type LastUsedAt = Timestamp | null;
+
+/**
+ * The leaf's position in the owner's log. The first leaf has position 0.
+ */
+export type LeafIndex = number;
+
+export type LiveGrant = {
+    by: CreatedBy;
+    createdAt: Timestamp;
+    expiresAt: Timestamp;
+    id: Id;
+    kind: 'agent-case' | 'memory-drop';
+    maxUses: number;
+    /**
+     * What the holder may read, or where the holder's memories go. Null for no limit.
+     */
+    namespace: string | null;
+    remainingUses: number;
+};
+
+export type LiveSession = {
+    /**
+     * The API that the session is for.
+     */
+    api: 'core' | 'extension';
+    createdAt: Timestamp;
+    /**
+     * Whether this session made the request.
+     */
+    current: boolean;
+    expiresAt: Timestamp;
+    id: Id;
+};
+
+export type LogHead = {
+    anchoredRoot: Hash | null;
+    /**
+     * How many leaves the newest confirmed batch committed. 0 before the first confirmed batch.
+     */
+    anchoredSize: number;
+    /**
+     * Whether that memory has waited for more than three times the usual time. Nothing is lost.
+     */
+    delayed: boolean;
+    /**
+     * How many of the leaves have a memory that was not retracted, forgotten or erased.
+     */
+    memories: number;
+    owner: PublicKey;
+    /**
+     * The root of the whole log. For an empty log, the SHA-256 of empty input.
+     */
+    root: Hash;
+    treeSize: number;
+    txSignature: Signature | null;
+    /**
+     * When the oldest memory that is not anchored was written. Null if all are anchored.
+     */
+    waitingSince: Timestamp | null;
+};
+
+/**
+ * A deposit with its own maturity clock. Withdrawals use the youngest lots first.
+ */
+export type Lot = {
+    amount: BaseUnits;
+    depositedAt: Timestamp;
+    mature: boolean;
+    maturesAt: Timestamp;
+    /**
+     * The signature of the deposit's transaction. Null if the deposit was not seen yet.
+     */
+    txSignature: Signature | null;
+};
+
+export type Memory = {
+    /**
+     * Whether the batch was confirmed onchain.
+     */
+    anchored: boolean;
+    /**
+     * The id of the anchoring batch, a UUIDv7. Null until the memory is in a batch.
+     */
+    batchId: string | null;
+    /**
+     * The decrypted text. Empty only if the memory is damaged.
+     */
+    content: string;
+    createdAt: Timestamp;
+    /**
+     * The service's stored copy does not match the leaf, so content and metadata are empty. The log still has the memory: the operator can restore the copy.
+     */
+    damaged?: true;
+    id: Id;
+    imported?: Imported;
+    leafHash: Hash;
+    leafIndex: LeafIndex;
+    metadata: Metadata;
+    supersededBy?: SupersededBy;
+    supersedes?: Supersedes;
+    via: Via;
+};
+
+/**
+ * A free-form object that is not encrypted. It is stored, hashed and returned in the canonical form of RFC 8785, with at most 65536 bytes and 64 levels of nesting. Duplicate names, lone surrogates, noncharacters and numbers outside the range of a double are refused. Older memories may contain noncharacters.
+ */
+export type Metadata = {
+    [key: string]: unknown;
+};
+
+/**
+ * Keeps memories apart. Stored as metadata.namespace.
+ */
+export type Namespace = string;
+
+/**
+ * The namespaces that the key is limited to. Null for no limit.
+ */
+export type Namespaces = Array<Namespace> | null;
+
+export type NewApp = {
+    client_name?: string;
+    redirect_uris: RedirectUris;
+};
+
+export type NewKey = {
+    /**
+     * When the key expires, as a date and time of RFC 3339 in the future. If left out, the key is valid until it is revoked.
+     */
+    expiresAt?: string;
+    /**
+     * A label by which the owner can tell keys apart. It must not be only white space.
+     */
+    label: string;
+    /**
+     * Limits the key to memories of these namespaces. What it writes goes into the only one; a key of several must name one. It can't export or read events. It still sees leaf indexes, the log's size and the hashes of proofs. If left out, there is no limit.
+     */
+    namespaces?: Array<Namespace>;
+    /**
+     * The actions that the key allows. The scope read means to list, get, search, prove, export and follow. The scope write means to store. The scope retract means to retract memories. The scope share means to hand out agent cases and memory drops over /mcp; an agent case reads all memories. If left out, the key has read and write.
+     */
+    scopes?: Array<Scope>;
+};
+
+export type NewMemories = {
+    memories: Array<NewMemory>;
+};
+
+export type NewMemory = {
+    /**
+     * The text, at most 262144 bytes of UTF-8. It is encrypted at rest.
+     */
+    content: string;
+    metadata?: Metadata;
+    namespace?: Namespace;
+    occurredAt?: OccurredAt;
+    /**
+     * Where the memory comes from. It is trimmed, must then have 1 to 80 characters, and replaces metadata.source.
+     */
+    source?: string;
+    /**
+     * The ids of the caller's memories that this one corrects. Their leaf hashes are stored in metadata.supersedes, so a receipt proves the correction. The old memories stay in lists and in substring search. Ranked search, recall and agent cases leave them out, until this memory is retracted.
+     */
+    supersedes?: Array<string>;
+    tags?: Tags;
+};
+
+export type NotReady = {
+    /**
+     * Each dependency by name, with "ok" or its problem.
+     */
+    checks: {
+        [key: string]: string;
+    };
+    error: string;
+    ok: false;
+    /**
+     * The request's id. Only the extension API returns it.
+     */
+    requestId?: string;
+};
+
+export type Ok = {
+    ok: true;
+};
+
+/**
+ * When it happened, if not now: a date, which counts as its midnight in UTC, or a date and time of RFC 3339. Stored as metadata.occurredAt.
+ */
+export type OccurredAt = string;
+
+/**
+ * An ed25519 public key in base58.
+ */
+export type PublicKey = string;
+
+export type Readiness = {
+    /**
+     * Each dependency by name, with "ok" or its problem.
+     */
+    checks: {
+        [key: string]: string;
+    };
+    ok: true;
+};
+
+export type Receipt = {
+    /**
+     * The onchain commitment. Null while nothing is committed.
+     */
+    anchor: Anchor | null;
+    batchRoot: Hash;
+    /**
+     * The consistency proof from treeSize to committedSize (RFC 9162).
+     */
+    consistency: Array<Hash>;
+    directions: Directions;
+    entry: Entry;
+    /**
+     * SHA-256(0x00 ‖ JCS of entry).
+     */
+    leafHash: Hash;
+    leafIndex: LeafIndex;
+    siblings: Siblings;
+    /**
+     * The size, in leaves, of the tree with the root batchRoot.
+     */
+    treeSize: number;
+    version: 1;
+};
+
+/**
+ * Each is https, or http on 127.0.0.1, [::1] or localhost, or the scheme of an installed app. None has a user, a fragment, or a parameter named code, state, iss or error.
+ */
+export type RedirectUris = Array<string>;
+
+export type RegisteredApp = {
+    client_id: string;
+    client_id_issued_at: number;
+    client_name?: string;
+    grant_types: Array<'authorization_code' | 'refresh_token'>;
+    redirect_uris: RedirectUris;
+    response_types: Array<'code'>;
+    token_endpoint_auth_method: 'none';
+};
+
+export type ResourceMetadata = {
+    authorization_servers: Array<string>;
+    bearer_methods_supported: Array<'header'>;
+    /**
+     * The absolute URL of the resource.
+     */
+    resource: string;
+    resource_name: string;
+    /**
+     * The scopes that most apps need. The authorization server's metadata lists all.
+     */
+    scopes_supported: Array<Scope>;
+};
+
+/**
+ * When the key was revoked. Null if it was not revoked.
+ */
+export type RevokedAt = Timestamp | null;
+
+export type Scope = 'read' | 'write' | 'retract' | 'share';
+
+/**
+ * The actions that the key allows.
+ */
+export type Scopes = Array<Scope>;
 
 /**
  * Selects the memories to search. A memory must match every member that is given.
  */
 export type SearchFilter = {
+    anchored?: boolean;
     /**
-     * The string in metadata.source.
+     * Selects memories that were written at this time or later. A date means the beginning of its day, UTC.
      */
-    source?: string;
+    from?: string;
+    /**
+     * Members that the memory's metadata must have, with these values, or with lists that hold them.
+     */
+    metadata?: {
+        [key: string]: unknown;
+    };
     /**
      * The string in metadata.namespace.
      */
     namespace?: string;
-    /**
-     * Tags that the memory must have, all of them.
-     */
-    tags?: Array<string>;
-    /**
-     * Whether to find memories that others supersede. By default, substring search does, and ranked search does not.
-     */
-    superseded?: boolean;
     /**
      * Selects memories that happened at this time or later. A date means the beginning of its day, UTC. A memory without occurredAt counts by createdAt.
      */
@@ -725,89 +636,120 @@ export type SearchFilter = {
      */
     occurredTo?: string;
     /**
-     * Selects memories that were written at this time or later. A date means the beginning of its day, UTC.
+     * The string in metadata.source.
      */
-    from?: string;
+    source?: string;
+    /**
+     * Whether to find memories that others supersede. By default, substring search does, and ranked search does not.
+     */
+    superseded?: boolean;
+    /**
+     * Tags that the memory must have, all of them.
+     */
+    tags?: Array<string>;
     /**
      * Selects memories that were written before this time. A date means the end of its day, UTC.
      */
     to?: string;
-    anchored?: boolean;
     /**
      * How the memory was written, here or where it was imported from. A string with the kind alone may replace the object.
      */
     via?: 'session' | 'key' | 'drop' | {
-        kind: 'session' | 'key' | 'drop';
         id?: string;
-    };
-    /**
-     * Members that the memory's metadata must have, with these values, or with lists that hold them.
-     */
-    metadata?: {
-        [key: string]: unknown;
+        kind: 'session' | 'key' | 'drop';
     };
 };
 
-/**
- * A memory. It has a score if the search was ranked, and a passage if its content is then long.
- */
-export type FoundMemory = {
-    id: Id;
+export type SearchRequest = {
     /**
-     * The decrypted text.
+     * The start of the page, taken from a Next-Cursor header.
      */
-    content: string;
-    metadata: Metadata;
-    leafHash: Hash;
-    leafIndex: LeafIndex;
+    cursor?: string;
+    filter?: SearchFilter;
     /**
-     * The id of the anchoring batch, a UUIDv7. Null until the memory is in a batch.
+     * The maximum number of memories in the page. Without it, substring search returns all, and ranked search returns 50.
      */
-    batchId: string | null;
+    limit?: number;
     /**
-     * Whether the batch was confirmed onchain.
+     * How the query is compared. Substring if left out.
      */
-    anchored: boolean;
-    createdAt: Timestamp;
-    via: Via;
+    mode?: 'substring' | 'ranked';
     /**
-     * How well the memory matches the query. Higher is better.
+     * The order of the results. Substring search defaults to oldest, and ranked search to relevance. The order occurred is by the time at which memories happened, newest first. Only ranked search supports relevance.
      */
-    score?: number;
+    order?: 'oldest' | 'newest' | 'occurred' | 'relevance';
     /**
-     * The part of the content that answers the query best, if the content has more than 300 characters.
+     * A part of the text, or words, depending on the mode.
      */
-    passage?: {
-        text: string;
-        /**
-         * Where it begins in the content, in characters (Unicode code points).
-         */
-        offset: number;
-    };
-    supersedes?: Supersedes;
-    supersededBy?: SupersededBy;
-    imported?: Imported;
+    query?: string;
+};
+
+export type ServerMetadata = {
+    authorization_endpoint: string;
+    authorization_response_iss_parameter_supported: true;
+    client_id_metadata_document_supported: true;
+    code_challenge_methods_supported: Array<'S256'>;
+    grant_types_supported: Array<'authorization_code' | 'refresh_token'>;
+    issuer: string;
+    registration_endpoint: string;
+    response_modes_supported: Array<'query'>;
+    response_types_supported: Array<'code'>;
+    revocation_endpoint: string;
+    revocation_endpoint_auth_methods_supported: Array<'none'>;
+    scopes_supported: Array<Scope>;
+    token_endpoint: string;
+    token_endpoint_auth_methods_supported: Array<'none'>;
+};
+
+export type Session = {
+    expiresAt: Timestamp;
+    publicKey: PublicKey;
+    /**
+     * A JSON Web Token, for the Authorization header.
+     */
+    token: string;
 };
 
 /**
- * When it happened, if not now: a date, which counts as its midnight in UTC, or a date and time of RFC 3339. Stored as metadata.occurredAt.
+ * The sibling hashes of the path, from the leaf upward, one for each level.
  */
-export type OccurredAt = string;
+export type Siblings = Array<Hash>;
 
 /**
- * Stored as metadata.tags.
+ * An ed25519 signature of 64 bytes, in base58. A transaction's signature is also its name on the chain.
  */
-export type Tags = Array<string>;
+export type Signature = string;
 
-/**
- * Keeps memories apart. Stored as metadata.namespace.
- */
-export type Namespace = string;
-
-/**
- * The ids of the memories that this one corrects. Absent if there are none.
- */
-export type Supersedes = Array<Id>;
+export type StakingStatus = {
+    /**
+     * The part of staked that is within the maturity window.
+     */
+    cooling: BaseUnits;
+    decimals: number;
+    /**
+     * Whether a stake mint and program are configured.
+     */
+    live: boolean;
+    lots: Array<Lot>;
+    /**
+     * The part of staked that is past the maturity window.
+     */
+    mature: BaseUnits;
+    maturityMs: number;
+    minPartialUnstake: BaseUnits;
+    mint: PublicKey | null;
+    nextMatureAt: Timestamp | null;
+    /**
+     * Whether the deposits and withdrawals that were seen explain staked. If they do not, staked is still the vault's balance. A surplus counts as a cooling lot without a transaction. A deficit is taken from the youngest lots.
+     */
+    reconciled: boolean;
+    /**
+     * The vault's balance onchain.
+     */
+    staked: BaseUnits;
+    vault: PublicKey | null;
+    walletBalance: BaseUnits;
+};
 
 /**
  * The ids of the memories that correct this one, the newest first. Absent if there are none.
@@ -815,9 +757,67 @@ export type Supersedes = Array<Id>;
 export type SupersededBy = Array<Id>;
 
 /**
+ * The ids of the memories that this one corrects. Absent if there are none.
+ */
+export type Supersedes = Array<Id>;
+
+/**
+ * Stored as metadata.tags.
+ */
+export type Tags = Array<string>;
+
+/**
+ * A point in time, in ISO 8601 format, in UTC, with milliseconds.
+ */
+export type Timestamp = string;
+
+export type TokenRequest = {
+    client_id: string;
+    code?: string;
+    code_verifier?: string;
+    grant_type: 'authorization_code' | 'refresh_token';
+    redirect_uri?: string;
+    refresh_token?: string;
+    resource?: string;
+    scope?: string;
+};
+
+export type Tokens = {
+    /**
+     * A JWT that names the app's key.
+     */
+    access_token: string;
+    expires_in: number;
+    refresh_token: string;
+    scope: string;
+    token_type: 'Bearer';
+};
+
+export type UnsignedTransaction = {
+    /**
+     * The recent blockhash in the transaction, in base58. It is confirmed, so send the transaction with preflightCommitment confirmed.
+     */
+    blockhash: string;
+    lastValidBlockHeight: number;
+    /**
+     * The serialized transaction, in base64.
+     */
+    transaction: string;
+};
+
+export type VerifyRequest = {
+    /**
+     * The challenge's message, unchanged. Wallets may sign it, or one of its off-chain envelopes for one signer, which the service builds from message and key.
+     */
+    message: string;
+    publicKey: PublicKey;
+    signature: Signature;
+};
+
+/**
  * How the memory was written: with a session or an API key of its owner, or through a memory drop, whose holder may be anyone. Null for memories that were written before this was recorded.
  */
 export type Via = {
-    kind: 'session' | 'key' | 'drop';
     id: Id;
+    kind: 'session' | 'key' | 'drop';
 } | null;

@@ -4,22 +4,67 @@ export type ClientOptions = {
     baseUrl: `${string}://${string}` | (string & {});
 };
 
-/**
- * The body of an error response.
- */
-export type Error = {
+export type Caller = {
+    publicKey: PublicKey;
+    userId: Id;
+};
+
+export type Case = {
+    expiresAt: Timestamp;
+    id: Id;
+    maxReads: number;
+    remainingReads: number;
+    revokedPreviousCount: RevokedPreviousCount;
     /**
-     * A message for people that says what is wrong.
+     * The URL for reading the memories, including the token.
      */
-    error: string;
+    url: string;
+};
+
+export type CaseStatus = {
+    expired: boolean;
+    readCount: number;
+    remainingReads: number;
+    revoked: boolean;
+};
+
+export type Challenge = {
     /**
-     * The same as the header X-Request-Id.
+     * When the challenge expires, five minutes after issuedAt.
      */
-    requestId: string;
+    expiresAt: Timestamp;
+    issuedAt: Timestamp;
     /**
-     * The underlying message. Never present in production.
+     * The Sign-In With Solana message to sign. Send it back unchanged.
      */
-    cause?: string;
+    message: string;
+    /**
+     * A nonce that is valid for one session. Its format may change.
+     */
+    nonce: string;
+};
+
+export type ChallengeRequest = {
+    publicKey: PublicKey;
+    /**
+     * The purpose of the message, "sign-in" if left out. A message with the purpose "erase" works only for POST /erasure of the core API.
+     */
+    purpose?: 'sign-in' | 'erase';
+};
+
+export type CreatedMemory = {
+    anchored: false;
+    createdAt: Timestamp;
+    id: Id;
+    leafHash: Hash;
+    leafIndex: LeafIndex;
+    /**
+     * The metadata as stored, including source.
+     */
+    metadata: {
+        source: string;
+        [key: string]: unknown;
+    };
 };
 
 /**
@@ -29,17 +74,396 @@ export type DeadGrant = {
     error: 'not found';
 };
 
+export type Drop = {
+    expiresAt: Timestamp;
+    id: Id;
+    maxWrites: number;
+    remainingWrites: number;
+    revokedPreviousCount: RevokedPreviousCount;
+    /**
+     * The URL for writing memories, including the token.
+     */
+    url: string;
+};
+
+export type DropStatus = {
+    expired: boolean;
+    remainingWrites: number;
+    revoked: boolean;
+    writeCount: number;
+};
+
+export type DroppedMemory = {
+    /**
+     * The text. It is encrypted at rest.
+     */
+    content: string;
+    metadata?: Metadata;
+    occurredAt?: OccurredAt;
+    /**
+     * Where the memory comes from. It is merged into metadata, so it must not contain noncharacters.
+     */
+    source?: string;
+    tags?: Tags;
+};
+
+/**
+ * The body of an error response.
+ */
+export type Error = {
+    /**
+     * The underlying message. Never present in production.
+     */
+    cause?: string;
+    /**
+     * A message for people that says what is wrong.
+     */
+    error: string;
+    /**
+     * The same as the header X-Request-Id.
+     */
+    requestId: string;
+};
+
+export type FilledDrop = {
+    anchored: false;
+    createdAt: Timestamp;
+    leafHash: Hash;
+    memoryId: Id;
+    ok: true;
+};
+
+export type FoundMemories = {
+    memories: Array<FoundMemory>;
+};
+
+/**
+ * A memory. It has a score if the search was ranked, and a passage if its content is then long.
+ */
+export type FoundMemory = {
+    /**
+     * Whether the batch was confirmed onchain.
+     */
+    anchored: boolean;
+    /**
+     * The id of the anchoring batch, a UUIDv7. Null until the memory is in a batch.
+     */
+    batchId: string | null;
+    /**
+     * The decrypted text.
+     */
+    content: string;
+    createdAt: Timestamp;
+    id: Id;
+    imported?: Imported;
+    leafHash: Hash;
+    leafIndex: LeafIndex;
+    metadata: Metadata;
+    /**
+     * The part of the content that answers the query best, if the content has more than 300 characters.
+     */
+    passage?: {
+        /**
+         * Where it begins in the content, in characters (Unicode code points).
+         */
+        offset: number;
+        text: string;
+    };
+    /**
+     * How well the memory matches the query. Higher is better.
+     */
+    score?: number;
+    supersededBy?: SupersededBy;
+    supersedes?: Supersedes;
+    via: Via;
+};
+
+/**
+ * A SHA-256 digest in lowercase hex.
+ */
+export type Hash = string;
+
 export type Health = {
     ok: boolean;
     service: 'memory-ledger-extension';
 };
 
-export type VerifyRequest = {
+/**
+ * A UUIDv7.
+ */
+export type Id = string;
+
+/**
+ * Where the memory was imported from: its id there, by which routes find it too, how it was written, and when. createdAt above is that time.
+ */
+export type Imported = {
+    createdAt: Timestamp;
+    id: Id;
+    via?: Via;
+};
+
+/**
+ * The leaf's position in the owner's log. The first leaf has position 0.
+ */
+export type LeafIndex = number;
+
+export type Memory = {
+    /**
+     * Whether the batch was confirmed onchain.
+     */
+    anchored: boolean;
+    /**
+     * The id of the anchoring batch, a UUIDv7. Null until the memory is in a batch.
+     */
+    batchId: string | null;
+    /**
+     * The decrypted text. Empty only if the memory is damaged.
+     */
+    content: string;
+    createdAt: Timestamp;
+    /**
+     * The service's stored copy does not match the leaf, so content and metadata are empty. The log still has the memory: the operator can restore the copy.
+     */
+    damaged?: true;
+    id: Id;
+    imported?: Imported;
+    leafHash: Hash;
+    leafIndex: LeafIndex;
+    metadata: Metadata;
+    supersededBy?: SupersededBy;
+    supersedes?: Supersedes;
+    via: Via;
+};
+
+export type MemoryList = {
+    memories: Array<Memory>;
+};
+
+/**
+ * A free-form object that is not encrypted. It is stored, hashed and returned in the canonical form of RFC 8785, with at most 65536 bytes and 64 levels of nesting. Duplicate names, lone surrogates, noncharacters and numbers outside the range of a double are refused. Older memories may contain noncharacters.
+ */
+export type Metadata = {
+    [key: string]: unknown;
+};
+
+/**
+ * How many minutes until the grant expires. If left out, 15.
+ */
+export type Minutes = number;
+
+/**
+ * Keeps memories apart. Stored as metadata.namespace.
+ */
+export type Namespace = string;
+
+export type NewCase = {
+    expiresInMinutes?: Minutes;
+    /**
+     * How often the case can be read. If left out, 1.
+     */
+    maxReads?: number;
+    /**
+     * Shows only the memories of this namespace. If left out, all.
+     */
+    namespace?: Namespace;
+};
+
+export type NewDrop = {
+    expiresInMinutes?: Minutes;
+    /**
+     * How many memories can be written. If left out, 1.
+     */
+    maxWrites?: number;
+    /**
+     * Puts what is written into this namespace. If left out, into none.
+     */
+    namespace?: Namespace;
+};
+
+export type NewMemory = {
+    /**
+     * The text, which is trimmed and then must have 1 to 10000 characters. It is encrypted at rest.
+     */
+    content: string;
+    metadata?: Metadata;
+    namespace?: Namespace;
+    occurredAt?: OccurredAt;
+    /**
+     * Where the memory comes from. It is trimmed and then must have 1 to 80 characters.
+     */
+    source: string;
+    /**
+     * The ids of the caller's memories that this one corrects. Their leaf hashes are stored in metadata.supersedes, so a receipt proves the correction. The old memories stay in lists and in substring search. Ranked search, recall and agent cases leave them out, until this memory is retracted.
+     */
+    supersedes?: Array<string>;
+    tags?: Tags;
+};
+
+export type NotReady = {
+    /**
+     * Each dependency by name, with "ok" or its problem.
+     */
+    checks: {
+        [key: string]: string;
+    };
+    error: string;
+    ok: false;
+    /**
+     * The request's id. Only the extension API returns it.
+     */
+    requestId?: string;
+};
+
+export type Ok = {
+    ok: true;
+};
+
+/**
+ * When it happened, if not now: a date, which counts as its midnight in UTC, or a date and time of RFC 3339. Stored as metadata.occurredAt.
+ */
+export type OccurredAt = string;
+
+/**
+ * An ed25519 public key in base58.
+ */
+export type PublicKey = string;
+
+export type Readiness = {
+    /**
+     * Each dependency by name, with "ok" or its problem.
+     */
+    checks: {
+        [key: string]: string;
+    };
+    ok: true;
+};
+
+export type Revoked = {
+    ok: true;
+    revoked: boolean;
+};
+
+/**
+ * How many other grants of this kind were revoked when this one was created.
+ */
+export type RevokedPreviousCount = number;
+
+/**
+ * Selects the memories to search. A memory must match every member that is given.
+ */
+export type SearchFilter = {
+    anchored?: boolean;
+    /**
+     * Selects memories that were written at this time or later. A date means the beginning of its day, UTC.
+     */
+    from?: string;
+    /**
+     * Members that the memory's metadata must have, with these values, or with lists that hold them.
+     */
+    metadata?: {
+        [key: string]: unknown;
+    };
+    /**
+     * The string in metadata.namespace.
+     */
+    namespace?: string;
+    /**
+     * Selects memories that happened at this time or later. A date means the beginning of its day, UTC. A memory without occurredAt counts by createdAt.
+     */
+    occurredFrom?: string;
+    /**
+     * Selects memories that happened before this time. A date means the end of its day, UTC.
+     */
+    occurredTo?: string;
+    /**
+     * The string in metadata.source.
+     */
+    source?: string;
+    /**
+     * Whether to find memories that others supersede. By default, substring search does, and ranked search does not.
+     */
+    superseded?: boolean;
+    /**
+     * Tags that the memory must have, all of them.
+     */
+    tags?: Array<string>;
+    /**
+     * Selects memories that were written before this time. A date means the end of its day, UTC.
+     */
+    to?: string;
+    /**
+     * How the memory was written, here or where it was imported from. A string with the kind alone may replace the object.
+     */
+    via?: 'session' | 'key' | 'drop' | {
+        id?: string;
+        kind: 'session' | 'key' | 'drop';
+    };
+};
+
+export type SearchRequest = {
+    /**
+     * The start of the page, taken from a Next-Cursor header.
+     */
+    cursor?: string;
+    filter?: SearchFilter;
+    /**
+     * The maximum number of memories in the page. Without it, substring search returns all, and ranked search returns 50.
+     */
+    limit?: number;
+    /**
+     * How the query is compared. Substring if left out.
+     */
+    mode?: 'substring' | 'ranked';
+    /**
+     * The order of the results. Substring search defaults to oldest, and ranked search to relevance. The order occurred is by the time at which memories happened, newest first. Only ranked search supports relevance.
+     */
+    order?: 'oldest' | 'newest' | 'occurred' | 'relevance';
+    /**
+     * A part of the text, or words, depending on the mode.
+     */
+    query?: string;
+};
+
+export type Session = {
+    expiresAt: Timestamp;
     publicKey: PublicKey;
+    /**
+     * The session's token, for the Authorization header.
+     */
+    token: string;
+};
+
+/**
+ * An ed25519 signature of 64 bytes, in base58. A transaction's signature is also its name on the chain.
+ */
+export type Signature = string;
+
+/**
+ * The ids of the memories that correct this one, the newest first. Absent if there are none.
+ */
+export type SupersededBy = Array<Id>;
+
+/**
+ * The ids of the memories that this one corrects. Absent if there are none.
+ */
+export type Supersedes = Array<Id>;
+
+/**
+ * Stored as metadata.tags.
+ */
+export type Tags = Array<string>;
+
+/**
+ * A point in time, in ISO 8601 format, in UTC, with milliseconds.
+ */
+export type Timestamp = string;
+
+export type VerifyRequest = {
     /**
      * The challenge's message, unchanged. Wallets may sign it, or one of its off-chain envelopes for one signer, which the service builds from message and key.
      */
     message: string;
+    publicKey: PublicKey;
     /**
      * The signature, in base58 or as an array of its 64 bytes.
      */
@@ -111,434 +535,10 @@ export type VerifyRequest = {
     ];
 };
 
-export type Session = {
-    /**
-     * The session's token, for the Authorization header.
-     */
-    token: string;
-    expiresAt: Timestamp;
-    publicKey: PublicKey;
-};
-
-export type Caller = {
-    userId: Id;
-    publicKey: PublicKey;
-};
-
-export type NewMemory = {
-    /**
-     * The text, which is trimmed and then must have 1 to 10000 characters. It is encrypted at rest.
-     */
-    content: string;
-    /**
-     * Where the memory comes from. It is trimmed and then must have 1 to 80 characters.
-     */
-    source: string;
-    occurredAt?: OccurredAt;
-    tags?: Tags;
-    namespace?: Namespace;
-    /**
-     * The ids of the caller's memories that this one corrects. Their leaf hashes are stored in metadata.supersedes, so a receipt proves the correction. The old memories stay in lists and in substring search. Ranked search, recall and agent cases leave them out, until this memory is retracted.
-     */
-    supersedes?: Array<string>;
-    metadata?: Metadata;
-};
-
-export type CreatedMemory = {
-    id: Id;
-    leafHash: Hash;
-    leafIndex: LeafIndex;
-    anchored: false;
-    createdAt: Timestamp;
-    /**
-     * The metadata as stored, including source.
-     */
-    metadata: {
-        source: string;
-        [key: string]: unknown;
-    };
-};
-
-export type MemoryList = {
-    memories: Array<Memory>;
-};
-
-export type FoundMemories = {
-    memories: Array<FoundMemory>;
-};
-
-/**
- * How many minutes until the grant expires. If left out, 15.
- */
-export type Minutes = number;
-
-export type NewCase = {
-    expiresInMinutes?: Minutes;
-    /**
-     * How often the case can be read. If left out, 1.
-     */
-    maxReads?: number;
-    /**
-     * Shows only the memories of this namespace. If left out, all.
-     */
-    namespace?: Namespace;
-};
-
-export type Case = {
-    id: Id;
-    /**
-     * The URL for reading the memories, including the token.
-     */
-    url: string;
-    expiresAt: Timestamp;
-    maxReads: number;
-    remainingReads: number;
-    revokedPreviousCount: RevokedPreviousCount;
-};
-
-export type CaseStatus = {
-    readCount: number;
-    remainingReads: number;
-    revoked: boolean;
-    expired: boolean;
-};
-
-export type NewDrop = {
-    expiresInMinutes?: Minutes;
-    /**
-     * How many memories can be written. If left out, 1.
-     */
-    maxWrites?: number;
-    /**
-     * Puts what is written into this namespace. If left out, into none.
-     */
-    namespace?: Namespace;
-};
-
-export type Drop = {
-    id: Id;
-    /**
-     * The URL for writing memories, including the token.
-     */
-    url: string;
-    expiresAt: Timestamp;
-    maxWrites: number;
-    remainingWrites: number;
-    revokedPreviousCount: RevokedPreviousCount;
-};
-
-export type DropStatus = {
-    writeCount: number;
-    remainingWrites: number;
-    revoked: boolean;
-    expired: boolean;
-};
-
-/**
- * How many other grants of this kind were revoked when this one was created.
- */
-export type RevokedPreviousCount = number;
-
-export type Revoked = {
-    ok: true;
-    revoked: boolean;
-};
-
-export type DroppedMemory = {
-    /**
-     * The text. It is encrypted at rest.
-     */
-    content: string;
-    /**
-     * Where the memory comes from. It is merged into metadata, so it must not contain noncharacters.
-     */
-    source?: string;
-    occurredAt?: OccurredAt;
-    tags?: Tags;
-    metadata?: Metadata;
-};
-
-export type FilledDrop = {
-    ok: true;
-    memoryId: Id;
-    anchored: false;
-    leafHash: Hash;
-    createdAt: Timestamp;
-};
-
-/**
- * A SHA-256 digest in lowercase hex.
- */
-export type Hash = string;
-
-/**
- * A point in time, in ISO 8601 format, in UTC, with milliseconds.
- */
-export type Timestamp = string;
-
-/**
- * A UUIDv7.
- */
-export type Id = string;
-
-/**
- * An ed25519 public key in base58.
- */
-export type PublicKey = string;
-
-/**
- * An ed25519 signature of 64 bytes, in base58. A transaction's signature is also its name on the chain.
- */
-export type Signature = string;
-
-/**
- * The leaf's position in the owner's log. The first leaf has position 0.
- */
-export type LeafIndex = number;
-
-/**
- * A free-form object that is not encrypted. It is stored, hashed and returned in the canonical form of RFC 8785, with at most 65536 bytes and 64 levels of nesting. Duplicate names, lone surrogates, noncharacters and numbers outside the range of a double are refused. Older memories may contain noncharacters.
- */
-export type Metadata = {
-    [key: string]: unknown;
-};
-
-export type Ok = {
-    ok: true;
-};
-
-export type Readiness = {
-    ok: true;
-    /**
-     * Each dependency by name, with "ok" or its problem.
-     */
-    checks: {
-        [key: string]: string;
-    };
-};
-
-export type NotReady = {
-    ok: false;
-    error: string;
-    /**
-     * Each dependency by name, with "ok" or its problem.
-     */
-    checks: {
-        [key: string]: string;
-    };
-    /**
-     * The request's id. Only the extension API returns it.
-     */
-    requestId?: string;
-};
-
-export type ChallengeRequest = {
-    publicKey: PublicKey;
-    /**
-     * The purpose of the message, "sign-in" if left out. A message with the purpose "erase" works only for POST /erasure of the core API.
-     */
-    purpose?: 'sign-in' | 'erase';
-};
-
-export type Challenge = {
-    /**
-     * The Sign-In With Solana message to sign. Send it back unchanged.
-     */
-    message: string;
-    /**
-     * A nonce that is valid for one session. Its format may change.
-     */
-    nonce: string;
-    issuedAt: Timestamp;
-    /**
-     * When the challenge expires, five minutes after issuedAt.
-     */
-    expiresAt: Timestamp;
-};
-
-export type Memory = {
-    id: Id;
-    /**
-     * The decrypted text. Empty only if the memory is damaged.
-     */
-    content: string;
-    metadata: Metadata;
-    leafHash: Hash;
-    leafIndex: LeafIndex;
-    /**
-     * The id of the anchoring batch, a UUIDv7. Null until the memory is in a batch.
-     */
-    batchId: string | null;
-    /**
-     * Whether the batch was confirmed onchain.
-     */
-    anchored: boolean;
-    createdAt: Timestamp;
-    via: Via;
-    /**
-     * The service's stored copy does not match the leaf, so content and metadata are empty. The log still has the memory: the operator can restore the copy.
-     */
-    damaged?: true;
-    supersedes?: Supersedes;
-    supersededBy?: SupersededBy;
-    imported?: Imported;
-};
-
-/**
- * Where the memory was imported from: its id there, by which routes find it too, how it was written, and when. createdAt above is that time.
- */
-export type Imported = {
-    id: Id;
-    createdAt: Timestamp;
-    via?: Via;
-};
-
-export type SearchRequest = {
-    /**
-     * A part of the text, or words, depending on the mode.
-     */
-    query?: string;
-    /**
-     * How the query is compared. Substring if left out.
-     */
-    mode?: 'substring' | 'ranked';
-    /**
-     * The maximum number of memories in the page. Without it, substring search returns all, and ranked search returns 50.
-     */
-    limit?: number;
-    /**
-     * The start of the page, taken from a Next-Cursor header.
-     */
-    cursor?: string;
-    /**
-     * The order of the results. Substring search defaults to oldest, and ranked search to relevance. The order occurred is by the time at which memories happened, newest first. Only ranked search supports relevance.
-     */
-    order?: 'oldest' | 'newest' | 'occurred' | 'relevance';
-    filter?: SearchFilter;
-};
-
-/**
- * Selects the memories to search. A memory must match every member that is given.
- */
-export type SearchFilter = {
-    /**
-     * The string in metadata.source.
-     */
-    source?: string;
-    /**
-     * The string in metadata.namespace.
-     */
-    namespace?: string;
-    /**
-     * Tags that the memory must have, all of them.
-     */
-    tags?: Array<string>;
-    /**
-     * Whether to find memories that others supersede. By default, substring search does, and ranked search does not.
-     */
-    superseded?: boolean;
-    /**
-     * Selects memories that happened at this time or later. A date means the beginning of its day, UTC. A memory without occurredAt counts by createdAt.
-     */
-    occurredFrom?: string;
-    /**
-     * Selects memories that happened before this time. A date means the end of its day, UTC.
-     */
-    occurredTo?: string;
-    /**
-     * Selects memories that were written at this time or later. A date means the beginning of its day, UTC.
-     */
-    from?: string;
-    /**
-     * Selects memories that were written before this time. A date means the end of its day, UTC.
-     */
-    to?: string;
-    anchored?: boolean;
-    /**
-     * How the memory was written, here or where it was imported from. A string with the kind alone may replace the object.
-     */
-    via?: 'session' | 'key' | 'drop' | {
-        kind: 'session' | 'key' | 'drop';
-        id?: string;
-    };
-    /**
-     * Members that the memory's metadata must have, with these values, or with lists that hold them.
-     */
-    metadata?: {
-        [key: string]: unknown;
-    };
-};
-
-/**
- * A memory. It has a score if the search was ranked, and a passage if its content is then long.
- */
-export type FoundMemory = {
-    id: Id;
-    /**
-     * The decrypted text.
-     */
-    content: string;
-    metadata: Metadata;
-    leafHash: Hash;
-    leafIndex: LeafIndex;
-    /**
-     * The id of the anchoring batch, a UUIDv7. Null until the memory is in a batch.
-     */
-    batchId: string | null;
-    /**
-     * Whether the batch was confirmed onchain.
-     */
-    anchored: boolean;
-    createdAt: Timestamp;
-    via: Via;
-    /**
-     * How well the memory matches the query. Higher is better.
-     */
-    score?: number;
-    /**
-     * The part of the content that answers the query best, if the content has more than 300 characters.
-     */
-    passage?: {
-        text: string;
-        /**
-         * Where it begins in the content, in characters (Unicode code points).
-         */
-        offset: number;
-    };
-    supersedes?: Supersedes;
-    supersededBy?: SupersededBy;
-    imported?: Imported;
-};
-
-/**
- * When it happened, if not now: a date, which counts as its midnight in UTC, or a date and time of RFC 3339. Stored as metadata.occurredAt.
- */
-export type OccurredAt = string;
-
-/**
- * Stored as metadata.tags.
- */
-export type Tags = Array<string>;
-
-/**
- * Keeps memories apart. Stored as metadata.namespace.
- */
-export type Namespace = string;
-
-/**
- * The ids of the memories that this one corrects. Absent if there are none.
- */
-export type Supersedes = Array<Id>;
-
-/**
- * The ids of the memories that correct this one, the newest first. Absent if there are none.
- */
-export type SupersededBy = Array<Id>;
-
 /**
  * How the memory was written: with a session or an API key of its owner, or through a memory drop, whose holder may be anyone. Null for memories that were written before this was recorded.
  */
 export type Via = {
-    kind: 'session' | 'key' | 'drop';
     id: Id;
+    kind: 'session' | 'key' | 'drop';
 } | null;
