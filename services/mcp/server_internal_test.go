@@ -22,7 +22,7 @@ func post(ctx context.Context, s *Server, body string) *httptest.ResponseRecorde
 	request := httptest.NewRequestWithContext(ctx, http.MethodPost, "/mcp", strings.NewReader(body))
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("Accept", "application/json, text/event-stream")
-	request.Header.Set(versionHeader, "2025-06-18")
+	request.Header.Set(revisionHeader, "2025-06-18")
 	answer := httptest.NewRecorder()
 	s.For(access.Caller{}, nil).ServeHTTP(answer, request)
 	return answer

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/spf13/cobra"
 
@@ -89,10 +90,11 @@ func checkAgent(ctx context.Context, out io.Writer, base string, key func() (str
 		return err
 	}
 	ok("%s answers", base)
-	session, err := sdk.NewClient(&sdk.Implementation{Name: "ledger-mcp-check", Version: "1.0.0"}, nil).
-		Connect(ctx, mcp.NewBridge(base, key).Transport(), nil)
-	if errors.Is(err, mcp.ErrUnauthorized) {
-		return failed("%v, and set LEDGER_API_KEY to it", mcp.ErrUnauthorized)
+	near, far := sdk.NewInMemoryTransports()
+	go func() { _ = mcp.NewBridge(base, key).Run(ctx, far) }() // it ends with the session
+	session, err := sdk.NewClient(&sdk.Implementation{Name: "ledger-mcp-check", Version: "1.0.0"}, nil).Connect(ctx, near, nil)
+	if told, ok := errors.AsType[*jsonrpc.Error](err); ok {
+		return failed("%s", told.Message)
 	}
 	if err != nil {
 		return failed("the Model Context Protocol: %v", err)
