@@ -2,7 +2,6 @@ package signin
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"time"
@@ -51,10 +50,9 @@ func CreateNonceBucket(ctx context.Context, js jetstream.JetStream, replicas int
 
 // useOf is the bucket's entry for a nonce that is used or claimed.
 type useOf struct {
-	// Spent is set permanently once there is a session. Otherwise the attempt ClaimedBy
-	// holds the nonce until a time, which is zero if the claim was released.
+	// Spent is set permanently once there is a session. Otherwise an attempt holds the nonce
+	// until a time, which is absent if the claim was released.
 	Spent        bool              `json:"spent,omitzero"`
-	ClaimedBy    string            `json:"claimedBy,omitzero"`
 	ClaimedUntil *events.Timestamp `json:"claimedUntil,omitzero"`
 }
 
@@ -88,11 +86,10 @@ type spentNonces struct {
 	pause  func(context.Context, time.Duration) bool
 }
 
-// claim keeps other attempts out and returns the claim's revision. A crash after it, or an
-// answer that is lost twice, leaves a nonce that can be used again after claimTime. Errors:
-// ErrRefused if the nonce was used, ErrUnavailable if that is unknown.
+// claim keeps other attempts out and returns the claim's revision. A crash after it, or a
+// lost answer, leaves a nonce that can be used again after claimTime. Errors: ErrRefused if
+// the nonce was used, ErrUnavailable if that is unknown.
 func (s spentNonces) claim(ctx context.Context, nonce string) (revision uint64, err error) {
-	by, unsure := rand.Text(), false
 	for waited, wait := time.Duration(0), 20*time.Millisecond; ; wait = min(2*wait, 250*time.Millisecond) {
 		found, revision, err := s.get(ctx, nonce)
 		switch {
@@ -100,21 +97,13 @@ func (s spentNonces) claim(ctx context.Context, nonce string) (revision uint64, 
 			return 0, err
 		case found.Spent:
 			return 0, fmt.Errorf("%w: nonce was used", ErrRefused)
-		case found.ClaimedBy == by: // the answer to the first attempt was lost
-			return revision, nil
 		case !found.claimed(s.now()):
 			until := events.At(s.now().Add(claimTime))
-			claimed, err := s.tryClaim(ctx, nonce, useOf{ClaimedBy: by, ClaimedUntil: &until}, revision)
-			switch {
-			case err == nil:
-				return claimed, nil
-			case errors.Is(err, errMoved): // another attempt was faster, or the first attempt succeeded
-			case unsure:
-				return 0, err
-			default:
-				unsure = true
+			claimed, err := s.put(ctx, "claim nonce", nonce, useOf{ClaimedUntil: &until}, revision)
+			if errors.Is(err, errMoved) { // another attempt was faster
+				continue
 			}
-			continue
+			return claimed, err
 		// This is how long recording a session may take.
 		case waited >= 5*time.Second:
 			return 0, fmt.Errorf("%w: another attempt is using the nonce", ErrUnavailable)
@@ -124,13 +113,6 @@ func (s spentNonces) claim(ctx context.Context, nonce string) (revision uint64, 
 		}
 		waited += wait
 	}
-}
-
-func (s spentNonces) tryClaim(ctx context.Context, nonce string, u useOf, revision uint64) (uint64, error) {
-	// This bounds one attempt to claim, and leaves time to retry after a lost answer.
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
-	defer cancel()
-	return s.put(ctx, "claim nonce", nonce, u, revision)
 }
 
 // release releases a claimed nonce, even after the request's own deadline. If that fails,
