@@ -51,32 +51,18 @@ func (a *App) Compressed(handler fiber.Handler) fiber.Handler {
 // that it reads from its source at once, so that the start of a long list does not wait
 // for the rest.
 type compressor struct {
-	source io.Reader
-	*work
+	source  io.Reader
+	piece   []byte
+	made    bytes.Buffer
+	zip     *gzip.Writer
 	done    bool
 	release func()
 }
 
-// work holds a compressor's buffers and writer. The next compressor reuses it.
-type work struct {
-	piece []byte
-	made  bytes.Buffer
-	zip   *gzip.Writer
-}
-
-var works = sync.Pool{New: func() any {
-	zip, err := gzip.NewWriterLevel(nil, gzip.BestSpeed)
-	if err != nil {
-		panic(err) // the level is valid
-	}
-	return &work{piece: make([]byte, 32<<10), zip: zip}
-}}
-
 func newCompressor(source io.Reader, release func()) *compressor {
-	w := works.Get().(*work)
-	w.made.Reset()
-	w.zip.Reset(&w.made)
-	return &compressor{source: source, work: w, release: release}
+	z := &compressor{source: source, piece: make([]byte, 32<<10), release: sync.OnceFunc(release)}
+	z.zip, _ = gzip.NewWriterLevel(&z.made, gzip.BestSpeed) // fails for an unknown level
+	return z
 }
 
 // Read implements io.Reader. If the source fails, the gzip stream gets no end.
@@ -100,14 +86,9 @@ func (z *compressor) Read(p []byte) (int, error) {
 	return z.made.Read(p)
 }
 
-// Close returns the work to the pool. The server calls it whether or not the answer was
+// Close makes room for another stream. The server calls it whether or not the answer was
 // sent.
 func (z *compressor) Close() error {
-	if z.work == nil {
-		return nil
-	}
-	works.Put(z.work)
-	z.work = nil
 	z.release()
 	return nil
 }

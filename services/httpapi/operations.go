@@ -3,7 +3,6 @@ package httpapi
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net/http"
 	"sync"
@@ -29,18 +28,13 @@ func (a *App) operations() {
 	a.Get("/readyz", a.ready)
 	a.Get("/metrics", adaptor.HTTPHandler(promhttp.HandlerFor(a.cfg.Registry, promhttp.HandlerOpts{
 		// Serve the other metrics if one can't be gathered.
-		ErrorHandling: promhttp.ContinueOnError, ErrorLog: metricsLog{a.cfg.Log},
+		ErrorHandling: promhttp.ContinueOnError, ErrorLog: slog.NewLogLogger(a.cfg.Log.Handler(), slog.LevelError),
 	})))
 	a.Get("/openapi.json", a.Compressed(func(c *fiber.Ctx) error {
 		c.Set(fiber.HeaderContentType, fiber.MIMEApplicationJSON)
 		return c.Send(a.cfg.OpenAPI)
 	}))
 }
-
-// metricsLog logs the metrics that can't be gathered.
-type metricsLog struct{ log *slog.Logger }
-
-func (l metricsLog) Println(v ...any) { l.log.Error("metrics", "err", fmt.Sprint(v...)) }
 
 // ready checks all dependencies at the same time: one that does not answer takes no time
 // from the others.
