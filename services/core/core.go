@@ -266,7 +266,7 @@ func (a *API) getMemory(c *fiber.Ctx, reader memory.Reader) error {
 	if err != nil {
 		return err
 	}
-	text, err := view.AppendJSON(httpapi.Buffer(c))
+	text, err := view.AppendJSON(nil)
 	if err != nil {
 		return err
 	}

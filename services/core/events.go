@@ -47,7 +47,7 @@ func (a *API) listEvents(app *httpapi.App) fiber.Handler {
 		if err := show(&page, caller); err != nil {
 			return err
 		}
-		return httpapi.SendJSON(c, page.AppendJSON(httpapi.Buffer(c)))
+		return httpapi.SendJSON(c, page.AppendJSON(nil))
 	})
 	return func(c *fiber.Ctx) error {
 		c.Vary(fiber.HeaderAccept)

@@ -38,8 +38,7 @@ const (
 	readTimeout = 30 * time.Second
 	// answerBytes holds a page of a list, so that the page is sent in one system call.
 	// Each call wakes the client, and on a busy machine the sender then waits for a
-	// processor. A connection keeps a buffer of this size for its next answer: a buffer that
-	// is allocated for each request must be collected.
+	// processor.
 	answerBytes = 16 << 10
 )
 

@@ -42,34 +42,21 @@ func StreamLines[E any](c *fiber.Ctx, of Elements[E], appendJSON func(E, []byte)
 const MIMELines = "application/x-ndjson"
 
 func (s *arrayStream[E]) answer(c *fiber.Ctx, contentType, prefix string) error {
-	s.buffer = *bytes.NewBuffer(Buffer(c))
 	s.buffer.WriteString(prefix)
 	if err := s.fill(Context(c)); err != nil {
 		return err
 	}
-	if s.done {
-		if err := SendJSON(c, s.buffer.Bytes()); err != nil {
-			return err
-		}
-		c.Set(fiber.HeaderContentType, contentType)
-		return nil
-	}
 	c.Set(fiber.HeaderContentType, contentType)
+	if s.done {
+		return c.Send(s.buffer.Bytes())
+	}
 	return Stream(c, s)
 }
 
-// Buffer returns an empty buffer to build an answer in. It is the connection's buffer, as
-// its previous answer left it.
-func Buffer(c *fiber.Ctx) []byte { return c.Response().SwapBody(nil)[:0] }
-
-// SendJSON answers with JSON. The connection takes over the text's buffer.
+// SendJSON answers with JSON.
 func SendJSON(c *fiber.Ctx, text []byte) error {
 	c.Set(fiber.HeaderContentType, fiber.MIMEApplicationJSON)
-	if cap(text) > answerBytes {
-		return c.Send(text)
-	}
-	c.Response().SwapBody(text)
-	return nil
+	return c.Send(text)
 }
 
 // Answered answers with a value, unless there is an error.
