@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/valyala/fasthttp"
@@ -43,34 +42,21 @@ func newListener(inner net.Listener, most int, log *slog.Logger) *listener {
 	return l
 }
 
-// Accept implements net.Listener. It retries after temporary errors: too many open files
-// in the process or the system, and a peer that has already left.
+// Accept implements net.Listener. Until the listener is closed, it tries again after an
+// error: the process or the system may have too many open files, or the peer has left.
 func (l *listener) Accept() (net.Conn, error) {
-	for pause := 5 * time.Millisecond; ; pause = min(2*pause, maxPause) {
+	for {
 		inner, err := l.Listener.Accept()
 		if err == nil {
 			return l.admit(inner), nil
 		}
-		if !isPassing(err) {
+		if errors.Is(err, net.ErrClosed) {
 			return nil, err
 		}
-		l.log.Warn("connections can't be accepted for a moment", "err", err, "pause", pause)
-		l.until(pause, func() bool { return l.ending })
+		l.log.Warn("connections can't be accepted for a moment", "err", err)
+		time.Sleep(100 * time.Millisecond)
 	}
 }
-
-// isPassing reports whether a failure to accept a connection is temporary.
-func isPassing(err error) bool {
-	for _, passing := range []syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.ECONNABORTED} {
-		if errors.Is(err, passing) {
-			return true
-		}
-	}
-	return false
-}
-
-// Pauses between two attempts to accept a connection.
-const maxPause = time.Second
 
 // admit waits until one more connection may be open, or the listener ends. While it
 // waits, it ends the connection that has been idle longest.
@@ -132,11 +118,6 @@ func (l *listener) end() {
 
 // wait returns when all connections are closed, or after timeout.
 func (l *listener) wait(timeout time.Duration) {
-	l.until(timeout, func() bool { return len(l.open) == 0 })
-}
-
-// until returns when so reports true, or after timeout.
-func (l *listener) until(timeout time.Duration, so func() bool) {
 	over := false
 	defer time.AfterFunc(timeout, func() {
 		l.mu.Lock()
@@ -146,7 +127,7 @@ func (l *listener) until(timeout time.Duration, so func() bool) {
 	}).Stop()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for !so() && !over {
+	for len(l.open) > 0 && !over {
 		l.changed.Wait()
 	}
 }
