@@ -227,16 +227,11 @@ func (a *API) Run(ctx context.Context) {
 }
 
 // recordUses records the uses of an owner's keys; "" for all owners. A use is not appended
-// if the key's last one is less than a minute old. After a failure, the owner's other uses
-// wait until the next time.
+// if the key's last one is less than a minute old. After a failure, it is tried again the
+// next time.
 func (a *API) recordUses(ctx context.Context, owner events.Owner) {
-	failed := map[events.Owner]bool{}
 	for _, use := range a.uses.unrecorded(owner) {
-		if failed[use.owner] {
-			continue
-		}
-		if err := a.Commands.Execute(ctx, use.owner, &command.UseKey{KeyID: use.keyID}); err != nil {
-			failed[use.owner] = true
+		if a.Commands.Execute(ctx, use.owner, &command.UseKey{KeyID: use.keyID}) != nil {
 			continue
 		}
 		a.uses.mu.Lock()

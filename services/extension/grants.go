@@ -23,26 +23,6 @@ import (
 
 func isDead(err error) bool { return errors.Is(err, grant.ErrDead) }
 
-// mintedCase and mintedDrop are the answers to minting. They differ in the names of their
-// uses: reads or writes.
-type mintedCase struct {
-	ID                   string           `json:"id"`
-	URL                  string           `json:"url"`
-	ExpiresAt            events.Timestamp `json:"expiresAt"`
-	MaxReads             int              `json:"maxReads"`
-	RemainingReads       int              `json:"remainingReads"`
-	RevokedPreviousCount int              `json:"revokedPreviousCount"`
-}
-
-type mintedDrop struct {
-	ID                   string           `json:"id"`
-	URL                  string           `json:"url"`
-	ExpiresAt            events.Timestamp `json:"expiresAt"`
-	MaxWrites            int              `json:"maxWrites"`
-	RemainingWrites      int              `json:"remainingWrites"`
-	RevokedPreviousCount int              `json:"revokedPreviousCount"`
-}
-
 func (a *API) mint(kind events.GrantKind) func(*fiber.Ctx, access.Caller) error {
 	terms := grant.TermsOf(kind)
 	return func(c *fiber.Ctx, caller access.Caller) error {
@@ -64,11 +44,10 @@ func (a *API) mint(kind events.GrantKind) func(*fiber.Ctx, access.Caller) error 
 		if err != nil {
 			return err
 		}
-		c.Status(http.StatusCreated)
-		if kind == events.GrantCase {
-			return c.JSON(mintedCase{minted.ID, minted.URL, minted.ExpiresAt, uses, uses, minted.RevokedPrevious})
-		}
-		return c.JSON(mintedDrop{minted.ID, minted.URL, minted.ExpiresAt, uses, uses, minted.RevokedPrevious})
+		return c.Status(http.StatusCreated).JSON(fiber.Map{
+			"id": minted.ID, "url": minted.URL, "expiresAt": minted.ExpiresAt, terms.UsesField: uses, terms.LeftField: uses,
+			"revokedPreviousCount": minted.RevokedPrevious,
+		})
 	}
 }
 
@@ -109,31 +88,17 @@ func within(name string, asked *int, byDefault, least, most int) (int, error) {
 	return *asked, nil
 }
 
-type caseStatus struct {
-	ReadCount      int  `json:"readCount"`
-	RemainingReads int  `json:"remainingReads"`
-	Revoked        bool `json:"revoked"`
-	Expired        bool `json:"expired"`
-}
-
-type dropStatus struct {
-	WriteCount      int  `json:"writeCount"`
-	RemainingWrites int  `json:"remainingWrites"`
-	Revoked         bool `json:"revoked"`
-	Expired         bool `json:"expired"`
-}
-
 func (a *API) status(kind events.GrantKind) func(*fiber.Ctx, access.Caller) error {
 	return func(c *fiber.Ctx, caller access.Caller) error {
 		g, err := a.Grants.ByID(httpapi.Context(c), caller.Owner, kind, httpapi.Param(c, "id"))
 		if err != nil {
 			return err
 		}
-		remaining, revoked, expired := g.MaxUses-g.Used, g.RevokedAt != nil, !a.Grants.Now().Before(g.ExpiresAt.Time())
-		if kind == events.GrantCase {
-			return c.JSON(caseStatus{g.Used, remaining, revoked, expired})
-		}
-		return c.JSON(dropStatus{g.Used, remaining, revoked, expired})
+		terms := grant.TermsOf(kind)
+		return c.JSON(fiber.Map{
+			terms.UsedField: g.Used, terms.LeftField: g.MaxUses - g.Used,
+			"revoked": g.RevokedAt != nil, "expired": !a.Grants.Now().Before(g.ExpiresAt.Time()),
+		})
 	}
 }
 

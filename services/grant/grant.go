@@ -44,13 +44,13 @@ type Terms struct {
 	TokenPrefix                            string
 	DefaultMinutes, MinMinutes, MaxMinutes int
 	DefaultUses, MinUses, MaxUses          int
-	UsesField                              string // name of the uses in requests: "maxReads" or "maxWrites"
+	UsesField, UsedField, LeftField        string // names of the uses in requests and answers
 	Path                                   string // where the token is presented
 }
 
 var (
-	CaseTerms = Terms{"svc_case_", 15, 1, 1440, 1, 1, 10, "maxReads", "/agent-cases/"}
-	DropTerms = Terms{"svc_drop_", 15, 1, 1440, 1, 1, 5, "maxWrites", "/memory-drops/"}
+	CaseTerms = Terms{"svc_case_", 15, 1, 1440, 1, 1, 10, "maxReads", "readCount", "remainingReads", "/agent-cases/"}
+	DropTerms = Terms{"svc_drop_", 15, 1, 1440, 1, 1, 5, "maxWrites", "writeCount", "remainingWrites", "/memory-drops/"}
 )
 
 func TermsOf(kind events.GrantKind) Terms {
