@@ -375,7 +375,7 @@ func sizeIn(c *fiber.Ctx, name string) (uint64, error) {
 	return size, nil
 }
 
-//go:generate go run ../httpapi/openapi/bundle openapi.json openapi.yaml ../httpapi/openapi.yaml
+//go:generate go run ../httpapi/openapi openapi.json openapi.yaml ../httpapi/openapi.yaml
 
 // OpenAPI is this API's OpenAPI 3.1 document. It is made from openapi.yaml and from
 // httpapi/openapi.yaml, the common part of both APIs.

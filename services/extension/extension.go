@@ -258,7 +258,7 @@ func answerOf(memory command.Written) filled {
 	return filled{OK: true, MemoryID: memory.MemoryID, LeafHash: memory.LeafHash, CreatedAt: memory.CreatedAt}
 }
 
-//go:generate go run ../httpapi/openapi/bundle openapi.json openapi.yaml ../httpapi/openapi.yaml
+//go:generate go run ../httpapi/openapi openapi.json openapi.yaml ../httpapi/openapi.yaml
 
 // OpenAPI is this API's OpenAPI 3.1 document. It is made from openapi.yaml and
 // httpapi/openapi.yaml, the common source of both APIs.

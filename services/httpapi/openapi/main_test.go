@@ -1,19 +1,17 @@
-package openapi_test
+package main
 
 import (
 	"bytes"
 	"os"
 	"path/filepath"
 	"testing"
-
-	"github.com/memory-ledger/ledger/services/httpapi/openapi"
 )
 
 // TestDocumentsAreUpToDate fails if a source was changed without running `go generate`.
 func TestDocumentsAreUpToDate(t *testing.T) {
 	services := filepath.Join("..", "..")
 	for _, api := range []string{"core", "extension"} {
-		made, err := openapi.Bundle(
+		made, err := bundle(
 			read(t, filepath.Join(services, api, "openapi.yaml")), read(t, filepath.Join(services, "httpapi", "openapi.yaml")))
 		if err != nil {
 			t.Fatal(err)

@@ -1,5 +1,7 @@
-// Package openapi makes the OpenAPI document that an API serves from two sources: the
-// API's own, and the common source of both APIs.
+// Command openapi writes the OpenAPI document that an API serves. It makes it from two
+// sources, the API's own and the common source of both APIs:
+//
+//	openapi OUTPUT SOURCE [SOURCE]
 //
 // Two keys of the sources are instructions and not part of the document:
 //
@@ -9,11 +11,13 @@
 //
 // Components without a reference to them are left out. The document's keys are sorted.
 // The bundlers of Redocly and libopenapi follow references but have no such instructions.
-package openapi
+package main
 
 import (
+	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"strings"
 
 	"github.com/go-json-experiment/json"
@@ -23,8 +27,34 @@ import (
 
 type object = map[string]any
 
-// Bundle merges sources and returns the document as indented JSON.
-func Bundle(sources ...[]byte) ([]byte, error) {
+func main() {
+	if err := run(os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "openapi:", err)
+		os.Exit(1)
+	}
+}
+
+func run(args []string) error {
+	if len(args) < 2 {
+		return errors.New("usage: openapi OUTPUT SOURCE [SOURCE]")
+	}
+	var sources [][]byte
+	for _, name := range args[1:] {
+		source, err := os.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		sources = append(sources, source)
+	}
+	document, err := bundle(sources...)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(args[0], document, 0o644)
+}
+
+// bundle merges sources and returns the document as indented JSON.
+func bundle(sources ...[]byte) ([]byte, error) {
 	document := object{}
 	for i, source := range sources {
 		var parsed object
