@@ -58,21 +58,15 @@ func (s *Service) Status(ctx context.Context, owner events.Owner) (core.StakingS
 	if err != nil {
 		return core.StakingStatus{}, err
 	}
-	for again := true; ; again = false {
-		holdings, err := s.cfg.Chain.Holdings(ctx, owner)
-		if err != nil {
-			return core.StakingStatus{}, refusal(err, lots.ErrBalanceUnknown)
-		}
-		movements, all := s.unrecorded(ctx, vault, recorded)
-		position := lots.At(movements, holdings.Staked, s.cfg.Now(), s.cfg.Maturity)
-		// If a transaction lands between the two reads, they disagree. Read once more:
-		// that does not happen twice.
-		if again && all && !position.Reconciled {
-			continue
-		}
-		position.Reconciled = position.Reconciled && all
-		return s.status(holdings, position), nil
+	holdings, err := s.cfg.Chain.Holdings(ctx, owner)
+	if err != nil {
+		return core.StakingStatus{}, refusal(err, lots.ErrBalanceUnknown)
 	}
+	// If a transaction lands between the two reads, they disagree until the next status.
+	movements, all := s.unrecorded(ctx, vault, recorded)
+	position := lots.At(movements, holdings.Staked, s.cfg.Now(), s.cfg.Maturity)
+	position.Reconciled = position.Reconciled && all
+	return s.status(holdings, position), nil
 }
 
 // unrecorded returns the recorded movements and the vault's later ones, and whether they
