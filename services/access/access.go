@@ -51,9 +51,6 @@ type Caller struct {
 	Namespaces []string
 	// Scopes are the scopes of an API key; nil for a session.
 	Scopes []events.Scope
-
-	kind *lookups
-	hash events.Hash
 }
 
 // Require returns ErrScope for an API key without the scope. A session may do everything
@@ -193,22 +190,10 @@ func (d *Authenticator) Read(ctx context.Context, header string) (Caller, error)
 
 // Write authenticates a request that ends in a command. It accepts a credential that was
 // alive at its last look-up without asking again. The command must carry the credential:
-// its decision refuses a revoked one. Call StillAlive before the caller is refused for
-// any other reason.
+// its decision refuses a revoked one. Call Read before the caller is refused for any other
+// reason: a message about a wrong body would tell which dead credentials were alive once.
 func (d *Authenticator) Write(ctx context.Context, header string) (Caller, error) {
 	return d.authenticate(ctx, header, false)
-}
-
-// StillAlive returns ErrUnauthenticated for a caller of Write whose credential has died.
-// Call it before a request is refused for another reason. Otherwise a message about a
-// wrong body would tell which dead credentials were alive once.
-func (d *Authenticator) StillAlive(ctx context.Context, caller Caller) error {
-	head, err := d.fence.WaitAllHead(ctx)
-	if err == nil {
-		told := identity{owner: caller.Owner, id: caller.Credential.ID, expires: caller.Expires}
-		_, err = d.lookUp(ctx, caller.kind, caller.hash, told, head)
-	}
-	return err
 }
 
 func (d *Authenticator) authenticate(ctx context.Context, header string, read bool) (Caller, error) {
@@ -224,7 +209,7 @@ func (d *Authenticator) authenticate(ctx context.Context, header string, read bo
 	credential := command.Credential{Kind: l.kind, ID: who.id}
 	credential.Guest = l.kind == command.CredentialKey && !slices.Contains(who.scopes, events.ScopeRead)
 	credential.Limited = len(who.limit) > 0
-	return Caller{Owner: who.owner, Credential: credential, Head: head, Expires: who.expires, Namespaces: who.limit, Scopes: who.scopes, kind: l, hash: hash}, nil
+	return Caller{Owner: who.owner, Credential: credential, Head: head, Expires: who.expires, Namespaces: who.limit, Scopes: who.scopes}, nil
 }
 
 // identify returns the identity of a live credential. If read is set, it also catches up

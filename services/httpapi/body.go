@@ -260,7 +260,7 @@ func Writing(authenticator *access.Authenticator, do func(*fiber.Ctx, access.Cal
 		if status, _ := Answer(refusal); status >= http.StatusInternalServerError {
 			return refusal // the client must learn that the write may have been stored
 		}
-		if err := authenticator.StillAlive(Context(c), caller); err != nil {
+		if _, err := authenticator.Read(Context(c), Authorization(c)); err != nil {
 			return err
 		}
 		return refusal
