@@ -145,19 +145,12 @@ func addMissing(to, additions object) {
 }
 
 // prune removes components without a reference to them, and components that only removed
-// ones refer to. If only an extension (x-…) refers to a component, prune writes the
-// component out there: other programs don't look for references in extensions, and would
-// report the component as unused.
+// ones refer to.
 func prune(document object) {
 	used := map[string]bool{}
 	for key, value := range document {
-		if key != "components" && !isExtension(key) {
+		if key != "components" {
 			follow(document, value, used)
-		}
-	}
-	for key, value := range document {
-		if isExtension(key) {
-			document[key] = writtenOut(document, value, used)
 		}
 	}
 	for kind, named := range in(document, "components") {
@@ -166,8 +159,6 @@ func prune(document object) {
 		}
 	}
 }
-
-func isExtension(key string) bool { return strings.HasPrefix(key, "x-") }
 
 // follow marks everything that a value refers to.
 func follow(document object, value any, used map[string]bool) {
@@ -185,25 +176,6 @@ func follow(document object, value any, used map[string]bool) {
 			follow(document, child, used)
 		}
 	}
-}
-
-// writtenOut returns a value with the component itself in place of each reference to a
-// component that is not used elsewhere.
-func writtenOut(document object, value any, used map[string]bool) any {
-	switch value := value.(type) {
-	case object:
-		if ref, ok := value["$ref"].(string); ok && !used[ref] {
-			return writtenOut(document, resolve(document, ref), used)
-		}
-		for key, child := range value {
-			value[key] = writtenOut(document, child, used)
-		}
-	case []any:
-		for i, child := range value {
-			value[i] = writtenOut(document, child, used)
-		}
-	}
-	return value
 }
 
 func resolve(document object, ref string) object {
