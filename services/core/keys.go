@@ -189,12 +189,11 @@ func (a *API) revokeKey(c *fiber.Ctx, caller access.Caller) error {
 	return httpapi.Done(c, err)
 }
 
-// keyUses are the API keys that were used by requests that store no memory. They are
-// recorded within seconds, and at most once a minute for each key. A crash loses the uses
-// that are not recorded yet; the key's next use shows again.
+// keyUses are the API keys that were used by requests that store no memory, until that is
+// recorded. A crash loses them; the key's next use shows again.
 type keyUses struct {
 	mu   sync.Mutex
-	uses map[keyUse]time.Time // when each was recorded; zero for those that are not yet
+	uses map[keyUse]struct{}
 }
 
 type keyUse struct {
@@ -208,20 +207,17 @@ func (u *keyUses) note(caller access.Caller) {
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	use := keyUse{caller.Owner, caller.Credential.ID}
-	// A use of a further key is forgotten.
-	if _, again := u.uses[use]; !again && len(u.uses) < 200_000 {
-		if u.uses == nil {
-			u.uses = map[keyUse]time.Time{}
-		}
-		u.uses[use] = time.Time{}
+	if u.uses == nil {
+		u.uses = map[keyUse]struct{}{}
+	}
+	if len(u.uses) < 200_000 { // the use of a further key is forgotten
+		u.uses[keyUse{caller.Owner, caller.Credential.ID}] = struct{}{}
 	}
 }
 
 // Run records the uses of API keys until ctx ends.
 func (a *API) Run(ctx context.Context) {
-	for eventlog.Pause(ctx, 5*time.Second) {
-		a.uses.forget(time.Now().Add(-time.Minute))
+	for eventlog.Pause(ctx, 30*time.Second) {
 		a.recordUses(ctx, "")
 	}
 }
@@ -230,32 +226,20 @@ func (a *API) Run(ctx context.Context) {
 // if the key's last one is less than a minute old. After a failure, it is tried again the
 // next time.
 func (a *API) recordUses(ctx context.Context, owner events.Owner) {
-	for _, use := range a.uses.unrecorded(owner) {
-		if a.Commands.Execute(ctx, use.owner, &command.UseKey{KeyID: use.keyID}) != nil {
-			continue
-		}
-		a.uses.mu.Lock()
-		a.uses.uses[use] = time.Now()
-		a.uses.mu.Unlock()
-	}
-}
-
-// forget lets uses be noted again of keys that were recorded before a time.
-func (u *keyUses) forget(before time.Time) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	for use, at := range u.uses {
-		if !at.IsZero() && at.Before(before) {
-			delete(u.uses, use)
+	for _, use := range a.uses.of(owner) {
+		if a.Commands.Execute(ctx, use.owner, &command.UseKey{KeyID: use.keyID}) == nil {
+			a.uses.mu.Lock()
+			delete(a.uses.uses, use)
+			a.uses.mu.Unlock()
 		}
 	}
 }
 
-func (u *keyUses) unrecorded(owner events.Owner) (uses []keyUse) {
+func (u *keyUses) of(owner events.Owner) (uses []keyUse) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	for use, at := range u.uses {
-		if at.IsZero() && (owner == "" || use.owner == owner) {
+	for use := range u.uses {
+		if owner == "" || use.owner == owner {
 			uses = append(uses, use)
 		}
 	}
