@@ -90,7 +90,7 @@ type spentNonces struct {
 // lost answer, leaves a nonce that can be used again after claimTime. Errors: ErrRefused if
 // the nonce was used, ErrUnavailable if that is unknown.
 func (s spentNonces) claim(ctx context.Context, nonce string) (revision uint64, err error) {
-	for waited, wait := time.Duration(0), 20*time.Millisecond; ; wait = min(2*wait, 250*time.Millisecond) {
+	for range 20 { // five seconds, in which a session is recorded
 		found, revision, err := s.get(ctx, nonce)
 		switch {
 		case err != nil:
@@ -100,19 +100,14 @@ func (s spentNonces) claim(ctx context.Context, nonce string) (revision uint64, 
 		case !found.claimed(s.now()):
 			until := events.At(s.now().Add(claimTime))
 			claimed, err := s.put(ctx, "claim nonce", nonce, useOf{ClaimedUntil: &until}, revision)
-			if errors.Is(err, errMoved) { // another attempt was faster
-				continue
+			if !errors.Is(err, errMoved) { // otherwise another attempt was faster
+				return claimed, err
 			}
-			return claimed, err
-		// This is how long recording a session may take.
-		case waited >= 5*time.Second:
-			return 0, fmt.Errorf("%w: another attempt is using the nonce", ErrUnavailable)
-		}
-		if !s.pause(ctx, wait) {
+		case !s.pause(ctx, 250*time.Millisecond):
 			return 0, fmt.Errorf("%w: another attempt is using the nonce: %w", ErrUnavailable, ctx.Err())
 		}
-		waited += wait
 	}
+	return 0, fmt.Errorf("%w: another attempt is using the nonce", ErrUnavailable)
 }
 
 // release releases a claimed nonce, even after the request's own deadline. If that fails,
