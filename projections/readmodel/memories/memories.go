@@ -42,7 +42,7 @@ type Memory struct {
 	Anchored bool
 }
 
-const columns = own + `, ` + corrections + `, ` + retracted
+const columns = own + `, ` + corrections + `, ` + retracted + `, ` + covering
 
 const own = `m.id, m.owner, m.leaf_index, m.leaf_hash, m.metadata, m.sealed, ` + writtenFirst + `, m.seq, m.via, m.salt, m.sealing, m.imported_id, m.imported_via`
 
@@ -55,14 +55,17 @@ const writtenFirst = `coalesce(m.imported_at, m.created_at)`
 // cameInFirst is how row m was written at first, here or where it was imported from.
 const cameInFirst = `CASE WHEN m.imported_id IS NULL THEN m.via ELSE m.imported_via END`
 
-// covering finds the batch that covers row m, with one probe in each of two small
-// indexes: for the smallest confirmed batch that reaches the leaf, and for the smallest
-// open batch that does.
-const covering = `
-	(SELECT b.id FROM batches b WHERE b.owner = m.owner AND b.state = 'confirmed' AND b.size > m.leaf_index
-	 ORDER BY b.size, b.id LIMIT 1) AS confirmed,
-	(SELECT b.id FROM batches b WHERE b.owner = m.owner AND b.state IN ('cut', 'submitted') AND b.size > m.leaf_index
-	 ORDER BY b.size, b.id LIMIT 1) AS open`
+// covering finds the batch that covers row m, by one probe of a small index: the smallest
+// confirmed batch that reaches the leaf, or else the smallest open one. It also says whether
+// the batch is confirmed.
+const covering = `coalesce(
+	(SELECT b.id FROM batches b WHERE b.owner = $1 AND b.state = 'confirmed' AND b.size > m.leaf_index
+	 ORDER BY b.size, b.id LIMIT 1),
+	(SELECT b.id FROM batches b WHERE b.owner = $1 AND b.state IN ('cut', 'submitted') AND b.size > m.leaf_index
+	 ORDER BY b.size, b.id LIMIT 1)), m.leaf_index < ` + anchored
+
+// anchored is the size of the largest confirmed batch, which covers all leaves below it.
+const anchored = `coalesce((SELECT max(size) FROM batches b WHERE b.owner = $1 AND b.state = 'confirmed'), 0)`
 
 // ByID returns a memory of the owner by its id, or by the one that it had where it was
 // imported from. It does not find the id of another owner's memory, or a text that is not an
@@ -87,7 +90,7 @@ func one(ctx context.Context, q schema.Querier, owner events.Owner, condition st
 	for _, also := range []string{none, corrections} {
 		m, found, err = column.One(q.QueryRow(ctx, `SELECT `+own+`, `+also+`, `+retracted+`, `+covering+`,
 			EXISTS (SELECT FROM corrections WHERE owner = $1) FROM memories m WHERE m.owner = $1 AND `+condition, string(owner), arg),
-			"find memory", func(row pgx.Row) (*Memory, error) { return scanCovered(row, &corrected) })
+			"find memory", func(row pgx.Row) (*Memory, error) { return scan(row, &corrected) })
 		if err != nil || !found || !corrected {
 			break
 		}
@@ -140,31 +143,12 @@ func IdempotencyKeys(ctx context.Context, q schema.Querier, owner events.Owner, 
 		WHERE owner = $1 AND idempotency_key_hash IS NOT NULL ORDER BY idempotency_key_hash LIMIT $2`, string(owner), limit)
 }
 
-// scanCovered reads a row of columns, covering, and whether the owner has corrections.
-func scanCovered(row pgx.Row, corrected *bool) (*Memory, error) {
+// scan reads a row of columns, and of more after them. Bytes that were altered in the
+// database must not fail the answer that other rows are part of: a hash of another length
+// becomes a wrong hash, and a time that no event has becomes the zero time.
+func scan(row pgx.Row, more ...any) (*Memory, error) {
 	var (
-		m               Memory
-		confirmed, open *column.UUID
-	)
-	if err := scan(row, &m, &confirmed, &open, corrected); err != nil {
-		return nil, err
-	}
-	switch {
-	case confirmed != nil:
-		id := column.UUIDText(*confirmed)
-		m.BatchID, m.Anchored = &id, true
-	case open != nil:
-		id := column.UUIDText(*open)
-		m.BatchID = &id
-	}
-	return &m, nil
-}
-
-// scan reads a row of columns. Bytes that were altered in the database must not fail the
-// answer that other rows are part of: a hash of another length becomes a wrong hash, and a
-// time that no event has becomes the zero time.
-func scan(row pgx.Row, m *Memory, more ...any) error {
-	var (
+		m              Memory
 		id             column.UUID
 		hash, metadata []byte
 		created        pgtype.Timestamptz
@@ -174,11 +158,14 @@ func scan(row pgx.Row, m *Memory, more ...any) error {
 		importedVia    *string
 
 		supersedes, supersededBy []string
+
+		batch *column.UUID
 	)
 	targets := append([]any{&id, (*string)(&m.Owner), &m.LeafIndex, &hash,
-		&metadata, &m.Sealed, &created, &seq, &via, (*string)(&m.Salt), &m.Sealing, &importedID, &importedVia, &supersedes, &supersededBy, &m.Retracted}, more...)
+		&metadata, &m.Sealed, &created, &seq, &via, (*string)(&m.Salt), &m.Sealing, &importedID, &importedVia, &supersedes, &supersededBy, &m.Retracted,
+		&batch, &m.Anchored}, more...)
 	if err := row.Scan(targets...); err != nil {
-		return err
+		return nil, err
 	}
 	m.Supersedes, m.SupersededBy = othersOf(supersedes), othersOf(supersededBy)
 	if len(hash) == events.HashSize {
@@ -190,7 +177,10 @@ func scan(row pgx.Row, m *Memory, more ...any) error {
 	if importedID != nil {
 		m.Imported = &events.Imported{ID: column.UUIDText(*importedID), CreatedAt: m.CreatedAt, Via: column.Via(importedVia)}
 	}
-	return nil
+	if batch != nil {
+		m.BatchID = new(column.UUIDText(*batch))
+	}
+	return &m, nil
 }
 
 func createdAt(at pgtype.Timestamptz) events.Timestamp {
