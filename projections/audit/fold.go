@@ -281,9 +281,7 @@ func (f *fold) tiles() map[string]wantRow {
 		for level := 0; len(hashes) >= tree.TileWidth; level++ {
 			var roots []events.Hash
 			for full := range slices.Chunk(hashes[:len(hashes)/tree.TileWidth*tree.TileWidth], tree.TileWidth) {
-				above, sum := tree.EmptyFrontier(), sha256.Sum256(tree.Pack(full))
-				above.Append(full...)
-				root := above.Root()
+				root, sum := tree.RootOf(full), sha256.Sum256(tree.Pack(full))
 				rows[rowKey(string(o.name), fmt.Sprint(level), fmt.Sprint(len(roots)))] = func() (*owner, []any) { return o, []any{root, sum[:]} }
 				roots = append(roots, root)
 			}

@@ -5,15 +5,13 @@ import (
 	"slices"
 
 	"github.com/transparency-dev/merkle/compact"
+	"github.com/transparency-dev/merkle/rfc6962"
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/verify"
 )
 
-var frontiers = compact.RangeFactory{Hash: func(left, right []byte) []byte {
-	h := hashChildren(events.Hash(left), events.Hash(right))
-	return h[:]
-}}
+var frontiers = compact.RangeFactory{Hash: rfc6962.DefaultHasher.HashChildren}
 
 // Frontier is the state that appending to a tree needs: the roots of the perfect subtrees
 // that make up the tree, largest first.
@@ -34,6 +32,13 @@ func NewFrontier(size uint64, hashes []events.Hash) (*Frontier, error) {
 		return nil, fmt.Errorf("%w: %w", ErrRange, err)
 	}
 	return &Frontier{r}, nil
+}
+
+// RootOf returns the root of a tree of these leaves, or of the hashes of any level.
+func RootOf(hashes []events.Hash) events.Hash {
+	f := EmptyFrontier()
+	f.Append(hashes...)
+	return f.Root()
 }
 
 func (f *Frontier) Append(leaves ...events.Hash) {

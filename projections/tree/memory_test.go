@@ -2,15 +2,14 @@ package tree
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/transparency-dev/merkle/compact"
 
 	"github.com/memory-ledger/ledger/events"
 )
 
-// RootOf returns the root of a tree, given all its leaf hashes.
-func RootOf(leaves []events.Hash) (events.Hash, error) {
+// RootFrom returns the root of a tree from its perfect subtrees.
+func RootFrom(leaves []events.Hash) (events.Hash, error) {
 	return rootFrom(uint64(len(leaves)), inMemory(leaves))
 }
 
@@ -33,6 +32,6 @@ func ConsistencyOf(leaves []events.Hash, from, to uint64) ([]events.Hash, error)
 func inMemory(leaves []events.Hash) hashOf {
 	return func(id compact.NodeID) (events.Hash, error) {
 		begin, end := id.Coverage()
-		return perfectRoot(slices.Clone(leaves[begin:end])), nil
+		return RootOf(leaves[begin:end]), nil
 	}
 }

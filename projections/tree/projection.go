@@ -153,9 +153,7 @@ func (g grown) complete(before map[ownerTile][]events.Hash) ([]tile, error) {
 			var roots []events.Hash
 			for ; len(run) >= TileWidth; run = run[TileWidth:] {
 				full := run[:TileWidth]
-				scratch := make([]events.Hash, TileWidth)
-				copy(scratch, full)
-				root := perfectRoot(scratch)
+				root := RootOf(full)
 				tiles = append(tiles, tile{key, full, root})
 				roots = append(roots, root)
 				key.tile++

@@ -96,9 +96,7 @@ func (c cache) hash(id compact.NodeID) (events.Hash, error) {
 	if uint64(len(hashes)) < first+count {
 		return events.Hash{}, fmt.Errorf("%w: level %d, tile %d holds %d hashes, need %d", ErrIncomplete, p.level, p.tile, len(hashes), first+count)
 	}
-	run := make([]events.Hash, count)
-	copy(run, hashes[first:])
-	return perfectRoot(run), nil
+	return RootOf(hashes[first : first+count]), nil
 }
 
 // wantedOf returns, for each tile, how many of its first hashes the nodes need.

@@ -14,7 +14,6 @@
 package tree
 
 import (
-	"crypto/sha256"
 	"errors"
 	"fmt"
 
@@ -59,22 +58,19 @@ func rootNodes(size uint64) []compact.NodeID {
 }
 
 func rootFrom(size uint64, hash hashOf) (events.Hash, error) {
-	if size == 0 {
-		return verify.EmptyRoot, nil
-	}
 	nodes := rootNodes(size)
-	root, err := hash(nodes[len(nodes)-1])
+	hashes := make([]events.Hash, len(nodes))
+	for i, id := range nodes {
+		var err error
+		if hashes[i], err = hash(id); err != nil {
+			return events.Hash{}, err
+		}
+	}
+	frontier, err := NewFrontier(size, hashes)
 	if err != nil {
 		return events.Hash{}, err
 	}
-	for i := len(nodes) - 2; i >= 0; i-- {
-		left, err := hash(nodes[i])
-		if err != nil {
-			return events.Hash{}, err
-		}
-		root = hashChildren(left, root)
-	}
-	return root, nil
+	return frontier.Root(), nil
 }
 
 func inclusionNodes(index, size uint64) (proof.Nodes, error) {
@@ -138,25 +134,4 @@ func pathFrom(nodes proof.Nodes, hash hashOf) ([]events.Hash, error) {
 		path[i] = events.Hash(raw[i])
 	}
 	return path, nil
-}
-
-func hashChildren(left, right events.Hash) events.Hash {
-	// The same as rfc6962.DefaultHasher.HashChildren, without its four allocations.
-	var b [1 + 2*events.HashSize]byte
-	b[0] = rfc6962.RFC6962NodeHashPrefix
-	copy(b[1:], left[:])
-	copy(b[1+events.HashSize:], right[:])
-	return sha256.Sum256(b[:])
-}
-
-// perfectRoot returns the root over hashes, whose number is a power of two. It overwrites
-// hashes.
-func perfectRoot(hashes []events.Hash) events.Hash {
-	for len(hashes) > 1 {
-		for i := 0; i < len(hashes); i += 2 {
-			hashes[i/2] = hashChildren(hashes[i], hashes[i+1])
-		}
-		hashes = hashes[:len(hashes)/2]
-	}
-	return hashes[0]
 }

@@ -25,7 +25,7 @@ func TestRootsOfEverySmallSize(t *testing.T) {
 	must(t, err)
 	for size := range everySize + 1 {
 		want := naiveRoot(leaves[:size])
-		if got, err := tree.RootOf(leaves[:size]); err != nil || got != want {
+		if got, err := tree.RootFrom(leaves[:size]); err != nil || got != want {
 			t.Fatalf("root of %d leaves is %s, want %s, %v", size, got, want, err)
 		}
 		if frontier.Size() != uint64(size) || frontier.Root() != want {
