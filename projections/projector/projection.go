@@ -18,10 +18,8 @@ import (
 // Apply receives every message of the log exactly once and in order, however the log is
 // cut into slices. Two slices must leave the same rows as one slice that holds both. Each
 // row must belong to one owner only: deployments are divided by owner. Apply only queues
-// its writes. ON CONFLICT may name only a primary key: a rebuild writes without
-// the other indexes. The projector commits the writes of all projections and the
-// checkpoint in one transaction. An error stops the projector visibly; the projector
-// skips no message.
+// its writes. The projector commits the writes of all projections and the checkpoint in one
+// transaction. An error stops the projector visibly; the projector skips no message.
 type Projection interface {
 	// Name names the projection in logs and errors.
 	Name() string

@@ -1,16 +1,13 @@
 // Package rebuild makes the read models again from the log, beside the live ones, and
 // then replaces the live ones. Reads and writes continue meanwhile.
 //
-//	lock ─> discard leftovers ─> create ─> replay ─> compare, index
-//	                                                     │      │
-//	                                                     │      └ a difference ─> stop, unless forced
-//	                                                     v
-//	                      drop old <─ swap <─ catch up <─┘
+//	lock ─> discard leftovers ─> create ─> replay ─> compare ─> a difference: stop, unless forced
+//	                                                    v
+//	                     drop old <─ swap <─ catch up <─┘
 //
 // # The replay
 //
-// One connection fills the new schema, slice after slice, as a projector does. Indexes that
-// no projection needs are made at the end.
+// One connection fills the new schema, slice after slice, as a projector does.
 //
 // # The swap
 //
@@ -53,7 +50,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/projections/audit"
@@ -116,7 +112,6 @@ func Run(ctx context.Context, cfg Config) (Result, error) {
 type rebuild struct {
 	cfg              Config
 	live, fresh, old string
-	indexes          []string // statements that make the dropped indexes again
 	result           Result
 
 	control  *pgx.Conn // holds the locks, and runs the statements that concern both schemas
@@ -133,7 +128,7 @@ func (r *rebuild) run(ctx context.Context) error {
 	if err := r.fill(ctx); err != nil {
 		return err
 	}
-	if err := r.finish(ctx); err != nil {
+	if err := r.compare(ctx); err != nil {
 		return err
 	}
 	if r.result.Differences > 0 && !r.cfg.Force {
@@ -278,13 +273,8 @@ func (r *rebuild) create(ctx context.Context) error {
 	return err
 }
 
-// fill replays the log up to the position of the live tables. It first drops the indexes
-// that no projection needs while it writes.
+// fill replays the log up to the position of the live tables.
 func (r *rebuild) fill(ctx context.Context) error {
-	var err error
-	if r.indexes, err = r.dropIndexes(ctx); err != nil {
-		return err
-	}
 	target, err := r.target(ctx)
 	if err != nil {
 		return err
@@ -303,53 +293,26 @@ func (r *rebuild) fill(ctx context.Context) error {
 	}
 }
 
-// finish compares the tables and makes the missing indexes at the same time, because
-// neither uses two processors fully. When it returns, no goroutine works on the new
-// schema, even after an error.
-func (r *rebuild) finish(ctx context.Context) error {
-	conn, err := r.connect(ctx, r.fresh)
-	if err != nil {
-		return err
-	}
-	defer schema.Disconnect(conn)
-	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return r.index(ctx, conn) })
-	group.Go(func() error { return r.compare(ctx) })
-	return group.Wait()
-}
-
-// index makes statistics and the missing indexes. While it makes an index, writes to that
-// table wait, and so does a replay.
-func (r *rebuild) index(ctx context.Context, conn *pgx.Conn) error {
-	if err := r.analyse(ctx, conn, "DEFAULT"); err != nil {
-		return err
-	}
-	for _, definition := range r.indexes {
-		if _, err := conn.Exec(ctx, definition); err != nil {
-			return fmt.Errorf("%s: %w", definition, err)
-		}
-	}
-	return nil
-}
-
 // bulk replays the log up to a position, and makes statistics from time to time. Without
-// new statistics PostgreSQL would keep plans for empty tables. Those plans need only the
-// number of rows, so a tenth of the usual sample is enough.
+// new statistics PostgreSQL would keep plans for empty tables.
 func (r *rebuild) bulk(ctx context.Context, target uint64) error {
 	r.replayer.Applied = func(seq uint64) {
 		if r.cfg.Progress != nil {
 			r.cfg.Progress(seq, max(target, seq))
 		}
 	}
-	for next := uint64(10_000); next < target; next *= 8 { // index analyses the final tables
+	for next := uint64(10_000); next < target; next *= 8 {
 		if err := r.replayer.To(ctx, next); err != nil {
 			return err
 		}
-		if err := r.analyse(ctx, r.control, "10"); err != nil {
+		if err := r.analyse(ctx); err != nil {
 			return err
 		}
 	}
-	return r.replayer.To(ctx, target)
+	if err := r.replayer.To(ctx, target); err != nil {
+		return err
+	}
+	return r.analyse(ctx)
 }
 
 // position returns the checkpoint of the live tables, as a connection or a transaction
@@ -389,51 +352,11 @@ func (r *rebuild) target(ctx context.Context) (uint64, error) {
 	return at.Seq, err
 }
 
-// analyse makes statistics for the planner from a sample of 300 × target rows per table.
-// target may be DEFAULT.
-func (r *rebuild) analyse(ctx context.Context, conn *pgx.Conn, target string) error {
-	if _, err := conn.Exec(ctx, `SET default_statistics_target = `+target); err != nil {
-		return fmt.Errorf("analyse: %w", err)
-	}
+func (r *rebuild) analyse(ctx context.Context) error {
 	for _, name := range tables() {
-		if _, err := conn.Exec(ctx, `ANALYZE `+r.fresh+`.`+name); err != nil {
+		if _, err := r.control.Exec(ctx, `ANALYZE `+r.fresh+`.`+name); err != nil {
 			return fmt.Errorf("analyse: %w", err)
 		}
 	}
 	return nil
-}
-
-// dropIndexes drops the indexes that no projection needs while it writes: all except
-// primary keys. It returns the statements that make them again. For a constraint, the
-// index is made separately first, because ADD CONSTRAINT blocks readers while it makes an
-// index. Uniqueness is checked when the indexes are made again. (A projection that named
-// such an index in ON CONFLICT would stop at its first row.)
-func (r *rebuild) dropIndexes(ctx context.Context) ([]string, error) {
-	rows, err := r.control.Query(ctx, `SELECT
-			CASE WHEN k.oid IS NULL THEN 'DROP INDEX ' || i.indexrelid::regclass
-			ELSE format('ALTER TABLE %s DROP CONSTRAINT %I', i.indrelid::regclass, k.conname) END,
-			pg_get_indexdef(i.indexrelid),
-			CASE WHEN k.oid IS NULL THEN '' ELSE format('ALTER TABLE %s ADD CONSTRAINT %I UNIQUE USING INDEX %I', i.indrelid::regclass, k.conname, c.relname) END
-		FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid LEFT JOIN pg_constraint k ON k.conindid = i.indexrelid AND k.contype = 'u'
-		WHERE c.relnamespace = $1::regnamespace AND NOT i.indisprimary ORDER BY c.relname`, r.fresh)
-	if err != nil {
-		return nil, err
-	}
-	var drops, definitions []string
-	var drop, index, constraint string
-	if _, err := pgx.ForEachRow(rows, []any{&drop, &index, &constraint}, func() error {
-		drops, definitions = append(drops, drop), append(definitions, index)
-		if constraint != "" {
-			definitions = append(definitions, constraint)
-		}
-		return nil
-	}); err != nil {
-		return nil, err
-	}
-	for _, drop := range drops {
-		if _, err := r.control.Exec(ctx, drop); err != nil {
-			return nil, fmt.Errorf("%s: %w", drop, err)
-		}
-	}
-	return definitions, nil
 }
