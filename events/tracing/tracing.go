@@ -28,7 +28,6 @@ const (
 	FirstSeq  = attribute.Key("ledger.sequence.first")
 	LastSeq   = attribute.Key("ledger.sequence.last")
 	Messages  = attribute.Key("ledger.messages")
-	Unlinked  = attribute.Key("ledger.links.dropped") // traces beyond MaxLinks
 )
 
 // MaxLinks bounds the traces that one span is linked to.
@@ -100,9 +99,8 @@ func TraceID(ctx context.Context) string {
 // Links are the traces that a span is linked to, each once and at most MaxLinks of
 // them. The zero value is empty.
 type Links struct {
-	links   []trace.Link
-	seen    map[trace.TraceID]struct{}
-	dropped int
+	links []trace.Link
+	seen  map[trace.TraceID]struct{}
 }
 
 // Add adds the trace of a traceparent. It ignores a traceparent that is empty,
@@ -112,14 +110,7 @@ func (l *Links) Add(traceparent string) {
 		return
 	}
 	of := trace.SpanContextFromContext(propagation.TraceContext{}.Extract(context.Background(), new(carrier(traceparent))))
-	if !of.IsSampled() {
-		return
-	}
-	if _, known := l.seen[of.TraceID()]; known {
-		return
-	}
-	if len(l.links) == MaxLinks {
-		l.dropped++ // counts a trace each time it is added
+	if _, known := l.seen[of.TraceID()]; known || !of.IsSampled() || len(l.links) == MaxLinks {
 		return
 	}
 	if l.seen == nil {
@@ -133,9 +124,6 @@ func (l *Links) Add(traceparent string) {
 func (l *Links) AddTo(span trace.Span) {
 	for _, link := range l.links {
 		span.AddLink(link)
-	}
-	if l.dropped > 0 {
-		span.SetAttributes(Unlinked.Int(l.dropped))
 	}
 }
 
