@@ -11,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -23,26 +22,13 @@ import (
 	"github.com/memory-ledger/ledger/events/dial"
 )
 
-// Live is the schema that the services read.
+// Live is the schema that the services read. Names of schemas are plain, because they become
+// part of search_path and of statements.
 const Live = "ledger"
 
 // LocalSharedBuffers is the memory in which the PostgreSQL of a local run caches these
 // tables. It is enough for the pages that a first search of 100,000 memories reads.
 const LocalSharedBuffers = "256MB"
-
-// ErrName means that a text can't be the name of one of our schemas.
-var ErrName = errors.New("not a schema name")
-
-// Names are short because they become part of the notification channel, and
-// plain because they become part of search_path.
-var namePattern = regexp.MustCompile(`^[a-z][a-z0-9_]{0,39}$`)
-
-func checkName(name string) error {
-	if !namePattern.MatchString(name) {
-		return fmt.Errorf("%w: %q", ErrName, name)
-	}
-	return nil
-}
 
 // Querier runs the queries of the read models. It is a pool, a connection, or a
 // transaction if several reads must see one moment.
@@ -78,9 +64,6 @@ func Disconnect(conn *pgx.Conn) {
 // URL has pool_max_conns. It does not connect: if
 // the database is down, the first query fails, and callers that can wait retry.
 func OpenPool(ctx context.Context, databaseURL, schemaName string, maxConns int32) (*pgxpool.Pool, error) {
-	if err := checkName(schemaName); err != nil {
-		return nil, err
-	}
 	cfg, err := pgxpool.ParseConfig(databaseURL)
 	if err != nil {
 		return nil, fmt.Errorf("database URL: %w", err)

@@ -122,18 +122,6 @@ func TestEveryTableBelongsToAProjection(t *testing.T) {
 	}
 }
 
-func TestNamesThatAreRefused(t *testing.T) {
-	t.Parallel()
-	for _, name := range []string{"", "Ledger", "a,b", `a"b`, "a b", "1a", strings.Repeat("a", 41), "pg;drop"} {
-		if err := schema.Migrate(t.Context(), "postgres://nowhere.invalid/x", name); !errors.Is(err, schema.ErrName) {
-			t.Errorf("migrate %q: %v", name, err)
-		}
-		if _, err := schema.OpenPool(t.Context(), "postgres://nowhere.invalid/x", name, 1); !errors.Is(err, schema.ErrName) {
-			t.Errorf("open %q: %v", name, err)
-		}
-	}
-}
-
 func TestADatabaseThatIsNotUTF8IsRefused(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t, localpostgres.Config{NoSync: true})
