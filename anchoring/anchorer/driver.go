@@ -31,8 +31,7 @@ type hold struct {
 	lacks  time.Time // since when the tree cache lacks the owner's newest leaves; zero: it has them
 }
 
-// mostHeld bounds the owners that are held back. Beyond it the oldest hold is forgotten. The
-// only effect is that its owner is tried again early.
+// mostHeld bounds the owners that are held back. Others are tried again early.
 const mostHeld = 10_000
 
 // lagPatience is how long the tree cache can lack leaves before it is reported.
@@ -318,22 +317,10 @@ func (d *driver) keepBack(key events.Owner, h hold, shortest, longest time.Durat
 		d.metrics.alarms.Inc()
 		d.cfg.Logger.Error("anchoring of an owner is stopped", "owner", key, "err", h.alarm, "again in", wait)
 	}
-	if len(d.held) >= mostHeld {
-		d.forgetOldest()
+	if d.held[key] != nil || len(d.held) < mostHeld {
+		d.held[key] = &h
+		d.status.setAlarm(d.firstAlarm())
 	}
-	d.held[key] = &h
-	d.status.setAlarm(d.firstAlarm())
-}
-
-func (d *driver) forgetOldest() {
-	var oldest events.Owner
-	var until time.Time
-	for key, h := range d.held {
-		if oldest == "" || h.until.Before(until) {
-			oldest, until = key, h.until
-		}
-	}
-	delete(d.held, oldest)
 }
 
 func (d *driver) clear(key events.Owner) {

@@ -114,17 +114,22 @@ func parse(raw []byte) (contents, error) {
 	if err != nil {
 		return contents{}, fmt.Errorf("%w: %w", errNotOurs, err)
 	}
-	var (
-		out          contents
-		limit, price uint64
-	)
+	var out contents
+	var limit, price uint64
 	for _, in := range tx.Message.Instructions {
 		id, err := tx.Message.Program(in.ProgramIDIndex)
 		if err != nil {
 			return contents{}, fmt.Errorf("%w: %w", errNotOurs, err)
 		}
 		if id == computebudget.ProgramID {
-			budget(in.Data, &limit, &price)
+			if set, err := computebudget.DecodeInstruction(nil, in.Data); err == nil {
+				switch set := set.Impl.(type) {
+				case *computebudget.SetComputeUnitLimit:
+					limit = uint64(set.Units)
+				case *computebudget.SetComputeUnitPrice:
+					price = set.MicroLamports
+				}
+			}
 			continue
 		}
 		c, err := verify.DecodeCommit(in.Data)
@@ -138,24 +143,6 @@ func parse(raw []byte) (contents, error) {
 	}
 	out.fee = signatureCharge*uint64(len(tx.Signatures)) + (limit*price+unitsPerLamport-1)/unitsPerLamport
 	return out, nil
-}
-
-// budget reads a compute budget instruction: a tag, then a little-endian u32
-// or u64.
-func budget(data []byte, limit, price *uint64) {
-	value := func() (v uint64) {
-		for i := len(data) - 1; i > 0; i-- {
-			v = v<<8 | uint64(data[i])
-		}
-		return v
-	}
-	const tagLimit, tagPrice = 2, 3
-	switch {
-	case len(data) == 5 && data[0] == tagLimit:
-		*limit = value()
-	case len(data) == 9 && data[0] == tagPrice:
-		*price = value()
-	}
 }
 
 // shareOf bounds the cost of one owner's part of a transaction.
