@@ -202,22 +202,13 @@ func (f *fold) memory(ctx context.Context, c *current, data *events.MemoryWritte
 // recompute opens the content and computes the leaf hash again. Without a key, it counts
 // the leaf under the reason why the key is missing.
 func (f *fold) recompute(ctx context.Context, c *current, data *events.MemoryWritten) error {
-	if f.cfg.Keys == nil {
-		f.report.unread[unread{why: cmp.Or(f.cfg.WhyNoKeys, "no data keys")}]++
-		return nil
-	}
-	key, err := f.cfg.Keys(ctx, c.owner.name)
-	var unopened *Unopened
-	switch {
-	case errors.Is(err, ErrNoKey):
-		f.report.unread[unread{why: "the owner's data key is gone"}]++
-		return nil
-	case errors.As(err, &unopened):
-		f.report.unread[unread{unopened.Why, !unopened.Optional}]++
-		return nil
-	}
+	key, lacks, err := f.keyOf(ctx, c.owner.name)
 	if err != nil {
-		return fmt.Errorf("data key of %s: %w", c.owner.name, err)
+		return err
+	}
+	if key == nil {
+		f.report.unread[lacks]++
+		return nil
 	}
 	if c.owner.erased < key.Erasures() {
 		f.report.unread[unread{why: "its owner had it erased"}]++

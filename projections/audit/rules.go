@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -113,27 +114,29 @@ func (f *fold) corrected(c *current, data *events.MemoryWritten) {
 // forgotten checks that the keystore no longer has the key of a memory that was forgotten.
 func (f *fold) forgotten(ctx context.Context, c *current, leaf uint64) error {
 	f.explained(c.owner.name, leaf)
-	key, err := f.keyOf(ctx, c.owner.name)
+	key, _, err := f.keyOf(ctx, c.owner.name)
 	if key != nil && key.Erasures() <= c.owner.erased && !key.Destroyed(leaf) {
 		f.wrong(c, CheckKey, "the keystore has the key of leaf %d, which was forgotten; a core service destroys it within a minute", leaf)
 	}
 	return err
 }
 
-// keyOf returns an owner's key, or nil if there is none, or none that opens.
-func (f *fold) keyOf(ctx context.Context, owner events.Owner) (Key, error) {
+// keyOf returns an owner's key. If there is none, or none that opens, it returns nil and why.
+func (f *fold) keyOf(ctx context.Context, owner events.Owner) (key Key, lacks unread, err error) {
 	if f.cfg.Keys == nil {
-		return nil, nil
+		return nil, unread{why: cmp.Or(f.cfg.WhyNoKeys, "no data keys")}, nil
 	}
-	key, err := f.cfg.Keys(ctx, owner)
+	key, err = f.cfg.Keys(ctx, owner)
 	var unopened *Unopened
 	switch {
-	case errors.Is(err, ErrNoKey), errors.As(err, &unopened):
-		return nil, nil
+	case errors.Is(err, ErrNoKey):
+		return nil, unread{why: "the owner's data key is gone"}, nil
+	case errors.As(err, &unopened):
+		return nil, unread{unopened.Why, !unopened.Optional}, nil
 	case err != nil:
-		return nil, fmt.Errorf("data key of %s: %w", owner, err)
+		return nil, unread{}, fmt.Errorf("data key of %s: %w", owner, err)
 	}
-	return key, nil
+	return key, unread{}, nil
 }
 
 // importStarted checks that no other import is running.
@@ -208,7 +211,7 @@ func (f *fold) ownerErased(ctx context.Context, c *current, data *events.OwnerEr
 	}
 	c.owner.erased++
 	f.erasures[rowKey(string(c.owner.name), strconv.FormatUint(c.seq, 10))] = &erasure{c.owner, data.Leaves}
-	key, err := f.keyOf(ctx, c.owner.name)
+	key, _, err := f.keyOf(ctx, c.owner.name)
 	if key != nil && key.Erasures() < c.owner.erased {
 		f.wrong(c, CheckKey, "the keystore has a data key from before erasure %d; `ledger forget` destroys it", c.owner.erased)
 	}
