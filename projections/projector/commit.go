@@ -1,11 +1,11 @@
 package projector
 
 import (
+	"cmp"
 	"context"
 	_ "embed" // for CheckpointSQL
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -14,34 +14,24 @@ import (
 	"github.com/memory-ledger/ledger/projections/schema"
 )
 
-// advance moves the checkpoint. Its statement is the first of the transaction. It locks
-// the row that a second projector would need, and fails the transaction if the row is not
-// where this projector left it. It also announces the position; PostgreSQL delivers the
-// announcement at the commit.
-type advance struct{ from, to Checkpoint }
+const codeFenced = "ML001" // raised by advance_checkpoint
 
-const (
-	advanceSQL = `SELECT advance_checkpoint($1, $2, $3, $4)`
-	codeFenced = "ML001" // raised by advance_checkpoint
-)
-
-func (a advance) queue(batch *pgx.Batch) {
-	var stored *time.Time
-	if !a.to.Stored.IsZero() {
-		stored = &a.to.Stored
-	}
-	batch.Queue(advanceSQL, a.from.Generation, a.from.Seq, a.to.Seq, stored)
-}
-
-// commit writes the steps and moves the checkpoint in one transaction.
-// Without rows to copy, everything from BEGIN to COMMIT takes one round trip.
+// commit writes the steps and moves the checkpoint in one transaction. Without rows to copy,
+// everything from BEGIN to COMMIT takes one round trip. advance_checkpoint locks the row that
+// a second projector would need, and fails the transaction if the row is not where this
+// projector left it. It also announces the position; PostgreSQL delivers the announcement at
+// the commit.
 //
 // After an error the transaction may be open. If the answer to COMMIT was lost, it may
 // even be committed. So the caller drops the connection and reads the checkpoint again.
-func commit(ctx context.Context, conn *pgx.Conn, steps []Step, a advance) error {
+func commit(ctx context.Context, conn *pgx.Conn, steps []Step, from, to Checkpoint) error {
+	var stored *time.Time
+	if !to.Stored.IsZero() {
+		stored = &to.Stored
+	}
 	batch := new(pgx.Batch)
 	batch.Queue(`BEGIN`)
-	a.queue(batch)
+	batch.Queue(`SELECT advance_checkpoint($1, $2, $3, $4)`, from.Generation, from.Seq, to.Seq, stored)
 	for len(steps) > 0 {
 		if steps[0].Table == "" {
 			batch.Queue(steps[0].SQL, steps[0].Args...)
@@ -84,11 +74,10 @@ func explain(err error) error {
 	if pg.Code == codeFenced {
 		return fmt.Errorf("%w: %s", ErrFenced, pg.Message)
 	}
-	parts := slices.DeleteFunc([]string{pg.Detail, pg.Hint}, func(s string) bool { return s == "" })
-	if len(parts) == 0 {
-		return err
+	if more := cmp.Or(pg.Detail, pg.Hint); more != "" {
+		return fmt.Errorf("%w (%s)", err, more)
 	}
-	return fmt.Errorf("%w (%s)", err, parts[0])
+	return err
 }
 
 // CheckpointSQL creates the checkpoint at sequence 0, in the first schema of search_path.

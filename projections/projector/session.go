@@ -107,7 +107,7 @@ func (r *Runner) renew(ctx context.Context, conn *pgx.Conn, steps []Step) error 
 	if err != nil {
 		return err
 	}
-	return commit(ctx, conn, steps, advance{at, Checkpoint{}})
+	return commit(ctx, conn, steps, at, Checkpoint{})
 }
 
 func (r *Runner) checkpoint(ctx context.Context, conn *pgx.Conn) (Checkpoint, error) {
@@ -297,7 +297,7 @@ func (p *reached) write(ctx context.Context, conn *pgx.Conn, projections []Proje
 		}
 	}
 	moved := Checkpoint{p.at.Generation, slice.Last, slice.Stored}
-	if err := commit(ctx, conn, w.Steps(), advance{p.at, moved}); err != nil {
+	if err := commit(ctx, conn, w.Steps(), p.at, moved); err != nil {
 		return err
 	}
 	if p.at = moved; replan {
