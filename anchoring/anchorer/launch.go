@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"github.com/gagliardetto/solana-go"
-	"github.com/transparency-dev/merkle/proof"
-	"github.com/transparency-dev/merkle/rfc6962"
 
 	"github.com/memory-ledger/ledger/anchoring/commitment"
 	"github.com/memory-ledger/ledger/events"
@@ -304,11 +302,11 @@ func (d *driver) verify(ctx context.Context, o *owner) error {
 	if link.ToRoot != root {
 		return fmt.Errorf("%w: at %d leaves the events give %s, the cache %s", errDisagree, size, root, link.ToRoot)
 	}
-	raw := make([][]byte, len(link.Path))
-	for i := range link.Path {
-		raw[i] = link.Path[i][:]
+	second, err := verify.Consistency(from, size, first, link.Path)
+	if err == nil && second != root {
+		err = fmt.Errorf("it leads to %s, not to %s", second, root)
 	}
-	if err := proof.VerifyConsistency(rfc6962.DefaultHasher, from, size, raw, first[:], root[:]); err != nil {
+	if err != nil {
 		return fmt.Errorf("%w: the batch cut at %d leaves is no prefix of %d: %w", errDisagree, from, size, err)
 	}
 	return nil
