@@ -450,7 +450,8 @@ func Confirm(ctx context.Context, log NewestReader, f events.Family, o events.Ow
 		is = newest[0].OwnerVersion
 	}
 	if r.Seq != seq || is != version {
-		return nil, false, fmt.Errorf("%w: of %s it has version %d at sequence %d of family %s, the log version %d at %d", ErrContradiction, o, version, seq, f, is, r.Seq)
+		return nil, false, fmt.Errorf("%w: owner %s, family %s: the read model is at version %d (sequence %d), the log at version %d (sequence %d)",
+			ErrContradiction, o, f, version, seq, is, r.Seq)
 	}
 	return newest, true, nil
 }

@@ -87,7 +87,7 @@ func mayNot(err error) error {
 	var refused *pgconn.PgError
 	const insufficientPrivilege = "42501"
 	if errors.As(err, &refused) && refused.Code == insufficientPrivilege {
-		return fmt.Errorf("this role may not; a projector whose role may has to start first: %w", err)
+		return fmt.Errorf("this role may not create tables: start the projector first: %w", err)
 	}
 	return err
 }

@@ -72,7 +72,7 @@ func TestARoleWithoutRightsFindsTheSchema(t *testing.T) {
 	exec(`CREATE ROLE reader LOGIN PASSWORD 'r'`)
 	as := admin.Config().User
 	reader.User, reader.Path = url.UserPassword("reader", "r"), "/"+name
-	if err := schema.Migrate(t.Context(), reader.String(), schema.Live); err == nil || !strings.Contains(err.Error(), "has to start first") {
+	if err := schema.Migrate(t.Context(), reader.String(), schema.Live); err == nil || !strings.Contains(err.Error(), "start the projector first") {
 		t.Errorf("without a schema, in %s: %v", name, err)
 	}
 	// As documented.
@@ -83,12 +83,12 @@ func TestARoleWithoutRightsFindsTheSchema(t *testing.T) {
 		t.Errorf("with one: %v", err)
 	}
 	exec(`REVOKE SELECT ON ledger.goose_db_version FROM reader`)
-	if err := schema.Migrate(t.Context(), reader.String(), schema.Live); err == nil || !strings.Contains(err.Error(), "has to start first") {
+	if err := schema.Migrate(t.Context(), reader.String(), schema.Live); err == nil || !strings.Contains(err.Error(), "start the projector first") {
 		t.Errorf("with one that it may not read: %v", err)
 	}
 	exec(`GRANT SELECT ON ledger.goose_db_version TO reader`)
 	exec(`DELETE FROM ledger.goose_db_version WHERE version_id >= 3`)
-	if err := schema.Migrate(t.Context(), reader.String(), schema.Live); err == nil || !strings.Contains(err.Error(), "has to start first") {
+	if err := schema.Migrate(t.Context(), reader.String(), schema.Live); err == nil || !strings.Contains(err.Error(), "start the projector first") {
 		t.Errorf("with an old one: %v", err)
 	}
 }
