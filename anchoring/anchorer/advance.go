@@ -190,7 +190,7 @@ func (d *driver) settle(ctx context.Context, f *flight, succeeded bool, held map
 		}
 		why, alarm := lacking(account, o, succeeded)
 		if alarm {
-			d.keepBack(o.key, hold{alarm: why, alone: true, repeat: true}, 10*time.Second, 10*time.Minute)
+			d.keepBack(o.key, hold{alarm: why, alone: true}, 10*time.Second, 10*time.Minute)
 		}
 		records = append(records, record{o, failure(f, b, why)})
 	}
@@ -243,7 +243,7 @@ func (d *driver) giveUp(ctx context.Context, f *flight) error {
 		records = append(records, record{o, failure(f, o.Batch, why)})
 	}
 	if known {
-		h := hold{alone: true, repeat: true, alarm: fmt.Errorf("its commit is refused: %w", reason)}
+		h := hold{alone: true, alarm: fmt.Errorf("its commit is refused: %w", reason)}
 		if errors.Is(reason, program.ErrShrinks) || errors.Is(reason, program.ErrForks) { // because of what the account holds
 			h.alarm = fmt.Errorf("%w; the chain holds more than the log, as where the log was restored: "+
 				"the owner is anchored again once the log is longer than what was committed", h.alarm)

@@ -23,12 +23,11 @@ const inFlight = math.MaxUint64
 
 // hold keeps an owner back for a while.
 type hold struct {
-	until  time.Time
-	alone  bool // the next transaction holds only this owner's commit
-	times  int
-	alarm  error     // why an operator must look into it; nil: no need
-	repeat bool      // a repetition doubles the backoff
-	lacks  time.Time // since when the tree cache lacks the owner's newest leaves; zero: it has them
+	until time.Time
+	alone bool // the next transaction holds only this owner's commit
+	times int
+	alarm error     // why an operator must look into it; nil: no need
+	lacks time.Time // since when the tree cache lacks the owner's newest leaves; zero: it has them
 }
 
 // mostHeld bounds the owners that are held back. Others are tried again early.
@@ -305,18 +304,16 @@ func (d *driver) appendOne(ctx context.Context, r record) (seq uint64, err error
 	}
 }
 
-// keepBack holds an owner back for a while. The time doubles each time the same kind of
-// trouble repeats, up to longest.
+// keepBack holds an owner back for a while, with an alarm. The time doubles at each further
+// alarm, up to longest.
 func (d *driver) keepBack(key events.Owner, h hold, shortest, longest time.Duration) {
-	if before := d.held[key]; before != nil && before.repeat && h.repeat {
+	if before := d.held[key]; before != nil && before.alarm != nil {
 		h.times = before.times + 1
 	}
 	wait := min(longest, shortest<<min(h.times, 16))
 	h.until = d.cfg.Now().Add(wait)
-	if h.alarm != nil {
-		d.metrics.alarms.Inc()
-		d.cfg.Logger.Error("anchoring of an owner is stopped", "owner", key, "err", h.alarm, "again in", wait)
-	}
+	d.metrics.alarms.Inc()
+	d.cfg.Logger.Error("anchoring of an owner is stopped", "owner", key, "err", h.alarm, "again in", wait)
 	if d.held[key] != nil || len(d.held) < mostHeld {
 		d.held[key] = &h
 		d.status.setAlarm(d.firstAlarm())

@@ -279,7 +279,7 @@ func (d *driver) verified(ctx context.Context, o *owner) (bool, error) {
 		h.until = now.Add(2 * time.Second)
 		return false, nil
 	case errors.Is(err, errDisagree):
-		d.keepBack(o.key, hold{alarm: err, repeat: true}, 5*time.Second, 5*time.Minute)
+		d.keepBack(o.key, hold{alarm: err}, 5*time.Second, 5*time.Minute)
 		return false, nil
 	}
 	return false, fmt.Errorf("compare with the tree cache: %w", err)
