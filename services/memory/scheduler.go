@@ -5,8 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
-	"slices"
 	"sync"
+
+	"golang.org/x/sync/semaphore"
 
 	"github.com/memory-ledger/ledger/events"
 )
@@ -23,11 +24,17 @@ const waitingOfOwner = 256
 // served in rotation: an owner with a huge log, or with a hundred searches, gets no more
 // slots than one with a small log.
 type FairScheduler struct {
+	slots *semaphore.Weighted // serves in order of arrival; of each owner, one piece waits for it
+
 	mu      sync.Mutex
-	free    int
 	waiting int
-	lines   map[events.Owner][]chan struct{} // closed when the slot is granted; in order of arrival
-	turns   []events.Owner                   // who wait, the next one first
+	lines   map[events.Owner]*line // of owners who wait
+}
+
+// line is where the pieces of an owner wait for their turn to wait for a slot.
+type line struct {
+	turn    *semaphore.Weighted
+	waiting int
 }
 
 // NewFairScheduler returns a scheduler with a slot for each processor, and at least two: a
@@ -35,7 +42,7 @@ type FairScheduler struct {
 func NewFairScheduler() *FairScheduler { return newScheduler(max(2, runtime.NumCPU())) }
 
 func newScheduler(slots int) *FairScheduler {
-	return &FairScheduler{free: slots, lines: map[events.Owner][]chan struct{}{}}
+	return &FairScheduler{slots: semaphore.NewWeighted(int64(slots)), lines: map[events.Owner]*line{}}
 }
 
 // Take waits for a time slot of the owner. The caller does a piece of work and calls
@@ -43,75 +50,43 @@ func newScheduler(slots int) *FairScheduler {
 // matter how many others do. Errors: ErrBusy if the work has not begun and too many wait,
 // or, together with ctx's error, if ctx ends first.
 func (t *FairScheduler) Take(ctx context.Context, owner events.Owner, begun bool) (release func(), err error) {
-	t.mu.Lock()
-	if t.free > 0 && t.waiting == 0 {
-		t.free--
-		t.mu.Unlock()
-		return t.release, nil
-	}
-	mine := make(chan struct{})
-	if err := t.enqueue(owner, mine, begun); err != nil {
-		t.mu.Unlock()
+	mine, err := t.join(owner, begun)
+	if err != nil {
 		return nil, err
 	}
-	t.mu.Unlock()
-	select {
-	case <-mine:
-		return t.release, nil
-	case <-ctx.Done():
-		t.leave(owner, mine)
-		return nil, fmt.Errorf("%w: %w", ErrBusy, ctx.Err())
+	defer t.leave(owner, mine)
+	if err := mine.turn.Acquire(ctx, 1); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrBusy, err)
 	}
+	defer mine.turn.Release(1)
+	if err := t.slots.Acquire(ctx, 1); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrBusy, err)
+	}
+	return func() { t.slots.Release(1) }, nil
 }
 
-// enqueue bounds the waiters. Work that has begun was admitted by the same bound.
-func (t *FairScheduler) enqueue(owner events.Owner, mine chan struct{}, begun bool) error {
-	line := t.lines[owner]
-	if !begun && (t.waiting >= 8*waitingOfOwner || len(line) >= waitingOfOwner) {
-		return ErrBusy
-	}
-	if line == nil {
-		t.turns = append(t.turns, owner)
-	}
-	t.lines[owner] = append(line, mine)
-	t.waiting++
-	return nil
-}
-
-// release grants the slot to the first waiter of the next owner, and moves that owner to
-// the end of the rotation.
-func (t *FairScheduler) release() {
+// join bounds the waiters. Work that has begun was admitted by the same bound.
+func (t *FairScheduler) join(owner events.Owner, begun bool) (*line, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if len(t.turns) == 0 {
-		t.free++
-		return
+	mine := t.lines[owner]
+	if mine == nil {
+		mine = &line{turn: semaphore.NewWeighted(1)}
 	}
-	owner := t.turns[0]
-	close(t.lines[owner][0])
-	if t.remove(owner, 0); len(t.lines[owner]) > 0 {
-		t.turns = append(slices.Delete(t.turns, 0, 1), owner)
+	if !begun && (t.waiting >= 8*waitingOfOwner || mine.waiting >= waitingOfOwner) {
+		return nil, ErrBusy
 	}
+	t.lines[owner] = mine
+	mine.waiting++
+	t.waiting++
+	return mine, nil
 }
 
-// remove removes a waiter, and the owner after the last waiter.
-func (t *FairScheduler) remove(owner events.Owner, i int) {
-	t.waiting--
-	if t.lines[owner] = slices.Delete(t.lines[owner], i, i+1); len(t.lines[owner]) == 0 {
-		delete(t.lines, owner)
-		t.turns = slices.DeleteFunc(t.turns, func(o events.Owner) bool { return o == owner })
-	}
-}
-
-// leave removes a waiter, or releases its slot if it was granted at the same moment.
-func (t *FairScheduler) leave(owner events.Owner, mine chan struct{}) {
+func (t *FairScheduler) leave(owner events.Owner, mine *line) {
 	t.mu.Lock()
-	i := slices.Index(t.lines[owner], mine)
-	if i >= 0 {
-		t.remove(owner, i)
-	}
-	t.mu.Unlock()
-	if i < 0 {
-		t.release()
+	defer t.mu.Unlock()
+	t.waiting--
+	if mine.waiting--; mine.waiting == 0 {
+		delete(t.lines, owner)
 	}
 }
