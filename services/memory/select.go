@@ -361,17 +361,6 @@ func (p *Picked) newerFirst(ctx context.Context, hits []recall.Hit) error {
 
 // best returns the first n hits in an order, sorted.
 func best(hits []recall.Hit, n int, compare func(a, b recall.Hit) int) []recall.Hit {
-	for len(hits) > 4*n {
-		// Hits beyond the n-th of a sample can't be among the first n.
-		sample := slices.Clone(hits[:2*n])
-		slices.SortFunc(sample, compare)
-		worst := sample[n-1]
-		before := len(hits)
-		hits = slices.DeleteFunc(hits, func(h recall.Hit) bool { return compare(h, worst) > 0 })
-		if len(hits) > before/2 {
-			break
-		}
-	}
 	slices.SortFunc(hits, compare)
 	return hits[:min(n, len(hits))]
 }

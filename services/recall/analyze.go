@@ -25,15 +25,7 @@ func eachWord(text []byte, yield func([]byte)) {
 	}
 	for tokens.Next() {
 		token := tokens.Value()
-		if token[0] < utf8.RuneSelf { // nearly all tokens of most texts
-			if isWord(token) {
-				flush()
-				yield(token)
-			}
-			continue
-		}
-		r, _ := utf8.DecodeRune(token)
-		if !spaceless(r) {
+		if r, _ := utf8.DecodeRune(token); !spaceless(r) {
 			if isWord(token) {
 				flush()
 				yield(token)
