@@ -167,17 +167,13 @@ func (x *Executor) findAlike(ctx context.Context, e *entry, c Command) error {
 	if err != nil {
 		return fmt.Errorf("find what is superseded: %w", err)
 	}
-	err = x.cfg.Log.OwnerTail(ctx, events.FamilyLedger, e.state.Owner, seq, func(r eventlog.Record) error {
-		batch, err := events.DecodeBatch(r.Payload)
-		for i := range batch {
-			if data, ok := batch[i].Data.(*events.MemoryWritten); ok && slices.Contains(hashes, data.LeafHash) {
-				alike = append(alike, Superseded{Leaf: data.LeafIndex, Hash: data.LeafHash})
-			}
+	err = x.writtenAfter(ctx, e.state.Owner, seq, func(w Written, _ *events.MemoryWritten) {
+		if slices.Contains(hashes, w.LeafHash) {
+			alike = append(alike, Superseded{Leaf: w.LeafIndex, Hash: w.LeafHash})
 		}
-		return err
 	})
 	if err != nil {
-		return fmt.Errorf("read owner's tail: %w", err)
+		return err
 	}
 	alike = slices.DeleteFunc(alike, func(m Superseded) bool { return m.Leaf >= e.state.Leaves })
 	for _, m := range writesOf(c) {

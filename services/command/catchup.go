@@ -12,15 +12,17 @@ import (
 
 // catchUp brings the entry's state up to the owner's newest event.
 func (x *Executor) catchUp(ctx context.Context, owner events.Owner, e *entry) error {
-	if e.state == nil || len(e.state.idempotent) > mostAnswers {
+	if e.state == nil {
 		state, err := x.cfg.Loader.Load(ctx, owner)
 		if err != nil {
 			return fmt.Errorf("load owner: %w", err)
 		}
 		// If the read model knows nothing of the owner, the state comes from the log alone.
 		unproven := state.Seq > 0 || state.Version != 0 || state.Leaves > 0
-		state.leftTo = state.Leaves
 		e.state, e.unproven, e.keysRead = state, unproven, 0
+		if state.Leaves == 0 {
+			e.keysRead = x.used.add(owner) // all keys are in the tail, which is folded in
+		}
 	}
 	// If the state includes the owner's newest message, there is no tail to read. So an owner
 	// who was away costs the log server one look-up in an old block. An apparent contradiction

@@ -213,6 +213,7 @@ type WriteMemory struct {
 	BytesPerDay int64
 	Supersedes  []Superseded // the memories that this one corrects, each once
 	alike       []Superseded // all leaves with the hashes of what the command corrects
+	first       *Written     // the earlier write with the Idempotency-Key; nil: there is none
 
 	// Written is the answer.
 	Written Written
@@ -245,18 +246,14 @@ func (c *WriteMemory) decide(s *State, now time.Time) (Decision, error) {
 
 // replay answers a repeated write with the first answer, and reports whether there was one.
 func (c *WriteMemory) replay(s *State) (bool, error) {
-	if c.IdempotencyKey == nil {
+	if c.first == nil {
 		return false, nil
 	}
-	first, ok := s.idempotent[*c.IdempotencyKey]
-	if !ok {
-		return false, nil
-	}
-	if err := first.isOf(c, s); err != nil {
+	if err := c.first.isOf(c, s); err != nil {
 		return false, err
 	}
-	first.Seq = 0
-	c.Written, c.Replayed = first, true
+	c.Written, c.Replayed = *c.first, true
+	c.Written.Seq = 0
 	return true, nil
 }
 

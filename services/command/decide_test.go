@@ -69,7 +69,7 @@ func (m *machine) id(kind string) string {
 func copied(s *State) State {
 	c := *s
 	c.Grants, c.Keys = maps.Clone(s.Grants), maps.Clone(s.Keys)
-	c.Sessions, c.CoreSessions, c.idempotent = maps.Clone(s.Sessions), maps.Clone(s.CoreSessions), maps.Clone(s.idempotent)
+	c.Sessions, c.CoreSessions = maps.Clone(s.Sessions), maps.Clone(s.CoreSessions)
 	return c
 }
 
@@ -151,6 +151,9 @@ func (m *machine) write() {
 	}
 	if rapid.Bool().Draw(m.t, "idempotent") {
 		w.IdempotencyKey = &events.Hash{0xff, byte(rapid.IntRange(0, 2).Draw(m.t, "idempotency key"))}
+		if first, ok := m.model.answers[*w.IdempotencyKey]; ok {
+			w.first = &first // as the executor finds it
+		}
 	}
 	if !alive {
 		m.checkDead(w, credential)

@@ -113,8 +113,7 @@ func (x *Executor) EndAllAccess(ctx context.Context, owner events.Owner) error {
 }
 
 // NoReadModel is a Loader without a read model: the state is read from the log, from the
-// owner's first message on. It is for tools without a database. Commands with an
-// Idempotency-Key need another Loader.
+// owner's first message on. It is for tools without a database.
 type NoReadModel struct{}
 
 func (NoReadModel) Load(_ context.Context, owner events.Owner) (*State, error) {
@@ -125,15 +124,13 @@ func (NoReadModel) FindWritten(context.Context, events.Owner, events.Hash) (Writ
 	return Written{}, false, 0, nil
 }
 
-func (NoReadModel) UsedKeys(context.Context, events.Owner, int) ([]events.Hash, error) {
-	return nil, nil
+func (NoReadModel) UsedKeys(context.Context, events.Owner, int) ([]events.Hash, uint64, error) {
+	return nil, 0, nil
 }
 
 func (NoReadModel) WithHash(context.Context, events.Owner, []events.Hash) ([]Superseded, uint64, error) {
 	return nil, 0, nil
 }
-
-func (NoReadModel) Leaves(context.Context, events.Owner) (uint64, error) { return 0, nil }
 
 // RetractMemory retracts a memory of the owner. If it was retracted before, nothing is
 // appended.

@@ -26,7 +26,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
@@ -84,9 +83,6 @@ type entry struct {
 	unproven bool
 	keysRead int       // the epoch of usedKeys that has the owner's keys from before the load
 	rested   time.Time // until when the owner's commands last left others a turn
-
-	asking    atomic.Bool   // trim asks how many leaves the read model has
-	projected atomic.Uint64 // how many it had
 }
 
 func NewExecutor(cfg Config) (*Executor, error) {

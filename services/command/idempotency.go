@@ -7,136 +7,89 @@ import (
 	"sync"
 
 	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/events/eventlog"
 )
 
 const (
-	// keptAnswers is how many answers to keyed writes a state keeps, some 4 kB, before it
-	// asks the read model which of them it has. While the read model makes no progress, a
-	// state keeps at most mostAnswers, 8 MB.
-	keptAnswers = 32
-	mostAnswers = 1 << 16
 	// maxUsedKeys is how many keys usedKeys holds, in two bytes each, and maxOwnerKeys how
 	// many of one owner: the database reads those in some tenths of a second, once.
 	maxUsedKeys  = 1 << 22
 	maxOwnerKeys = 1 << 18
 )
 
-// recall finds the answer to an earlier write with the command's Idempotency-Key in the
-// read model, and adds it to the state if the state lacks it. Most keys are new: without
-// usedKeys, each would cost a look-up in the database, and keyed writes would be half as
-// fast as others.
+// recall finds the earlier write with the command's Idempotency-Key, if there is one. Most
+// keys are new: without usedKeys, each would cost a look-up in the database, and keyed writes
+// would be half as fast as others.
 func (x *Executor) recall(ctx context.Context, e *entry, c Command) error {
-	key := idempotencyKey(c)
-	if key == nil {
+	writes := writesOf(c)
+	if len(writes) == 0 || writes[0].IdempotencyKey == nil {
 		return nil
 	}
-	s := e.state
-	if err := x.trim(e); err != nil {
-		return err
-	}
-	if written, known := s.idempotent[*key]; known {
-		return x.recallBatch(ctx, written, c)
-	}
-	isNew, err := x.isNew(ctx, e, *key)
+	owner, key := e.state.Owner, *writes[0].IdempotencyKey
+	isNew, err := x.isNew(ctx, e, key)
 	if err != nil || isNew {
 		return err
 	}
-	written, found, leaves, err := x.cfg.Loader.FindWritten(ctx, s.Owner, *key)
-	switch {
-	case err != nil:
+	first, found, seq, err := x.cfg.Loader.FindWritten(ctx, owner, key)
+	if err == nil && !found {
+		err = x.writtenAfter(ctx, owner, seq, func(w Written, data *events.MemoryWritten) {
+			if data.IdempotencyKeyHash != nil && *data.IdempotencyKeyHash == key {
+				first, found = w, true
+			}
+		})
+	}
+	if err != nil {
 		return fmt.Errorf("look up Idempotency-Key: %w", err)
-	case found:
-		s.idempotent[*key] = written
-		return x.recallBatch(ctx, written, c)
 	}
-	return s.expect(leaves)
-}
-
-// idempotencyKey returns the hash of a command's Idempotency-Key, nil if it has none.
-func idempotencyKey(c Command) *events.Hash {
-	switch c := c.(type) {
-	case *WriteMemory:
-		return c.IdempotencyKey
-	case *ConsumeDrop:
-		return c.Memory.IdempotencyKey
-	case *WriteBatch:
-		return c.Memories[0].IdempotencyKey
+	if !found {
+		return nil
 	}
-	return nil
+	writes[0].first = &first
+	return x.recallBatch(ctx, first, c)
 }
 
 // isNew reports whether the owner never used the key. Before the first answer after a load,
 // it reads the keys that the state was loaded without.
 func (x *Executor) isNew(ctx context.Context, e *entry, key events.Hash) (bool, error) {
-	s := e.state
-	if s.leftTo == 0 && e.keysRead == 0 {
-		e.keysRead = x.used.add(s.Owner, keysOf(s)...)
-	}
-	if isNew, known := x.used.isNew(e.keysRead, s.Owner, key); known {
+	owner := e.state.Owner
+	if isNew, known := x.used.isNew(e.keysRead, owner, key); known {
 		return isNew, nil
 	}
-	leaves, err := x.cfg.Loader.Leaves(ctx, s.Owner)
-	var keys []events.Hash
-	if err == nil {
-		keys, err = x.cfg.Loader.UsedKeys(ctx, s.Owner, maxOwnerKeys)
+	keys, seq, err := x.cfg.Loader.UsedKeys(ctx, owner, maxOwnerKeys)
+	if err == nil && len(keys) > maxOwnerKeys {
+		return false, nil
 	}
 	if err == nil {
-		err = s.expect(leaves)
+		err = x.writtenAfter(ctx, owner, seq, func(_ Written, data *events.MemoryWritten) {
+			if data.IdempotencyKeyHash != nil {
+				keys = append(keys, *data.IdempotencyKeyHash)
+			}
+		})
 	}
 	if err != nil {
 		return false, fmt.Errorf("look up Idempotency-Keys: %w", err)
 	}
-	if len(keys) > maxOwnerKeys {
-		return false, nil
-	}
-	e.keysRead = x.used.add(s.Owner, append(keys, keysOf(s)...)...)
-	isNew, _ := x.used.isNew(e.keysRead, s.Owner, key)
+	e.keysRead = x.used.add(owner, keys...)
+	isNew, _ := x.used.isNew(e.keysRead, owner, key)
 	return isNew, nil
 }
 
-// trim removes the answers that the read model has by now from the state, if there are many.
-// It asks the read model beside the commands: while the database is away, an owner whose
-// state is in memory can write.
-func (x *Executor) trim(e *entry) error {
-	s := e.state
-	if len(s.idempotent) < keptAnswers {
-		return nil
-	}
-	if leaves := e.projected.Load(); leaves > s.leftTo {
-		kept := map[events.Hash]Written{} // another map: one from which answers are deleted stays as large
-		for key, w := range s.idempotent {
-			if w.LeafIndex >= leaves {
-				kept[key] = w
+// writtenAfter calls yield with the memories that an owner wrote after a sequence, which is
+// how far the read model has the owner's messages.
+func (x *Executor) writtenAfter(ctx context.Context, owner events.Owner, after uint64, yield func(Written, *events.MemoryWritten)) error {
+	err := x.cfg.Log.OwnerTail(ctx, events.FamilyLedger, owner, after, func(r eventlog.Record) error {
+		batch, err := events.DecodeBatch(r.Payload)
+		for i := range batch {
+			if data, ok := batch[i].Data.(*events.MemoryWritten); ok {
+				yield(Written{MemoryID: data.MemoryID, LeafIndex: data.LeafIndex, LeafHash: data.LeafHash, CreatedAt: batch[i].Time, Seq: r.Seq}, data)
 			}
 		}
-		s.idempotent, s.leftTo, s.trimAt = kept, leaves, 2*len(kept)
-	}
-	if len(s.idempotent) >= max(keptAnswers, min(s.trimAt, mostAnswers)) && e.asking.CompareAndSwap(false, true) {
-		s.trimAt = 2 * len(s.idempotent)
-		go x.ask(e, s.Owner)
-	}
-	if len(s.idempotent) >= mostAnswers {
-		return fmt.Errorf("%w: the read models are %d keyed writes of %s behind", ErrOverloaded, len(s.idempotent), s.Owner)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("read owner's tail: %w", err)
 	}
 	return nil
-}
-
-// ask notes how many leaves of an owner the read model has.
-func (x *Executor) ask(e *entry, owner events.Owner) {
-	defer e.asking.Store(false)
-	ctx, cancel := context.WithTimeout(context.Background(), x.cfg.Timeout)
-	defer cancel()
-	if leaves, err := x.cfg.Loader.Leaves(ctx, owner); err == nil {
-		e.projected.Store(leaves)
-	}
-}
-
-// keysOf returns the keys whose answers a state has.
-func keysOf(s *State) (keys []events.Hash) {
-	for key := range s.idempotent {
-		keys = append(keys, key)
-	}
-	return keys
 }
 
 // keysIn returns the keys that a message's writes have.

@@ -24,14 +24,12 @@ type Loader interface {
 	// Load returns the owner's state at some position of the projection. It may be
 	// arbitrarily old; later events are read from the log.
 	Load(ctx context.Context, owner events.Owner) (*State, error)
-	// FindWritten looks up the answer to an earlier write by its Idempotency-Key. leaves is
-	// how many of the owner's leaves, from the first on, it has searched.
-	FindWritten(ctx context.Context, owner events.Owner, key events.Hash) (w Written, found bool, leaves uint64, err error)
-	// UsedKeys returns the Idempotency-Keys that FindWritten would find, in any order. If
-	// there are more than limit, it returns any limit+1 of them.
-	UsedKeys(ctx context.Context, owner events.Owner, limit int) ([]events.Hash, error)
-	// Leaves returns how many leaves of the owner FindWritten searches.
-	Leaves(ctx context.Context, owner events.Owner) (uint64, error)
+	// FindWritten looks up the answer to an earlier write by its Idempotency-Key, among the
+	// owner's messages up to the sequence seq.
+	FindWritten(ctx context.Context, owner events.Owner, key events.Hash) (w Written, found bool, seq uint64, err error)
+	// UsedKeys returns the Idempotency-Keys of the owner's messages up to the sequence seq, in
+	// any order. If there are more than limit, it returns any limit+1 of them.
+	UsedKeys(ctx context.Context, owner events.Owner, limit int) (keys []events.Hash, seq uint64, err error)
 	// WithHash returns the owner's leaves with one of the hashes, as far as the read model
 	// has them: up to the sequence seq.
 	WithHash(ctx context.Context, owner events.Owner, hashes []events.Hash) (leaves []Superseded, seq uint64, err error)
@@ -122,7 +120,7 @@ func (r ReadModel) loadCredentials(ctx context.Context, tx pgx.Tx, state *State)
 	return nil
 }
 
-func (r ReadModel) FindWritten(ctx context.Context, owner events.Owner, key events.Hash) (w Written, found bool, leaves uint64, err error) {
+func (r ReadModel) FindWritten(ctx context.Context, owner events.Owner, key events.Hash) (w Written, found bool, seq uint64, err error) {
 	err = schema.Snapshot(ctx, r.Pool, func(tx pgx.Tx) error {
 		o, _, err := owners.Find(ctx, tx, owner)
 		if err != nil {
@@ -131,10 +129,10 @@ func (r ReadModel) FindWritten(ctx context.Context, owner events.Owner, key even
 		var m memories.Memory
 		m, found, err = memories.ByIdempotencyKey(ctx, tx, owner, key)
 		w = Written{MemoryID: m.ID, LeafIndex: m.LeafIndex, LeafHash: m.LeafHash, CreatedAt: m.CreatedAt, Seq: m.Seq}
-		leaves = o.LeafCount
+		seq = o.LastSeq
 		return err
 	})
-	return w, found, leaves, err
+	return w, found, seq, err
 }
 
 func (r ReadModel) WithHash(ctx context.Context, owner events.Owner, hashes []events.Hash) (leaves []Superseded, seq uint64, err error) {
@@ -149,11 +147,14 @@ func (r ReadModel) WithHash(ctx context.Context, owner events.Owner, hashes []ev
 	return leaves, seq, err
 }
 
-func (r ReadModel) UsedKeys(ctx context.Context, owner events.Owner, limit int) ([]events.Hash, error) {
-	return memories.IdempotencyKeys(ctx, r.Pool, owner, limit+1)
-}
-
-func (r ReadModel) Leaves(ctx context.Context, owner events.Owner) (uint64, error) {
-	o, _, err := owners.Find(ctx, r.Pool, owner)
-	return o.LeafCount, err
+func (r ReadModel) UsedKeys(ctx context.Context, owner events.Owner, limit int) (keys []events.Hash, seq uint64, err error) {
+	err = schema.Snapshot(ctx, r.Pool, func(tx pgx.Tx) error {
+		o, _, err := owners.Find(ctx, tx, owner)
+		if err == nil {
+			keys, err = memories.IdempotencyKeys(ctx, tx, owner, limit+1)
+		}
+		seq = o.LastSeq
+		return err
+	})
+	return keys, seq, err
 }

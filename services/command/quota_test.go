@@ -62,6 +62,7 @@ func TestBytesPerDay(t *testing.T) {
 	write("the last", 10, 0)
 	write("one more", 1, time.Hour)
 	repeated := key
+	repeated.first = &key.Written // as the executor finds it
 	decide("a repetition", &repeated, 0)
 
 	say(now, &events.GrantMinted{GrantID: "drop", Kind: events.GrantDrop, ExpiresAt: events.At(now.Add(24 * time.Hour)), MaxUses: 1})

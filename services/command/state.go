@@ -1,13 +1,11 @@
 package command
 
 import (
-	"fmt"
 	"maps"
 	"time"
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/verify/leaf"
-	"github.com/memory-ledger/ledger/projections/fence"
 	"github.com/memory-ledger/ledger/projections/readmodel/imports"
 	"github.com/memory-ledger/ledger/projections/readmodel/retractions"
 	"github.com/memory-ledger/ledger/services/quota"
@@ -55,7 +53,7 @@ type Written struct {
 	LeafIndex uint64
 	LeafHash  events.Hash
 	CreatedAt events.Timestamp
-	Seq       uint64 // of the message, if the state knows it; 0 in an answer
+	Seq       uint64 // of the message; 0 in an answer
 }
 
 // State is one owner's state, folded from the owner's events of the ledger family. It holds
@@ -77,18 +75,12 @@ type State struct {
 	Day, DayBytes int64
 	Sessions      map[string]time.Time // extension sessions by id: not revoked; their expiry
 	CoreSessions  map[string]time.Time // the same of the core API
-	// idempotent holds the answers to writes with an Idempotency-Key that were folded in
-	// since the state was loaded or trimmed. Older answers are in the read model, which was
-	// at least as new then.
-	idempotent map[events.Hash]Written
-	trimAt     int    // number of answers at which they are trimmed next
-	leftTo     uint64 // answers up to this leaf are left to the read model
 }
 
 func NewState(owner events.Owner) *State {
 	return &State{
 		Owner: owner, Grants: map[string]Grant{}, Keys: map[string]Key{},
-		Sessions: map[string]time.Time{}, CoreSessions: map[string]time.Time{}, idempotent: map[events.Hash]Written{},
+		Sessions: map[string]time.Time{}, CoreSessions: map[string]time.Time{},
 	}
 }
 
@@ -99,24 +91,15 @@ func (s *State) sessionsOf(api events.Audience) map[string]time.Time {
 	return s.Sessions
 }
 
-// expect returns an error if the read model, which has that many leaves, no longer knows
-// all answers left to it, because it is being rebuilt.
-func (s *State) expect(leaves uint64) error {
-	if leaves < s.leftTo {
-		return fmt.Errorf("%w: that of %s had %d leaves and has %d", fence.ErrBehind, s.Owner, s.leftTo, leaves)
-	}
-	return nil
-}
-
 // Apply folds a message of the owner into the state.
 func (s *State) Apply(seq uint64, batch []events.Event) {
 	for i := range batch {
-		s.apply(seq, &batch[i])
+		s.apply(&batch[i])
 	}
 	s.Seq, s.Version = seq, batch[0].OwnerVersion
 }
 
-func (s *State) apply(seq uint64, e *events.Event) {
+func (s *State) apply(e *events.Event) {
 	switch data := e.Data.(type) {
 	case *events.OwnerRegistered:
 		s.UserID = data.UserID
@@ -131,11 +114,6 @@ func (s *State) apply(seq uint64, e *events.Event) {
 	case *events.MemoryWritten:
 		s.Leaves = data.LeafIndex + 1
 		s.count(e.Time.Time(), bytesOf(len(data.Sealed), len(data.Metadata)))
-		if data.IdempotencyKeyHash != nil {
-			s.idempotent[*data.IdempotencyKeyHash] = Written{
-				MemoryID: data.MemoryID, LeafIndex: data.LeafIndex, LeafHash: data.LeafHash, CreatedAt: e.Time, Seq: seq,
-			}
-		}
 	case *events.MemoryRetracted:
 		if data.LeafIndex < s.Leaves { // another writer's message may name any leaf
 			s.Retracted.Add(data.LeafIndex)
