@@ -1,7 +1,6 @@
 package command
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,23 +32,11 @@ func (c *WriteBatch) decide(s *State, now time.Time) (Decision, error) {
 	if len(c.earlier) > 0 {
 		return Decision{}, c.replay(s)
 	}
-	if err := s.admit(now, c.Memories...); err != nil {
+	written, err := s.write(now, c.Credential.Via(), c.Credential.Salt(), c.Memories...)
+	if err != nil {
 		return Decision{}, err
 	}
-	d := Decision{Kind: events.KindMemory}
-	for i, memory := range c.Memories {
-		if err := cmp.Or(memory.checkKey(s), memory.checkSuperseded(s)); err != nil {
-			return Decision{}, err
-		}
-		written, err := memory.event(s.Leaves+uint64(i), now, c.Credential.Via(), c.Credential.Salt())
-		if err != nil {
-			return Decision{}, err
-		}
-		written.Supersedes = memory.supersedes(s.Leaves, c.Memories[:i])
-		d.Events = append(d.Events, written)
-	}
-	d.Events = append(d.Events, c.Credential.use(s, now)...)
-	return d, nil
+	return Decision{events.KindMemory, append(written, c.Credential.use(s, now)...)}, nil
 }
 
 // replay answers a repeated batch with the first answers.

@@ -228,20 +228,37 @@ func (c *WriteMemory) decide(s *State, now time.Time) (Decision, error) {
 	if replayed, err := c.replay(s); replayed || err != nil {
 		return Decision{}, err
 	}
-	if err := c.checkKey(s); err != nil {
-		return Decision{}, err
-	}
-	if err := c.checkSuperseded(s); err != nil {
-		return Decision{}, err
-	}
-	if err := s.admit(now, c); err != nil {
-		return Decision{}, err
-	}
-	memory, err := c.event(s.Leaves, now, c.Credential.Via(), c.Credential.Salt())
+	written, err := s.write(now, c.Credential.Via(), c.Credential.Salt(), c)
 	if err != nil {
 		return Decision{}, err
 	}
-	return Decision{events.KindMemory, append([]events.Data{memory}, c.Credential.use(s, now)...)}, nil
+	return Decision{events.KindMemory, append(written, c.Credential.use(s, now)...)}, nil
+}
+
+// write makes the events of memories, which become the owner's next leaves.
+func (s *State) write(now time.Time, via events.Via, salt events.Salt, memories ...*WriteMemory) (written []events.Data, err error) {
+	for _, m := range memories {
+		if err := cmp.Or(m.checkKey(s), m.checkSuperseded(s)); err != nil {
+			return nil, err
+		}
+	}
+	if err := s.admit(now, memories...); err != nil {
+		return nil, err
+	}
+	for i, m := range memories {
+		index := s.Leaves + uint64(i)
+		sealed, sealing, err := m.Seal(index)
+		if err != nil {
+			return nil, err
+		}
+		m.Written = Written{MemoryID: m.MemoryID, LeafIndex: index, LeafHash: m.LeafHash, CreatedAt: events.At(now)}
+		written = append(written, &events.MemoryWritten{
+			MemoryID: m.MemoryID, LeafIndex: index, LeafHash: m.LeafHash, LeafVersion: leaf.Version,
+			Metadata: jsontext.Value(m.Metadata.String()), Sealed: sealed, IdempotencyKeyHash: m.IdempotencyKey, Via: &via, Salt: salt, Sealing: sealing,
+			Supersedes: m.supersedes(s.Leaves, memories[:i]),
+		})
+	}
+	return written, nil
 }
 
 // replay answers a repeated write with the first answer, and reports whether there was one.
@@ -279,19 +296,6 @@ func (c *WriteMemory) checkKey(s *State) error {
 		return ErrKeyErased
 	}
 	return nil
-}
-
-func (c *WriteMemory) event(index uint64, now time.Time, via events.Via, salt events.Salt) (*events.MemoryWritten, error) {
-	sealed, sealing, err := c.Seal(index)
-	if err != nil {
-		return nil, err
-	}
-	c.Written = Written{MemoryID: c.MemoryID, LeafIndex: index, LeafHash: c.LeafHash, CreatedAt: events.At(now)}
-	return &events.MemoryWritten{
-		MemoryID: c.MemoryID, LeafIndex: index, LeafHash: c.LeafHash, LeafVersion: leaf.Version,
-		Metadata: jsontext.Value(c.Metadata.String()), Sealed: sealed, IdempotencyKeyHash: c.IdempotencyKey, Via: &via, Salt: salt, Sealing: sealing,
-		Supersedes: c.supersedes(index, nil),
-	}, nil
 }
 
 // MintGrant issues a grant and revokes the owner's other live grants of the same kind. A
@@ -395,14 +399,11 @@ func (c *ConsumeDrop) decide(s *State, now time.Time) (Decision, error) {
 	if err != nil {
 		return Decision{}, err
 	}
-	if err := c.Memory.checkKey(s); err != nil {
-		return Decision{}, err
-	}
-	if err := s.admit(now, &c.Memory); err != nil {
+	written, err := s.write(now, events.Via{Kind: events.ViaDrop, ID: c.GrantID}, events.SaltOwner, &c.Memory)
+	if err != nil {
 		return Decision{}, err // the use is not spent
 	}
-	memory, err := c.Memory.event(s.Leaves, now, events.Via{Kind: events.ViaDrop, ID: c.GrantID}, events.SaltOwner)
-	return Decision{events.KindMemory, []events.Data{consumed, memory}}, err
+	return Decision{events.KindMemory, append([]events.Data{consumed}, written...)}, nil
 }
 
 func consume(s *State, id string, kind events.GrantKind, now time.Time) (*events.GrantConsumed, error) {
