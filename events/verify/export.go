@@ -22,12 +22,13 @@ const (
 
 // ExportHeader is the first line of an export.
 type ExportHeader struct {
-	Owner    string // public key, base58
-	TreeSize uint64
-	Root     Hash
+	Format   string `json:"format"`
+	Owner    string `json:"owner"` // public key, base58
+	TreeSize uint64 `json:"treeSize"`
+	Root     Hash   `json:"root"`
 	// Anchor is the newest commitment, to the first Anchor.CommittedSize leaves. It is
 	// nil if there is none.
-	Anchor *Anchor
+	Anchor *Anchor `json:"anchor"`
 }
 
 // ExportedMemory is a leaf of an export. ID, CreatedAt and Via are claims of the service:
@@ -68,12 +69,11 @@ func ReadExport(r io.Reader) (*Export, error) {
 	if err := e.read(); err != nil {
 		return nil, err
 	}
-	var format string
 	var anchor jsontext.Value
 	h := &e.Header
-	err := readObject(e.text, "header", "", member{"format", &format}, member{"owner", &h.Owner}, member{"treeSize", &h.TreeSize},
+	err := readObject(e.text, "header", "", member{"format", &h.Format}, member{"owner", &h.Owner}, member{"treeSize", &h.TreeSize},
 		member{"root", &h.Root}, member{"anchor", &anchor})
-	if err == nil && format != ExportFormat {
+	if err == nil && h.Format != ExportFormat {
 		err = Wrong(ErrMalformed, "format", "it is not %s", ExportFormat)
 	}
 	if err == nil && !IsBase58(h.Owner, 32) {
@@ -112,6 +112,9 @@ func (e *Export) Memories() iter.Seq2[ExportedMemory, error] {
 		}
 	}
 }
+
+// Root returns the root of the leaves that were read so far.
+func (e *Export) Root() (Hash, error) { return e.tree.Root() }
 
 // Verify reads an export to its end and checks it.
 func (e *Export) Verify() error {
@@ -204,7 +207,7 @@ func (e *Export) entry(raw jsontext.Value, leaf Hash) (*Entry, error) {
 
 // compare compares the root of the leaves so far with a root from the header.
 func (e *Export) compare(want Hash, field string) error {
-	root, err := e.tree.Root()
+	root, err := e.Root()
 	if err != nil {
 		return err
 	}

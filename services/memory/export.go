@@ -14,15 +14,7 @@ import (
 // Export is an export of an owner's whole log.
 type Export struct {
 	*Picked
-	Header ExportHeader
-}
-
-type ExportHeader struct {
-	Format   string         `json:"format"`
-	Owner    events.Owner   `json:"owner"`
-	TreeSize uint64         `json:"treeSize"`
-	Root     events.Hash    `json:"root"`
-	Anchor   *verify.Anchor `json:"anchor"` // the newest commitment, null before the first
+	Header verify.ExportHeader
 }
 
 type exportLine struct {
@@ -56,8 +48,8 @@ func (s *Service) Export(ctx context.Context, r Reader, gone func() bool) (*Expo
 	if err != nil {
 		return nil, fmt.Errorf("root of %d leaves: %w", all.Size(), err)
 	}
-	x := &Export{Picked: all, Header: ExportHeader{
-		Format: verify.ExportFormat, Owner: r.Owner, TreeSize: all.Size(), Root: root,
+	x := &Export{Picked: all, Header: verify.ExportHeader{
+		Format: verify.ExportFormat, Owner: string(r.Owner), TreeSize: all.Size(), Root: root,
 	}}
 	if e.newest != nil {
 		x.Header.Anchor = anchorOf(e.newest)

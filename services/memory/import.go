@@ -1,7 +1,6 @@
 package memory
 
 import (
-	"bufio"
 	"context"
 	"encoding/base64"
 	"encoding/hex"
@@ -9,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/google/uuid"
@@ -19,7 +17,6 @@ import (
 	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/events/verify"
 	"github.com/memory-ledger/ledger/events/verify/canonical"
-	"github.com/memory-ledger/ledger/events/verify/leaf"
 	"github.com/memory-ledger/ledger/projections/readmodel/imports"
 	"github.com/memory-ledger/ledger/projections/tree"
 	"github.com/memory-ledger/ledger/services/command"
@@ -52,10 +49,9 @@ type importing struct {
 	by      command.Credential
 	file    *spool
 	export  imports.Import
-	next    uint64 // the index of the leaf that is being read
 	added   uint64 // leaves that were added
 	// corrected has the leaf hashes that memories of the export correct, and those of the
-	// leaves before next that have them.
+	// leaves read again so far that have them.
 	corrected map[events.Hash][]uint64
 }
 
@@ -136,7 +132,7 @@ func (x *importing) verify(from io.Reader, present uint64, root events.Hash) err
 	if err != nil {
 		return wrongExport(err)
 	}
-	h, log := export.Header, tree.EmptyFrontier()
+	h, next := export.Header, uint64(0)
 	x.export = imports.Import{Root: h.Root, Size: h.TreeSize}
 	switch {
 	case h.Owner != string(x.reader.Owner):
@@ -145,21 +141,22 @@ func (x *importing) verify(from io.Reader, present uint64, root events.Hash) err
 		return command.ErrNotPrefix
 	}
 	for m, err := range export.Memories() {
-		if err == nil && log.Size() < present {
-			if log.Append(m.LeafHash); log.Size() == present && log.Root() != root {
+		if err == nil && m.Index+1 == present {
+			var first events.Hash
+			if first, err = export.Root(); err == nil && first != root {
 				return command.ErrNotPrefix
 			}
 		}
 		if err == nil {
 			err = x.check(&m)
 		}
-		if err != nil && x.next < h.TreeSize {
-			err = fmt.Errorf("leaf %d: %w", x.next, err)
+		if err != nil && next < h.TreeSize {
+			err = fmt.Errorf("leaf %d: %w", next, err)
 		}
 		if err != nil {
 			return wrongExport(err)
 		}
-		x.next++
+		next++
 	}
 	return nil
 }
@@ -248,54 +245,45 @@ func (x *importing) add(ctx context.Context, from uint64) error {
 	return group.Wait()
 }
 
-// importedLine is what is read again of a line that was verified.
-type importedLine struct {
-	ID        string        `json:"id"`
-	CreatedAt time.Time     `json:"createdAt"`
-	Via       *events.Via   `json:"via"`
-	LeafHash  events.Hash   `json:"leafHash"`
-	Entry     *verify.Entry `json:"entry"`
-}
-
 // read reads the export again, and makes messages of its leaves from one on.
 func (x *importing) read(ctx context.Context, from uint64, messages chan<- *command.AddImported) error {
 	written, err := x.file.read()
 	if err != nil {
 		return err
 	}
-	lines := bufio.NewScanner(written)
-	lines.Buffer(nil, maxImportLine+2)
-	lines.Scan() // the header
+	export, err := verify.ReadExport(written)
+	if err != nil {
+		return fmt.Errorf("read the export again: %w", err)
+	}
 	// A message of this length is stored in some milliseconds, and then the owner's other
 	// commands get their turn.
 	const most = eventlog.MaxPayload / 4
 	var key *keystore.OwnerKey
 	var message *command.AddImported
 	bytes := 0
-	for x.next = 0; x.next < x.export.Size && lines.Scan(); x.next++ {
-		var line importedLine
-		if err := json.Unmarshal(lines.Bytes(), &line); err != nil {
-			return fmt.Errorf("read leaf %d again: %w", x.next, err)
+	for m, err := range export.Memories() {
+		if err != nil {
+			return fmt.Errorf("read the export again: %w", err)
 		}
 		if message == nil {
 			if key, err = x.service.Keys.FindToSeal(ctx, x.reader.Owner); err != nil {
 				return err
 			}
-			message = &command.AddImported{Export: x.export, From: x.next, Credential: x.by, KeyErasures: key.Erasures(), BytesPerDay: x.service.BytesPerDay}
+			message = &command.AddImported{Export: x.export, From: m.Index, Credential: x.by, KeyErasures: key.Erasures(), BytesPerDay: x.service.BytesPerDay}
 		}
-		l, err := x.leaf(&line, key)
+		l, err := x.leaf(&m, key)
 		if err != nil {
-			return fmt.Errorf("read leaf %d again: %w", x.next, err)
+			return err
 		}
 		if earlier, wanted := x.corrected[l.LeafHash]; wanted {
-			x.corrected[l.LeafHash] = append(earlier, x.next)
+			x.corrected[l.LeafHash] = append(earlier, m.Index)
 		}
 		message.Leaves = append(message.Leaves, l)
 		bytes += 1<<10 + l.Metadata.Len() + base64.StdEncoding.EncodedLen(l.SealedBytes) + 20*len(l.Supersedes)
-		if bytes < most && x.next+1 < x.export.Size {
+		if bytes < most && m.Index+1 < x.export.Size {
 			continue
 		}
-		if x.next >= from {
+		if m.Index >= from {
 			select {
 			case messages <- message:
 			case <-ctx.Done():
@@ -304,34 +292,24 @@ func (x *importing) read(ctx context.Context, from uint64, messages chan<- *comm
 		}
 		message, bytes = nil, 0
 	}
-	if lines.Err() == nil && x.next < x.export.Size {
-		return io.ErrUnexpectedEOF
-	}
-	return lines.Err()
+	return nil
 }
 
-// leaf returns what is written of a leaf of the export. It hashes it once more: the disk may
-// have altered what was verified.
-func (x *importing) leaf(line *importedLine, key *keystore.OwnerKey) (l command.ImportedLeaf, err error) {
-	l = command.ImportedLeaf{LeafHash: line.LeafHash, Metadata: canonical.Empty, Salt: events.SaltNone, MemoryID: x.service.NewID(),
-		Imported: events.Imported{ID: line.ID, CreatedAt: events.At(line.CreatedAt), Via: line.Via}}
+// leaf returns what is written of a leaf of the export.
+func (x *importing) leaf(m *verify.ExportedMemory, key *keystore.OwnerKey) (l command.ImportedLeaf, err error) {
+	l = command.ImportedLeaf{LeafHash: m.LeafHash, Metadata: canonical.Empty, Salt: events.SaltNone, MemoryID: x.service.NewID(),
+		Imported: events.Imported{ID: m.ID, CreatedAt: events.At(m.CreatedAt)}}
+	if m.Via != nil {
+		l.Imported.Via = &events.Via{Kind: events.ViaKind(m.Via.Kind), ID: m.Via.ID}
+	}
 	body := ""
-	if e := line.Entry; e != nil {
-		if l.Metadata, err = canonical.Canonicalize(e.Metadata); err != nil {
-			return l, err
-		}
-		hash, err := leaf.Leaf{Memory: leaf.Memory{Content: e.Content, Metadata: l.Metadata, Owner: x.reader.Owner}, Salt: e.Salt}.Hash()
-		if err == nil && hash != l.LeafHash {
-			err = errors.New("it was altered meanwhile")
-		}
-		if err != nil {
-			return l, err
-		}
+	if e := m.Entry; e != nil {
 		salt, err := hex.DecodeString(e.Salt)
 		if err != nil {
 			return l, err
 		}
-		l.Salt, l.Supersedes, body = events.SaltSealed, x.supersededBy(l.Metadata, line.Via), string(salt)+e.Content
+		l.Metadata, l.Salt, body = canonical.Trusted(e.Metadata), events.SaltSealed, string(salt)+e.Content
+		l.Supersedes = x.supersededBy(l.Metadata, l.Imported.Via)
 	}
 	l.Seal = func(leaf uint64) ([]byte, int, error) { return key.Seal(leaf, l.MemoryID, body) }
 	l.SealedBytes = len(body) + keystore.Overhead
