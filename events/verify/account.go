@@ -9,6 +9,8 @@ import (
 
 	"filippo.io/edwards25519"
 	"github.com/mr-tron/base58"
+
+	"github.com/memory-ledger/ledger/events/verify/leaf"
 )
 
 // Sizes in bytes of what is on the chain. anchoring/program/README.md describes both
@@ -96,7 +98,7 @@ func CommitmentAddress(program, authority, owner string) string {
 func ProgramAddress(program, word string, keys ...string) string {
 	seeds := [][]byte{[]byte(word)}
 	for _, key := range append(keys, program) {
-		if !IsBase58(key, 32) {
+		if !leaf.IsBase58(key, 32) {
 			return ""
 		}
 		raw, _ := base58.Decode(key) // checked above

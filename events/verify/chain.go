@@ -14,6 +14,8 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/mr-tron/base58"
+
+	"github.com/memory-ledger/ledger/events/verify/leaf"
 )
 
 // Onchain is the state of an anchor's account, as a Solana node reports it.
@@ -68,7 +70,7 @@ func (a *Anchor) VerifyIssuer(by Issuer, owner string) error {
 	switch {
 	case by == Issuer{}:
 		return nil
-	case !IsBase58(by.ProgramID, 32), by.Authority != "" && !IsBase58(by.Authority, 32):
+	case !leaf.IsBase58(by.ProgramID, 32), by.Authority != "" && !leaf.IsBase58(by.Authority, 32):
 		return ErrIssuer
 	case a == nil:
 		return notAnchored()

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/memory-ledger/ledger/events/verify/leaf"
 )
 
 const (
@@ -76,7 +78,7 @@ func ReadExport(r io.Reader) (*Export, error) {
 	if err == nil && h.Format != ExportFormat {
 		err = Wrong(ErrMalformed, "format", "it is not %s", ExportFormat)
 	}
-	if err == nil && !IsBase58(h.Owner, 32) {
+	if err == nil && !leaf.IsBase58(h.Owner, 32) {
 		err = Wrong(ErrMalformed, "owner", "it is not a public key in base58")
 	}
 	if err == nil {
@@ -186,7 +188,7 @@ func (e *Export) memory() (m ExportedMemory, err error) {
 }
 
 // entry checks that an entry is the owner's and hashes to its leaf.
-func (e *Export) entry(raw jsontext.Value, leaf Hash) (*Entry, error) {
+func (e *Export) entry(raw jsontext.Value, want Hash) (*Entry, error) {
 	entry := new(Entry)
 	if err := entry.read(raw); err != nil {
 		return nil, err
@@ -199,8 +201,8 @@ func (e *Export) entry(raw jsontext.Value, leaf Hash) (*Entry, error) {
 		return nil, err
 	}
 	entry.Metadata = jsontext.Value(metadata.String())
-	if hash != leaf {
-		return nil, Wrong(ErrWrongLeaf, "leafHash", "it is %s, the entry hashes to %s", leaf, hash)
+	if hash != want {
+		return nil, Wrong(ErrWrongLeaf, "leafHash", "it is %s, the entry hashes to %s", want, hash)
 	}
 	return entry, nil
 }

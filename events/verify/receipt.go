@@ -198,16 +198,6 @@ func (e *Entry) leafHash() (hash Hash, metadata canonical.Object, err error) {
 	return hash, metadata, nil
 }
 
-// IsBase58 reports whether text is the base58 form of size bytes. It refuses longer texts
-// before decoding them, because decoding takes quadratic time.
-func IsBase58(text string, size int) bool {
-	if len(text) > size*11/8 {
-		return false
-	}
-	raw, err := base58.Decode(text)
-	return err == nil && len(raw) == size && base58.Encode(raw) == text
-}
-
 // Verify checks everything in a receipt that needs no chain. It returns nil or an
 // *Error that names the first wrong field. If the fault could be in one of
 // several members, it names the member that does not match the others.
@@ -280,7 +270,7 @@ func (a *Anchor) verifyForm() error {
 		name, text string
 		size       int
 	}{{"cluster", a.Cluster, 32}, {"programId", a.ProgramID, 32}, {"account", a.Account, 32}, {"txSignature", a.TxSignature, 64}} {
-		if !IsBase58(f.text, f.size) {
+		if !leaf.IsBase58(f.text, f.size) {
 			return Wrong(ErrChain, "anchor."+f.name, "it is not %d bytes in base58", f.size)
 		}
 	}
@@ -485,7 +475,7 @@ func (tx *solanaTransaction) commitments(a *Anchor, owner string) func(yield fun
 	}
 	return func(yield func(uint64, Hash) bool) {
 		for _, in := range tx.Transaction.Message.Instructions {
-			if !IsBase58(in.Data, InstructionLen) {
+			if !leaf.IsBase58(in.Data, InstructionLen) {
 				continue
 			}
 			data, _ := base58.Decode(in.Data) // checked above

@@ -7,6 +7,7 @@ import (
 	"net/http"
 
 	"github.com/memory-ledger/ledger/events/verify"
+	"github.com/memory-ledger/ledger/events/verify/leaf"
 )
 
 // LogHead is the size and root of the owner's log, current and anchored.
@@ -199,7 +200,7 @@ func (c *Client) askHead(ctx context.Context) (*LogHead, error) {
 
 func (h *LogHead) verifyForm() error {
 	switch {
-	case !verify.IsBase58(h.Owner, 32):
+	case !leaf.IsBase58(h.Owner, 32):
 		return serviceLies(ErrMalformed, "owner", "it is not a public key in base58")
 	case h.TreeSize < h.AnchoredSize:
 		return serviceLies(ErrMalformed, "treeSize", "it is %d, less than anchoredSize %d", h.TreeSize, h.AnchoredSize)
