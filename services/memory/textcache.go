@@ -2,8 +2,6 @@ package memory
 
 import (
 	"math"
-	"runtime/debug"
-	"runtime/metrics"
 	"sync"
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
@@ -22,8 +20,6 @@ import (
 // [TextCache.Drop]. Leaves never change, so both stay right while the log grows. Rows do
 // change: they are valid only while the fence returns the same head for the owner as before
 // they were read.
-//
-// When the process comes near its memory limit (GOMEMLIMIT), everything is dropped.
 type TextCache struct {
 	mu     sync.Mutex
 	budget int64
@@ -199,17 +195,4 @@ func (t *TextCache) putRow(r Reader, m *memories.Memory) {
 	}
 	o.rowBytes += bytes
 	o.rows[m.ID] = m
-}
-
-// relieve drops everything if the process is near its memory limit.
-func (t *TextCache) relieve() {
-	limit := debug.SetMemoryLimit(-1)
-	if limit == math.MaxInt64 {
-		return
-	}
-	sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
-	metrics.Read(sample)
-	if float64(sample[0].Value.Uint64()) > 0.9*float64(limit) {
-		t.Drop("")
-	}
 }

@@ -106,7 +106,6 @@ func (p *Picked) texts(ctx context.Context, from, to uint64, yield func(*chunk))
 // open reads and opens chunks, from one with a number on, up to the leaf to. It ends early
 // after the chunk that reaches most bytes. next is the number of the chunk after the last.
 func (p *Picked) open(ctx context.Context, number, to uint64, most int, yield func(*chunk)) (next uint64, bytes int, err error) {
-	p.service.Texts.relieve()
 	opener := p.key.Opener()
 	c, size := &chunk{number: number}, 0
 	done := func() {
