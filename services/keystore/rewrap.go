@@ -165,13 +165,3 @@ func (s *Store) rewrap(ctx context.Context, owner events.Owner, done *Rewrapped)
 		}
 	}
 }
-
-// Count returns about how many data keys there are; it also counts the marks of destroyed
-// keys.
-func (s *Store) Count(ctx context.Context) (uint64, error) {
-	status, err := s.bucket.Status(ctx)
-	if err != nil {
-		return 0, fmt.Errorf("count data keys: %w: %w", ErrUnavailable, err)
-	}
-	return status.Values(), nil
-}

@@ -65,7 +65,7 @@ func runRewrap(ctx context.Context, out, progressTo io.Writer) error {
 		return errors.New("MASTER_KEY_PREVIOUS: not set; it is the key that wrapped the data keys before MASTER_KEY")
 	}
 	bar := newProgress(progressTo, "rewrapping", "messages")
-	done, err := assembly.Rewrap(ctx, cfg, func(done keystore.Rewrapped, total uint64) { bar.at(done.Entries, total) })
+	done, err := assembly.Rewrap(ctx, cfg, func(done keystore.Rewrapped) { bar.at(done.Entries, 0) })
 	bar.done()
 	return sayRewrapped(out, done, err)
 }
@@ -92,7 +92,7 @@ func runRotateLocal(ctx context.Context, out, progressTo io.Writer) error {
 		return errors.New("--new-key is for the generated key of a data folder: unset NATS_URL and MASTER_KEY, or rotate a key of yours without the flag")
 	}
 	bar := newProgress(progressTo, "rewrapping", "messages")
-	done, kept, err := assembly.RotateLocal(ctx, cfg, func(done keystore.Rewrapped, total uint64) { bar.at(done.Entries, total) })
+	done, kept, err := assembly.RotateLocal(ctx, cfg, func(done keystore.Rewrapped) { bar.at(done.Entries, 0) })
 	bar.done()
 	if err := sayRewrapped(out, done, err); err != nil {
 		return err
@@ -176,7 +176,7 @@ func runCheckKey(ctx context.Context, key config.MasterKeySetting, copies string
 		}
 	}
 	bar := newProgress(progressTo, "opening", "data keys")
-	id, done, err := assembly.CheckKey(ctx, cfg, key, copies, func(done keystore.Checked, total uint64) { bar.at(done.Entries, total) })
+	id, done, err := assembly.CheckKey(ctx, cfg, key, copies, func(done keystore.Checked) { bar.at(done.Entries, 0) })
 	bar.done()
 	if err != nil {
 		return err

@@ -44,7 +44,7 @@ func TestALocalRunsKeyIsRotated(t *testing.T) {
 	rotate := func(interrupted bool) (string, error) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		_, kept, err := assembly.RotateLocal(ctx, config.Config{DataDir: dir}, func(keystore.Rewrapped, uint64) {
+		_, kept, err := assembly.RotateLocal(ctx, config.Config{DataDir: dir}, func(keystore.Rewrapped) {
 			if interrupted {
 				cancel()
 			}

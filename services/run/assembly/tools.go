@@ -61,7 +61,7 @@ func partReader(cfg config.Config, log *eventlog.JetStream) audit.Log {
 
 // CheckKey tries to open every entry of the keystore with a master key, or those of a
 // backup if dir names one. It changes nothing.
-func CheckKey(ctx context.Context, cfg config.Config, setting config.MasterKeySetting, dir string, progress func(done keystore.Checked, total uint64)) (id string, done keystore.Checked, err error) {
+func CheckKey(ctx context.Context, cfg config.Config, setting config.MasterKeySetting, dir string, progress func(keystore.Checked)) (id string, done keystore.Checked, err error) {
 	key, err := openMaster(ctx, setting)
 	if err != nil {
 		return "", done, err
@@ -71,11 +71,7 @@ func CheckKey(ctx context.Context, cfg config.Config, setting config.MasterKeySe
 		if err != nil {
 			return err
 		}
-		total, err := keys.Count(ctx)
-		if err != nil {
-			return err
-		}
-		done, err = keys.CheckAll(ctx, func(done keystore.Checked) { progress(done, max(total, done.Entries)) })
+		done, err = keys.CheckAll(ctx, progress)
 		return err
 	}
 	if dir == "" {
@@ -234,11 +230,11 @@ func fillMasterKeys(cfg *config.Config) error {
 }
 
 // Rewrap gives every data key a new wrapping under the first master key.
-func Rewrap(ctx context.Context, cfg config.Config, progress func(done keystore.Rewrapped, total uint64)) (keystore.Rewrapped, error) {
+func Rewrap(ctx context.Context, cfg config.Config, progress func(keystore.Rewrapped)) (keystore.Rewrapped, error) {
 	return rewrap(ctx, cfg, Dial(cfg), progress)
 }
 
-func rewrap(ctx context.Context, cfg config.Config, connect Connector, progress func(done keystore.Rewrapped, total uint64)) (done keystore.Rewrapped, err error) {
+func rewrap(ctx context.Context, cfg config.Config, connect Connector, progress func(keystore.Rewrapped)) (done keystore.Rewrapped, err error) {
 	masters, err := mastersOf(ctx, cfg)
 	if err != nil {
 		return done, err
@@ -246,10 +242,6 @@ func rewrap(ctx context.Context, cfg config.Config, connect Connector, progress 
 	about := map[string]string{"to": masters[0].ID()}
 	err = asRecordedAdmin(ctx, cfg, connect, "rewrap", about, func(ctx context.Context, nc *nats.Conn) error {
 		keys, err := openKeysWith(ctx, cfg, nc, masters)
-		if err != nil {
-			return err
-		}
-		total, err := keys.Count(ctx)
 		if err != nil {
 			return err
 		}
@@ -261,7 +253,7 @@ func rewrap(ctx context.Context, cfg config.Config, connect Connector, progress 
 		if err != nil {
 			return err
 		}
-		done, err = keys.Rotate(ctx, stream, func(done keystore.Rewrapped) { progress(done, max(total, done.Entries)) })
+		done, err = keys.Rotate(ctx, stream, progress)
 		return err
 	})
 	if err == nil { // the previous key may be destroyed now
@@ -273,7 +265,7 @@ func rewrap(ctx context.Context, cfg config.Config, connect Connector, progress 
 // RotateLocal gives the data folder of a stopped local run a new master key, and returns
 // the name under which its secrets keep the old one. A crash leaves a folder that a local
 // run works with; RotateLocal goes on with the same new key.
-func RotateLocal(ctx context.Context, cfg config.Config, progress func(done keystore.Rewrapped, total uint64)) (done keystore.Rewrapped, kept string, err error) {
+func RotateLocal(ctx context.Context, cfg config.Config, progress func(keystore.Rewrapped)) (done keystore.Rewrapped, kept string, err error) {
 	// Before Open, which would make the folder.
 	old, err := datadir.LoadSecret(cfg.DataDir, masterKeyName, keystore.KeySize)
 	if err != nil {
