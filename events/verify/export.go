@@ -118,16 +118,6 @@ func (e *Export) Memories() iter.Seq2[ExportedMemory, error] {
 // Root returns the root of the leaves that were read so far.
 func (e *Export) Root() (Hash, error) { return e.tree.Root() }
 
-// Verify reads an export to its end and checks it.
-func (e *Export) Verify() error {
-	for _, err := range e.Memories() {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // at sets the line of an Error.
 func (e *Export) at(line uint64, err error) error {
 	if v, ok := errors.AsType[*Error](err); ok {

@@ -57,7 +57,7 @@ func lineOf(index uint64) exportLine {
 	return exportLine{
 		Index: index, ID: fmt.Sprintf("019ca8d2-7b02-7d18-8f3e-%012d", index), CreatedAt: time.Unix(1_767_322_800+int64(index), 0).UTC().Format("2006-01-02T15:04:05.000Z"),
 		Via: &Via{Kind: "drop", ID: "019ca8d2-7b02-7d18-8f3e-6a1c2b3d4e11"}, LeafHash: must(l.Hash()),
-		Entry: &Entry{Content: l.Content, Metadata: l.Metadata.Bytes(), Owner: owner, Salt: l.Salt, V: leaf.Version},
+		Entry: &Entry{Content: l.Content, Metadata: []byte(l.Metadata.String()), Owner: owner, Salt: l.Salt, V: leaf.Version},
 	}
 }
 

@@ -127,7 +127,7 @@ func receiptOf(all []leaf.Leaf, index, size uint64) *Receipt {
 	l := all[index]
 	return &Receipt{
 		Version:  Version,
-		Entry:    Entry{Content: l.Content, Metadata: l.Metadata.Bytes(), Owner: owner, Salt: l.Salt, V: leaf.Version},
+		Entry:    Entry{Content: l.Content, Metadata: []byte(l.Metadata.String()), Owner: owner, Salt: l.Salt, V: leaf.Version},
 		LeafHash: hashes[index], LeafIndex: index, TreeSize: size, Siblings: inclusionOf(int(index), hashes[:size]), Directions: append([]bool{}, Directions(index, size)...), BatchRoot: rootOf(hashes[:size]),
 		Anchor: &Anchor{
 			Cluster: genesis, ProgramID: programID, Account: account(), TxSignature: signature,
@@ -392,7 +392,7 @@ func TestEveryPlace(t *testing.T) {
 			for index := range from {
 				r := good()
 				l := all[index]
-				r.Entry = Entry{Content: l.Content, Metadata: l.Metadata.Bytes(), Owner: owner, Salt: l.Salt, V: 1}
+				r.Entry = Entry{Content: l.Content, Metadata: []byte(l.Metadata.String()), Owner: owner, Salt: l.Salt, V: 1}
 				r.LeafHash, r.LeafIndex, r.TreeSize, r.BatchRoot, r.Siblings, r.Directions = hashes[index], index, from, rootOf(hashes[:from]), inclusionOf(int(index), hashes[:from]), Directions(index, from)
 				r.Anchor.CommittedSize, r.Anchor.CommittedRoot = to, rootOf(hashes[:to])
 				r.Consistency = consistencyOf(int(from), hashes[:to], true)

@@ -27,9 +27,6 @@ var Empty = Object{"{}"}
 // String returns the canonical text. It is valid UTF-8 and holds no NUL.
 func (o Object) String() string { return o.text }
 
-// Bytes returns a copy of the canonical text.
-func (o Object) Bytes() []byte { return []byte(o.text) }
-
 // Len is the length of the canonical text in bytes.
 func (o Object) Len() int { return len(o.text) }
 

@@ -93,7 +93,7 @@ func TestAdmit(t *testing.T) {
 			t.Errorf("%s: %v", in, err)
 		}
 		kept, err := canonical.Canonicalize([]byte(in))
-		if again, err2 := canonical.Canonicalize(kept.Bytes()); err != nil || err2 != nil || again != kept {
+		if again, err2 := canonical.Canonicalize([]byte(kept.String())); err != nil || err2 != nil || again != kept {
 			t.Errorf("%s: %v, %v", in, err, err2)
 		}
 	}
@@ -131,7 +131,7 @@ func FuzzCanonicalize(f *testing.F) {
 		if err != nil {
 			return
 		}
-		again, err := canonical.Canonicalize(got.Bytes())
+		again, err := canonical.Canonicalize([]byte(got.String()))
 		if err != nil || again != got {
 			t.Fatalf("canonical form %s becomes %s, %v", got, again, err)
 		}
