@@ -55,9 +55,6 @@ func (h *ExportHeader) VerifyOnchain(ctx context.Context, rpcURL string) (*Oncha
 // is an *Error, ErrNotAnchored, or says that the issuer is malformed.
 func (r *Receipt) VerifyIssuer(by Issuer) error { return r.Anchor.VerifyIssuer(by, r.Entry.Owner) }
 
-// VerifyIssuer is like [Receipt.VerifyIssuer], for the anchor of an export.
-func (h *ExportHeader) VerifyIssuer(by Issuer) error { return h.Anchor.VerifyIssuer(by, h.Owner) }
-
 func notAnchored() error {
 	return fmt.Errorf("%w: it was made before its anchor; fetch it again, or complete it", ErrNotAnchored)
 }

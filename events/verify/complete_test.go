@@ -154,7 +154,7 @@ func TestNotAnchoredIsNoLie(t *testing.T) {
 	_, export := header.VerifyOnchain(t.Context(), "http://127.0.0.1:1")
 	by := Issuer{ProgramID: "8C3odsbKGYCEipcgRMnCek1xY9oXRbmqKpEkFaeoF9Cp"}
 	for name, err := range map[string]error{
-		"a receipt": onchain, "an export": export, "a receipt's issuer": r.VerifyIssuer(by), "an export's issuer": header.VerifyIssuer(by),
+		"a receipt": onchain, "an export": export, "a receipt's issuer": r.VerifyIssuer(by), "an export's issuer": header.Anchor.VerifyIssuer(by, header.Owner),
 	} {
 		var v *Error
 		if !errors.Is(err, ErrNotAnchored) || errors.As(err, &v) {

@@ -1,7 +1,6 @@
 package memory
 
 import (
-	"bufio"
 	"bytes"
 	"crypto/aes"
 	"crypto/cipher"
@@ -17,12 +16,10 @@ import (
 // name, so a crash leaves nothing.
 type spool struct {
 	file   *os.File
-	out    *bufio.Writer
 	stream func() cipher.Stream // from the beginning
 	to     cipher.StreamWriter
 	room   *semaphore.Weighted // bytes of all spools
 	held   int64               // of the room
-	free   int64               // of what is held
 }
 
 func newSpool(room *semaphore.Weighted) (*spool, error) {
@@ -30,7 +27,7 @@ func newSpool(room *semaphore.Weighted) (*spool, error) {
 	if err != nil {
 		return nil, fmt.Errorf("keep an export: %w", err)
 	}
-	s := &spool{file: file, out: bufio.NewWriterSize(file, 1<<16), room: room}
+	s := &spool{file: file, room: room}
 	var key [32]byte
 	_, _ = rand.Read(key[:]) // never fails
 	block, err := aes.NewCipher(key[:])
@@ -43,20 +40,16 @@ func newSpool(room *semaphore.Weighted) (*spool, error) {
 	}
 	// The key encrypts only this file, so the counter may begin at zero.
 	s.stream = func() cipher.Stream { return cipher.NewCTR(block, make([]byte, aes.BlockSize)) }
-	s.to = cipher.StreamWriter{S: s.stream(), W: s.out}
+	s.to = cipher.StreamWriter{S: s.stream(), W: file}
 	return s, nil
 }
 
 // hold counts bytes. ErrBusy: all spools together would hold too many.
 func (s *spool) hold(bytes int64) error {
-	for s.free < bytes {
-		const step = 1 << 20
-		if !s.room.TryAcquire(step) {
-			return ErrBusy
-		}
-		s.held, s.free = s.held+step, s.free+step
+	if !s.room.TryAcquire(bytes) {
+		return ErrBusy
 	}
-	s.free -= bytes
+	s.held += bytes
 	return nil
 }
 
@@ -69,11 +62,7 @@ func (s *spool) Write(p []byte) (int, error) {
 
 // read returns what was written.
 func (s *spool) read() (io.Reader, error) {
-	err := s.out.Flush()
-	if err == nil {
-		_, err = s.file.Seek(0, io.SeekStart)
-	}
-	if err != nil {
+	if _, err := s.file.Seek(0, io.SeekStart); err != nil {
 		return nil, fmt.Errorf("keep an export: %w", err)
 	}
 	return cipher.StreamReader{S: s.stream(), R: s.file}, nil
