@@ -39,9 +39,6 @@ const (
 	MaxKeys = 1000
 	// MaxSessions bounds an owner's live sessions of each API. One more ends the oldest.
 	MaxSessions = 1000
-	// maxEnded bounds how many sessions one sign-in ends if there are more than
-	// MaxSessions, to keep its message short.
-	maxEnded = 100
 	// keyUseInterval is the shortest time between two records of a key's use.
 	keyUseInterval = time.Minute
 )
@@ -141,7 +138,7 @@ func (c Credential) use(s *State, now time.Time) []events.Data {
 func keyUseDue(k Key, now time.Time) bool { return now.Sub(k.LastUsed) >= keyUseInterval }
 
 // SignIn issues a session, and registers the owner at the first one. A client that lost its
-// token can't sign out, so a sign-in above the limit is not refused: it ends the sessions
+// token can't sign out, so a sign-in above the limit is not refused: it ends the session
 // that would expire first.
 //
 // Erasures is how often the owner had erased everything when EnsureDataKey ran. A later
@@ -161,7 +158,7 @@ func (c *SignIn) decide(s *State, now time.Time) (Decision, error) {
 		return Decision{}, ErrErased
 	}
 	d := Decision{Kind: events.KindSession}
-	for _, id := range surplus(s.sessionsOf(c.Audience), now) {
+	if id, full := surplus(s.sessionsOf(c.Audience), now); full {
 		d.Events = append(d.Events, &events.SessionRevoked{SessionID: id})
 	}
 	if s.UserID == "" {
@@ -173,17 +170,16 @@ func (c *SignIn) decide(s *State, now time.Time) (Decision, error) {
 	return d, nil
 }
 
-// surplus returns the live sessions to end to make room for another one: those that expire
-// first.
-func surplus(sessions map[string]time.Time, now time.Time) []string {
-	if len(sessions) < MaxSessions {
-		return nil
-	}
+// surplus returns the live session to end to make room for another one, if there is no room:
+// the one that expires first.
+func surplus(sessions map[string]time.Time, now time.Time) (id string, full bool) {
 	live := slices.DeleteFunc(slices.Collect(maps.Keys(sessions)), func(id string) bool { return !now.Before(sessions[id]) })
-	slices.SortFunc(live, func(a, b string) int {
+	if len(live) < MaxSessions {
+		return "", false
+	}
+	return slices.MinFunc(live, func(a, b string) int {
 		return cmp.Or(sessions[a].Compare(sessions[b]), cmp.Compare(a, b))
-	})
-	return live[:max(0, min(len(live)-(MaxSessions-1), maxEnded))]
+	}), true
 }
 
 type SignOut struct{ SessionID string }
