@@ -56,8 +56,8 @@ func (c *WriteBatch) replay(s *State) error {
 	return nil
 }
 
-// recallBatch reads the message of the earlier batch from the log: the state and the read
-// model know only its first memory.
+// recallBatch reads the message of the earlier batch from the log: the read model knows only
+// its first memory.
 func (x *Executor) recallBatch(ctx context.Context, first Written, c Command) error {
 	batch, ok := c.(*WriteBatch)
 	if !ok {
@@ -68,22 +68,13 @@ func (x *Executor) recallBatch(ctx context.Context, first Written, c Command) er
 		return fmt.Errorf("read the batch at sequence %d: %w", first.Seq, err)
 	}
 	message, err := events.DecodeBatch(r.Payload)
-	if err == nil {
-		batch.earlier = writtenIn(message)
+	if batch.earlier = nil; err == nil {
+		eachWritten(0, message, func(w Written, _ *events.MemoryWritten) { batch.earlier = append(batch.earlier, w) })
 	}
 	if len(batch.earlier) == 0 || batch.earlier[0].MemoryID != first.MemoryID {
 		return fmt.Errorf("%w: sequence %d does not hold memory %s", eventlog.ErrContradiction, first.Seq, first.MemoryID)
 	}
 	return nil
-}
-
-func writtenIn(message []events.Event) (all []Written) {
-	for _, e := range message {
-		if data, ok := e.Data.(*events.MemoryWritten); ok {
-			all = append(all, Written{MemoryID: data.MemoryID, LeafIndex: data.LeafIndex, LeafHash: data.LeafHash, CreatedAt: e.Time})
-		}
-	}
-	return all
 }
 
 // ErrSupersededGone: a memory can't be corrected, because it was taken back.

@@ -242,5 +242,9 @@ func (e *entry) rest(began time.Time, bytes int) {
 // apply folds a message into the state.
 func (x *Executor) apply(e *entry, seq uint64, batch []events.Event) {
 	e.state.Apply(seq, batch)
-	x.used.add(e.state.Owner, keysIn(batch)...)
+	eachWritten(seq, batch, func(_ Written, data *events.MemoryWritten) {
+		if data.IdempotencyKeyHash != nil {
+			x.used.add(e.state.Owner, *data.IdempotencyKeyHash)
+		}
+	})
 }

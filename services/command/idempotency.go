@@ -79,11 +79,7 @@ func (x *Executor) isNew(ctx context.Context, e *entry, key events.Hash) (bool, 
 func (x *Executor) writtenAfter(ctx context.Context, owner events.Owner, after uint64, yield func(Written, *events.MemoryWritten)) error {
 	err := x.cfg.Log.OwnerTail(ctx, events.FamilyLedger, owner, after, func(r eventlog.Record) error {
 		batch, err := events.DecodeBatch(r.Payload)
-		for i := range batch {
-			if data, ok := batch[i].Data.(*events.MemoryWritten); ok {
-				yield(Written{MemoryID: data.MemoryID, LeafIndex: data.LeafIndex, LeafHash: data.LeafHash, CreatedAt: batch[i].Time, Seq: r.Seq}, data)
-			}
-		}
+		eachWritten(r.Seq, batch, yield)
 		return err
 	})
 	if err != nil {
@@ -92,14 +88,13 @@ func (x *Executor) writtenAfter(ctx context.Context, owner events.Owner, after u
 	return nil
 }
 
-// keysIn returns the keys that a message's writes have.
-func keysIn(batch []events.Event) (keys []events.Hash) {
+// eachWritten calls yield with the memories that a message wrote.
+func eachWritten(seq uint64, batch []events.Event, yield func(Written, *events.MemoryWritten)) {
 	for i := range batch {
-		if data, ok := batch[i].Data.(*events.MemoryWritten); ok && data.IdempotencyKeyHash != nil {
-			keys = append(keys, *data.IdempotencyKeyHash)
+		if data, ok := batch[i].Data.(*events.MemoryWritten); ok {
+			yield(Written{MemoryID: data.MemoryID, LeafIndex: data.LeafIndex, LeafHash: data.LeafHash, CreatedAt: batch[i].Time, Seq: seq}, data)
 		}
 	}
-	return keys
 }
 
 // usedKeys is a Bloom filter of the Idempotency-Keys that owners used: what it does not hold
