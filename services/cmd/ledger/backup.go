@@ -49,8 +49,8 @@ collector reads, so that an alert can tell how old the newest backup is.`,
 			return damagedIsAFinding(err)
 		},
 	}
-	listFlag(cmd.Flags(), &only, "only", "parts to copy, of "+partNames()+"; a part that is named must be there")
-	stringFlag(cmd.Flags(), &metrics, "metrics", "file for node exporter's textfile collector, such as /copies/backup.prom")
+	cmd.Flags().StringSliceVar(&only, "only", nil, "parts to copy, of "+partNames()+"; a part that is named must be there")
+	cmd.Flags().StringVar(&metrics, "metrics", "", "file for node exporter's textfile collector, such as /copies/backup.prom")
 	return cmd
 }
 
@@ -83,7 +83,7 @@ run's secrets and chain are restored into a data folder only.`,
 			return damagedIsAFinding(err)
 		},
 	}
-	listFlag(cmd.Flags(), &only, "only", "parts to put back, of "+partNames()+"; a part that is named must be there")
+	cmd.Flags().StringSliceVar(&only, "only", nil, "parts to put back, of "+partNames()+"; a part that is named must be there")
 	return cmd
 }
 

@@ -67,11 +67,11 @@ import runs. If its text has changed, the new memory supersedes the old one.`,
 			return i.run(cmd.Context(), from, options, newProgress(cmd.ErrOrStderr(), "import", "entries"))
 		},
 	}
-	stringFlag(cmd.Flags(), &from, "from", "the file or folder to read")
-	stringFlag(cmd.Flags(), &format, "format", "its format: text, jsonl, markdown, mem0 or export")
-	stringFlag(cmd.Flags(), &by, "by", "with markdown, what becomes a memory: file (default) or heading")
-	stringFlag(cmd.Flags(), &source, "source", "metadata.source of all entries; default: the format's name, where an entry has none")
-	stringFlag(cmd.Flags(), &namespace, "namespace", "the namespace of all entries")
+	cmd.Flags().StringVar(&from, "from", "", "the file or folder to read")
+	cmd.Flags().StringVar(&format, "format", "", "its format: text, jsonl, markdown, mem0 or export")
+	cmd.Flags().StringVar(&by, "by", "", "with markdown, what becomes a memory: file (default) or heading")
+	cmd.Flags().StringVar(&source, "source", "", "metadata.source of all entries; default: the format's name, where an entry has none")
+	cmd.Flags().StringVar(&namespace, "namespace", "", "the namespace of all entries")
 	wallet.add(cmd.Flags())
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "read everything, store nothing, and say what would be stored")
 	return cmd

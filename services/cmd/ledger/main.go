@@ -11,6 +11,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -89,6 +90,7 @@ func newRoot() *cobra.Command {
 		CompletionOptions: cobra.CompletionOptions{
 			HiddenDefaultCmd: true,
 		},
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return refuseEmpty(cmd.Flags()) },
 		// A script that lost its subcommand must not continue as if it had run.
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			fmt.Fprintln(cmd.ErrOrStderr(), cmd.UsageString())
@@ -122,59 +124,20 @@ func newRoot() *cobra.Command {
 	return root
 }
 
-// stringFlag defines an optional flag with a value that must not be empty or repeated. An
-// unset variable in a script must not pass for a missing flag: a missing flag means
-// everything, or no check.
-func stringFlag(flags *pflag.FlagSet, to *string, name, usage string) {
-	flags.Var(&onceString{to: to}, name, usage)
-}
-
-type onceString struct {
-	to    *string
-	given bool
-}
-
-func (s *onceString) Set(value string) error {
-	switch {
-	case value == "":
-		return errors.New("it must not be empty")
-	case s.given:
-		return errors.New("it must not be given more than once")
-	}
-	*s.to, s.given = value, true
-	return nil
-}
-
-func (s *onceString) String() string {
-	if s.to == nil { // pflag makes a zero value to learn how it prints
-		return ""
-	}
-	return *s.to
-}
-
-func (s *onceString) Type() string { return "string" }
-
-// listFlag defines a flag that takes several values, separated by commas or by repeating
-// the flag. None of them may be empty; see stringFlag.
-func listFlag(flags *pflag.FlagSet, to *[]string, name, usage string) {
-	flags.Var((*stringList)(to), name, usage)
-}
-
-type stringList []string
-
-func (l *stringList) Set(value string) error {
-	for one := range strings.SplitSeq(value, ",") {
-		if one = strings.TrimSpace(one); one == "" {
-			return errors.New("it must not be empty")
+// refuseEmpty returns an error if a flag was given an empty value. An unset variable in a
+// script must not pass for a missing flag: a missing flag means everything, or no check.
+func refuseEmpty(flags *pflag.FlagSet) (err error) {
+	flags.Visit(func(f *pflag.Flag) {
+		values := []string{f.Value.String()}
+		if list, is := f.Value.(pflag.SliceValue); is {
+			values = list.GetSlice()
 		}
-		*l = append(*l, one)
-	}
-	return nil
+		if len(values) == 0 || slices.Contains(values, "") {
+			err = fmt.Errorf("--%s must not be empty", f.Name)
+		}
+	})
+	return err
 }
-
-func (l *stringList) String() string { return strings.Join(*l, ",") }
-
-func (l *stringList) Type() string { return "names" }
 
 // showVariables ends the help of each command with the environment variables that it
 // reads.

@@ -56,11 +56,11 @@ Exit codes: 0 good, 1 the receipt is wrong, 2 not a receipt, or no answer, 3 wit
 			return err
 		},
 	}
-	stringFlag(command.Flags(), &rpc, "rpc", "URL of a Solana JSON-RPC node to check the commitment against")
-	stringFlag(command.Flags(), &by.ProgramID, "program", "address of the program that must hold the commitment")
-	stringFlag(command.Flags(), &by.Authority, "authority", "public key of who must have committed; with --program")
-	stringFlag(command.Flags(), &to.file, "complete", "file for the receipt with its anchor")
-	stringFlag(command.Flags(), &to.later, "later", "a later receipt of the same memory; with --complete")
+	command.Flags().StringVar(&rpc, "rpc", "", "URL of a Solana JSON-RPC node to check the commitment against")
+	command.Flags().StringVar(&by.ProgramID, "program", "", "address of the program that must hold the commitment")
+	command.Flags().StringVar(&by.Authority, "authority", "", "public key of who must have committed; with --program")
+	command.Flags().StringVar(&to.file, "complete", "", "file for the receipt with its anchor")
+	command.Flags().StringVar(&to.later, "later", "", "a later receipt of the same memory; with --complete")
 	return command
 }
 
@@ -165,7 +165,7 @@ Exit codes: 0 good, 1 the export is wrong, 2 no file, or no answer from the node
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return verifyExport(cmd, args[0], rpc) },
 	}
-	stringFlag(command.Flags(), &rpc, "rpc", "URL of a Solana JSON-RPC node to check the commitment against")
+	command.Flags().StringVar(&rpc, "rpc", "", "URL of a Solana JSON-RPC node to check the commitment against")
 	return command
 }
 

@@ -146,7 +146,7 @@ keystore could not be read to its end.`,
 			return runCheckKey(cmd.Context(), key, copies, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
-	stringFlag(cmd.Flags(), &copies, "backup", "the `folder` of a backup, instead of the keystore that is in use")
+	cmd.Flags().StringVar(&copies, "backup", "", "the `folder` of a backup, instead of the keystore that is in use")
 	return cmd
 }
 

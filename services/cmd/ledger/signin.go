@@ -72,9 +72,9 @@ func localCore() string {
 type walletFlags struct{ keypair, url, public string }
 
 func (f *walletFlags) add(flags *pflag.FlagSet) {
-	stringFlag(flags, &f.keypair, "keypair", "file of the wallet")
-	stringFlag(flags, &f.url, "url", "base URL of an API; default: the core API of the local run")
-	stringFlag(flags, &f.public, "public-url", "the API's own public base URL, if --url is another address of it")
+	flags.StringVar(&f.keypair, "keypair", "", "file of the wallet")
+	flags.StringVar(&f.url, "url", "", "base URL of an API; default: the core API of the local run")
+	flags.StringVar(&f.public, "public-url", "", "the API's own public base URL, if --url is another address of it")
 }
 
 // signIn returns the API's URL, the owner, and a session's token. It uses the Go client,

@@ -35,8 +35,8 @@ func newVerify() *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	stringFlag(flags, &v.owner, "owner", "only this owner (base58 public key)")
-	stringFlag(flags, &v.authority, "authority", "public key that commits on the chain, for those without its keypair")
+	flags.StringVar(&v.owner, "owner", "", "only this owner (base58 public key)")
+	flags.StringVar(&v.authority, "authority", "", "public key that commits on the chain, for those without its keypair")
 	flags.BoolVar(&v.json, "json", false, "one finding per line, then a summary")
 	flags.BoolVar(&v.replicas, "replicas", false, "first read the log from each node that keeps it; needs the administrator's credentials")
 	flags.BoolVar(&v.logOnly, "log-only", false, "check only the log, not database, keys or chain")
