@@ -19,7 +19,6 @@ func TestACopyIsOfOneMoment(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	c := localchaintest.Start(t, localchain.Config{DataDir: dir, SlotTime: 2 * time.Millisecond})
-	var copied localchain.Saved
 	var to string
 	var least uint64 // the balance confirmed before the newest copy
 	for range 30 {
@@ -28,12 +27,7 @@ func TestACopyIsOfOneMoment(t *testing.T) {
 		}
 		least = balance(t, c, confirmed)
 		to = t.TempDir()
-		saved, err := localchain.Copy(dir, to)
-		must(t, err)
-		if saved.GenesisHash != c.GenesisHash() || saved.Transactions < least/some || saved.Slot < copied.Slot || saved.Transactions < copied.Transactions {
-			t.Fatalf("%d confirmed, copied %+v after %+v", least/some, saved, copied)
-		}
-		copied = saved
+		must(t, localchain.Copy(dir, to))
 	}
 	if least == 0 {
 		t.Fatal("nothing was ever confirmed")
@@ -43,10 +37,10 @@ func TestACopyIsOfOneMoment(t *testing.T) {
 		t.Errorf("chain %s holds %d, want %s and at least %d", again.GenesisHash(), got, c.GenesisHash(), least)
 	}
 	type entry struct{ Signature string }
-	if list := call[[]entry](t, again, "getSignaturesForAddress", somebody); uint64(len(list)) != copied.Transactions {
-		t.Errorf("%d transactions in its history, want %d", len(list), copied.Transactions)
+	if list := call[[]entry](t, again, "getSignaturesForAddress", somebody); uint64(len(list)) < least/some {
+		t.Errorf("%d transactions in its history, want at least %d", len(list), least/some)
 	}
-	if _, err := localchain.Copy(dir, to); !errors.Is(err, os.ErrExist) {
+	if err := localchain.Copy(dir, to); !errors.Is(err, os.ErrExist) {
 		t.Errorf("over another chain: %v", err)
 	}
 }
@@ -54,7 +48,7 @@ func TestACopyIsOfOneMoment(t *testing.T) {
 // Copy refuses a folder without the complete state of a chain.
 func TestOnlyAWholeStateIsCopied(t *testing.T) {
 	t.Parallel()
-	if _, err := localchain.Copy(t.TempDir(), t.TempDir()); !errors.Is(err, localchain.ErrNoState) {
+	if err := localchain.Copy(t.TempDir(), t.TempDir()); !errors.Is(err, localchain.ErrNoState) {
 		t.Errorf("an empty folder: %v", err)
 	}
 	const magic = "memory-ledger-localchain/1\n"
@@ -71,7 +65,7 @@ func TestOnlyAWholeStateIsCopied(t *testing.T) {
 		for i, file := range []string{"state", "transactions"} {
 			must(t, os.WriteFile(filepath.Join(from, file), []byte(files[i]), 0o600))
 		}
-		if _, err := localchain.Copy(from, to); !errors.Is(err, localchain.ErrState) {
+		if err := localchain.Copy(from, to); !errors.Is(err, localchain.ErrState) {
 			t.Errorf("%s: %v", name, err)
 		}
 		if _, err := os.Stat(filepath.Join(to, "state")); !errors.Is(err, os.ErrNotExist) {

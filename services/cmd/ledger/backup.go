@@ -163,7 +163,7 @@ func printDone(out io.Writer, verb string) func(backup.Done) {
 		case backup.Admin:
 			what = "records"
 		case backup.Chain:
-			what = "transactions"
+			what = "files"
 		}
 		fmt.Fprintf(out, "%s %s: %d %s, %d bytes\n", verb, d.Part, d.Messages, what, d.Bytes)
 	}

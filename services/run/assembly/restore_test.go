@@ -1,6 +1,7 @@
 package assembly_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -169,8 +170,10 @@ func TestARestoredRunIsAnchoredAgain(t *testing.T) {
 	}
 	must(t, os.RemoveAll(filepath.Join(elsewhere.cfg.DataDir, "chain")))
 	must(t, assembly.Restore(t.Context(), config.Config{DataDir: elsewhere.cfg.DataDir}, copies, chain, said, quiet))
-	if saved, err := localchain.Copy(filepath.Join(elsewhere.cfg.DataDir, "chain"), t.TempDir()); err != nil || !strings.Contains(elsewhere.said.text.String(), "the anchored roots are on "+saved.GenesisHash) {
-		t.Errorf("put back chain %+v, %v", saved, err)
+	_, genesis, named := strings.Cut(elsewhere.said.text.String(), "the anchored roots are on ")
+	genesis, _, _ = strings.Cut(genesis, ";")
+	if state, err := os.ReadFile(filepath.Join(elsewhere.cfg.DataDir, "chain", "state")); err != nil || !named || !bytes.Contains(state, []byte(genesis)) {
+		t.Errorf("the chain that was put back is not %q: %v", genesis, err)
 	}
 }
 

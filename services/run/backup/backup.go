@@ -326,6 +326,35 @@ func readStream(dir string) (note, error) {
 	return n, checkFiles(dir, map[string]fileNote{dataName: {n.Bytes, n.SHA256}})
 }
 
+// fileNote is what a backup notes of a file.
+type fileNote struct {
+	Bytes  int64  `json:"bytes"`
+	SHA256 string `json:"sha256"`
+}
+
+func noteOf(path string) (fileNote, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return fileNote{}, err
+	}
+	defer file.Close()
+	hash := sha256.New()
+	size, err := io.Copy(hash, file)
+	return fileNote{size, hex.EncodeToString(hash.Sum(nil))}, err
+}
+
+// noteFiles writes a note of a folder's files.
+func noteFiles(dir, note string, names []string) (map[string]fileNote, error) {
+	noted := map[string]fileNote{}
+	for _, name := range names {
+		var err error
+		if noted[name], err = noteOf(filepath.Join(dir, name)); err != nil {
+			return nil, err
+		}
+	}
+	return noted, writeNote(dir, note, noted)
+}
+
 // checkFiles compares files of a backup with what was noted of them.
 func checkFiles(dir string, noted map[string]fileNote) error {
 	for name, want := range noted {

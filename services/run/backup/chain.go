@@ -1,33 +1,17 @@
 package backup
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
-	"time"
 
 	"github.com/memory-ledger/ledger/infra/datadir"
 	"github.com/memory-ledger/ledger/infra/localchain"
 )
 
-// chainNote describes the copy of a chain. It is written last.
-type chainNote struct {
-	GenesisHash  string              `json:"genesisHash"`
-	Slot         uint64              `json:"slot"`
-	Transactions uint64              `json:"transactions"`
-	Files        map[string]fileNote `json:"files"` // by name
-	Taken        time.Time           `json:"taken"`
-}
-
-type fileNote struct {
-	Bytes  int64  `json:"bytes"`
-	SHA256 string `json:"sha256"`
-}
-
+// chainNoteName is the file of a backup that has the sizes and the SHA-256 of the chain's
+// files. It is written last.
 const chainNoteName = "chain.json"
 
 var chainFiles = []string{localchain.StateName, localchain.TransactionsName}
@@ -37,85 +21,64 @@ var chainFiles = []string{localchain.StateName, localchain.TransactionsName}
 // every commit that the copied log calls confirmed. A failure leaves nothing. A crash
 // leaves a folder without chain.json, which PutChain refuses.
 func SaveChain(from, dir string) (Done, error) {
-	done := Done{Part: Chain}
 	if err := newFolder(dir); err != nil {
-		return done, fmt.Errorf("back up %s: %w", Chain, err)
+		return Done{}, fmt.Errorf("back up %s: %w", Chain, err)
 	}
-	saved, err := localchain.Copy(from, dir)
+	var noted map[string]fileNote
+	err := localchain.Copy(from, dir)
 	if err == nil {
-		err = writeChainNote(dir, saved)
+		noted, err = noteFiles(dir, chainNoteName, chainFiles)
 	}
 	if err != nil {
-		return done, errors.Join(fmt.Errorf("back up %s: %w", Chain, err), Remove(dir))
+		return Done{}, errors.Join(fmt.Errorf("back up %s: %w", Chain, err), Remove(dir))
 	}
-	done.Messages, done.Bytes = saved.Transactions, saved.Bytes
-	return done, nil
+	return doneChain(noted), nil
 }
 
-func writeChainNote(dir string, saved localchain.Saved) error {
-	n := chainNote{GenesisHash: saved.GenesisHash, Slot: saved.Slot, Transactions: saved.Transactions, Files: map[string]fileNote{}, Taken: time.Now().UTC()}
-	for _, name := range chainFiles {
-		var err error
-		if n.Files[name], err = noteOf(filepath.Join(dir, name)); err != nil {
-			return err
-		}
+func doneChain(noted map[string]fileNote) Done {
+	done := Done{Part: Chain, Messages: uint64(len(noted))}
+	for _, file := range noted {
+		done.Bytes += file.Bytes
 	}
-	return writeNote(dir, chainNoteName, n)
-}
-
-func noteOf(path string) (fileNote, error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return fileNote{}, err
-	}
-	defer file.Close()
-	hash := sha256.New()
-	size, err := io.Copy(hash, file)
-	return fileNote{size, hex.EncodeToString(hash.Sum(nil))}, err
+	return done
 }
 
 // checkChain checks every byte of a chain's copy.
-func checkChain(dir string) (chainNote, error) {
-	var n chainNote
-	if err := readNote(dir, chainNoteName, &n); err != nil {
-		return n, err
+func checkChain(dir string) (map[string]fileNote, error) {
+	var read map[string]fileNote
+	if err := readNote(dir, chainNoteName, &read); err != nil {
+		return nil, err
 	}
 	noted := map[string]fileNote{} // both files, whatever the note names
 	for _, name := range chainFiles {
-		noted[name] = n.Files[name]
+		noted[name] = read[name]
 	}
-	return n, checkFiles(dir, noted)
+	return noted, checkFiles(dir, noted)
 }
 
 // PutChain puts the copy of a chain into the folder of a chain that is not running. If
 // the folder already holds a chain, its state must equal the copy, as after an
 // interrupted restore. A crash leaves no chain; the next PutChain begins again.
 func PutChain(dir, to string) (Done, error) {
-	done := Done{Part: Chain}
-	n, err := checkChain(dir)
+	noted, err := checkChain(dir)
 	if err == nil {
-		err = putChain(dir, to, n)
+		err = putChain(dir, to, noted[localchain.StateName])
 	}
 	if err != nil {
-		return done, fmt.Errorf("restore %s: %w", Chain, err)
+		return Done{}, fmt.Errorf("restore %s: %w", Chain, err)
 	}
-	done.Messages = n.Transactions
-	for _, file := range n.Files {
-		done.Bytes += file.Bytes
-	}
-	return done, nil
+	return doneChain(noted), nil
 }
 
-func putChain(dir, to string, n chainNote) error {
+func putChain(dir, to string, state fileNote) error {
 	if err := datadir.MakeFolder(to); err != nil {
 		return err
 	}
 	there, err := noteOf(filepath.Join(to, localchain.StateName))
 	switch {
 	case errors.Is(err, os.ErrNotExist):
-		_, err = localchain.Copy(dir, to)
-		return err
-	case err == nil && there != n.Files[localchain.StateName]:
+		return localchain.Copy(dir, to)
+	case err == nil && there != state:
 		return fmt.Errorf("%s is of another chain, or of another moment: %w", filepath.Join(to, localchain.StateName), ErrNotEmpty)
 	}
 	return err

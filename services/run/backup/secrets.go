@@ -21,23 +21,25 @@ func SaveSecrets(from, dir string) (Done, error) {
 	if err != nil {
 		return done, err
 	}
-	files, err := os.ReadDir(dir)
+	names, err := secretsIn(dir)
+	if err == nil {
+		_, err = noteFiles(dir, secretsNoteName, names)
+	}
 	if err != nil {
 		return done, fmt.Errorf("secrets: %w", err)
 	}
-	sums := map[string]fileNote{}
-	for _, file := range files {
-		if !file.Type().IsRegular() || file.Name() == secretsNoteName {
-			continue
-		}
-		if sums[file.Name()], err = noteOf(filepath.Join(dir, file.Name())); err != nil {
-			return done, fmt.Errorf("secrets: %w", err)
-		}
-	}
-	if err := writeNote(dir, secretsNoteName, sums); err != nil {
-		return done, fmt.Errorf("secrets: %w", err)
-	}
 	return done, nil
+}
+
+// secretsIn returns the names of the secrets in a folder, which holds a file for each.
+func secretsIn(dir string) (names []string, err error) {
+	files, err := os.ReadDir(dir)
+	for _, file := range files {
+		if file.Type().IsRegular() && file.Name() != secretsNoteName {
+			names = append(names, file.Name())
+		}
+	}
+	return names, err
 }
 
 // checkSecrets compares the secrets of a backup with their checksums. Backups of earlier
@@ -53,27 +55,24 @@ func checkSecrets(dir string) error {
 	return checkFiles(dir, sums)
 }
 
-// CopySecrets copies every secret from one folder to another. Both hold one file for each
-// secret. A secret that exists in the target must equal the copy: it is never replaced,
-// because the data that it protects would be lost. The result counts the secrets.
+// CopySecrets copies every secret from one folder to another. A secret that exists in the
+// target must equal the copy: it is never replaced, because the data that it protects would
+// be lost. The result counts the secrets.
 func CopySecrets(from, to string) (Done, error) {
 	done := Done{Part: Secrets}
-	files, err := os.ReadDir(from)
+	names, err := secretsIn(from)
 	if err != nil {
 		return done, fmt.Errorf("secrets: %w", err)
 	}
 	if err := datadir.MakeFolder(to); err != nil {
 		return done, fmt.Errorf("secrets: %w", err)
 	}
-	for _, file := range files {
-		if !file.Type().IsRegular() || file.Name() == secretsNoteName {
-			continue
-		}
-		content, err := os.ReadFile(filepath.Join(from, file.Name()))
+	for _, name := range names {
+		content, err := os.ReadFile(filepath.Join(from, name))
 		if err != nil {
 			return done, fmt.Errorf("secrets: %w", err)
 		}
-		target := filepath.Join(to, file.Name())
+		target := filepath.Join(to, name)
 		there, err := os.ReadFile(target)
 		switch {
 		case errors.Is(err, os.ErrNotExist):
