@@ -185,26 +185,6 @@ func (d *Dir) Secret(name string, n int) ([]byte, error) {
 	return secret, nil
 }
 
-// Replace puts a secret in another one's place. The one that was there is kept under the
-// name kept first. A crash leaves both where they were, maybe with that copy.
-func (d *Dir) Replace(name, by, kept string) error {
-	folder := filepath.Join(d.path, secretsName)
-	text, err := os.ReadFile(filepath.Join(folder, name))
-	if err == nil {
-		err = WriteFile(filepath.Join(folder, kept), text, 0o600)
-	}
-	if err == nil {
-		err = os.Rename(filepath.Join(folder, by), filepath.Join(folder, name))
-	}
-	if err == nil {
-		err = SyncDir(folder)
-	}
-	if err != nil {
-		return fmt.Errorf("secret %s: %w", name, err)
-	}
-	return nil
-}
-
 // LoadSecret reads a secret of the data folder at path without its lock, as a
 // command beside the running instance does. It returns ErrNoSecret if there is none.
 func LoadSecret(path, name string, n int) ([]byte, error) {

@@ -19,8 +19,7 @@ import (
 )
 
 func newRewrap() *cobra.Command {
-	var newKey bool
-	cmd := &cobra.Command{
+	return &cobra.Command{
 		Use:   "rewrap",
 		Short: "Rotates the master key: wraps every data key with MASTER_KEY, while MASTER_KEY_PREVIOUS still unwraps",
 		Long: `Rotates the master key while the services run:
@@ -36,18 +35,12 @@ backup of the keystore still needs the old key; make a new backup after step 2.
 After an interruption at any point, run it again.
 
 Beside a local run, the generated key (secrets/master-key in the data folder)
-replaces a variable that is not set. With --new-key, this command is the whole rotation
-of a stopped local run: it makes the new key itself, and keeps the old one beside it.`,
+replaces a variable that is not set.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if newKey {
-				return runRotateLocal(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
-			}
 			return runRewrap(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
-	cmd.Flags().BoolVar(&newKey, "new-key", false, "make the new key, in the data folder of a stopped local run")
-	return cmd
 }
 
 func runRewrap(ctx context.Context, out, progressTo io.Writer) error {
@@ -67,10 +60,6 @@ func runRewrap(ctx context.Context, out, progressTo io.Writer) error {
 	bar := newProgress(progressTo, "rewrapping", "messages")
 	done, err := assembly.Rewrap(ctx, cfg, func(done keystore.Rewrapped) { bar.at(done.Entries, 0) })
 	bar.done()
-	return sayRewrapped(out, done, err)
-}
-
-func sayRewrapped(out io.Writer, done keystore.Rewrapped, err error) error {
 	if err != nil && done.Entries == 0 { // nothing was begun, and again would not help
 		return err
 	}
@@ -80,24 +69,6 @@ func sayRewrapped(out io.Writer, done keystore.Rewrapped, err error) error {
 		return fmt.Errorf("not finished, run it again: %w", err)
 	}
 	fmt.Fprintln(out, "MASTER_KEY alone opens every data key: none is left under the previous key")
-	return nil
-}
-
-func runRotateLocal(ctx context.Context, out, progressTo io.Writer) error {
-	cfg, err := config.Load(environ())
-	if err != nil {
-		return err
-	}
-	if cfg.NATSURL != "" || cfg.MasterKey != "" {
-		return errors.New("--new-key is for the generated key of a data folder: unset NATS_URL and MASTER_KEY, or rotate a key of yours without the flag")
-	}
-	bar := newProgress(progressTo, "rewrapping", "messages")
-	done, kept, err := assembly.RotateLocal(ctx, cfg, func(done keystore.Rewrapped) { bar.at(done.Entries, 0) })
-	bar.done()
-	if err := sayRewrapped(out, done, err); err != nil {
-		return err
-	}
-	fmt.Fprintf(out, "the old key is now secrets/%s: destroy it when no backup needs it\n", kept)
 	return nil
 }
 

@@ -154,7 +154,7 @@ func openKeys(ctx context.Context, cfg config.Config, nc *nats.Conn) (*keystore.
 // mastersOf returns the master keys for a tool. Beside a local run these are the run's
 // generated ones.
 func mastersOf(ctx context.Context, cfg config.Config) ([]keystore.Master, error) {
-	if err := fillMasterKeys(&cfg); err != nil {
+	if err := fillMasterKey(&cfg); err != nil {
 		return nil, errNoMasterKey
 	}
 	return openMasters(ctx, cfg)

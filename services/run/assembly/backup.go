@@ -38,7 +38,7 @@ func Backup(ctx context.Context, cfg config.Config, dir string, wanted []backup.
 	act := func(ctx context.Context, nc *nats.Conn) error {
 		return copyParts(ctx, cfg, nc, dir, parts, say, progress)
 	}
-	return asRecordedAdmin(ctx, cfg, Dial(cfg), "backup", map[string]string{"to": inFull(dir), "parts": namesOf(parts)}, act)
+	return asRecordedAdmin(ctx, cfg, "backup", map[string]string{"to": inFull(dir), "parts": namesOf(parts)}, act)
 }
 
 // namesOf lists parts for the admin log.
@@ -162,7 +162,7 @@ func Restore(ctx context.Context, cfg config.Config, dir string, wanted []backup
 	if r.parts = streamsOf(parts); len(r.parts) == 0 || wanted != nil && len(r.parts) < len(parts) {
 		return errors.New("restore: secrets and chain go only into a data folder: unset NATS_URL")
 	}
-	return asAdmin(ctx, Dial(cfg), "restore", func(ctx context.Context, nc *nats.Conn) error {
+	return asAdmin(ctx, cfg, "restore", func(ctx context.Context, nc *nats.Conn) error {
 		return r.all(ctx, nc, func() error { return nil })
 	})
 }

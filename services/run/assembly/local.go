@@ -84,7 +84,7 @@ func (l *local) start(ctx context.Context) error {
 // masterKey loads the folder's master key, or generates it. If the folder has data keys, it
 // generates none: a new key would open none of them, and a backup's is not restored over it.
 func (l *local) masterKey(ctx context.Context) error {
-	if err := fillMasterKeys(&l.cfg); !errors.Is(err, datadir.ErrNoSecret) {
+	if err := fillMasterKey(&l.cfg); !errors.Is(err, datadir.ErrNoSecret) {
 		return err
 	}
 	if l.nats != nil {
@@ -99,7 +99,7 @@ func (l *local) masterKey(ctx context.Context) error {
 	if _, err := l.dir.Secret(masterKeyName, keystore.KeySize); err != nil {
 		return err
 	}
-	return fillMasterKeys(&l.cfg)
+	return fillMasterKey(&l.cfg)
 }
 
 // newestMaster returns the id of the master key of the folder's newest data key.

@@ -34,7 +34,7 @@ import (
 // Rebuild rebuilds the read models while the services run. It fills in o.Pool and
 // o.Log.
 func Rebuild(ctx context.Context, cfg config.Config, o rebuild.Config) (done rebuild.Result, err error) {
-	err = asRecordedAdmin(ctx, cfg, Dial(cfg), "rebuild", map[string]string{"force": strconv.FormatBool(o.Force)}, func(ctx context.Context, nc *nats.Conn) error {
+	err = asRecordedAdmin(ctx, cfg, "rebuild", map[string]string{"force": strconv.FormatBool(o.Force)}, func(ctx context.Context, nc *nats.Conn) error {
 		log, err := eventlog.Open(ctx, nc)
 		if err != nil {
 			return err
@@ -75,7 +75,7 @@ func CheckKey(ctx context.Context, cfg config.Config, setting config.MasterKeySe
 		return err
 	}
 	if dir == "" {
-		err = asAdmin(ctx, Dial(cfg), "check-key", check)
+		err = asAdmin(ctx, cfg, "check-key", check)
 		return key.ID(), done, err
 	}
 	copied := filepath.Join(dir, string(backup.Keystore))
@@ -107,7 +107,7 @@ const forgetTimeout = 2 * time.Minute
 func Forget(ctx context.Context, cfg config.Config, owner events.Owner) (existed bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, forgetTimeout)
 	defer cancel()
-	err = asRecordedAdmin(ctx, cfg, Dial(cfg), "forget", map[string]string{"owner": string(owner)}, func(ctx context.Context, nc *nats.Conn) error {
+	err = asRecordedAdmin(ctx, cfg, "forget", map[string]string{"owner": string(owner)}, func(ctx context.Context, nc *nats.Conn) error {
 		js, err := jetstream.New(nc)
 		if err != nil {
 			return err
@@ -146,8 +146,8 @@ func endAccess(ctx context.Context, nc *nats.Conn, owner events.Owner) (register
 
 // asRecordedAdmin is asAdmin for an act that the admin log records. Connection and records
 // outlast the act, also when ctx ends.
-func asRecordedAdmin(ctx context.Context, cfg config.Config, connect Connector, act string, about map[string]string, work func(context.Context, *nats.Conn) error) error {
-	return asAdmin(ctx, connect, act, func(ctx context.Context, nc *nats.Conn) error {
+func asRecordedAdmin(ctx context.Context, cfg config.Config, act string, about map[string]string, work func(context.Context, *nats.Conn) error) error {
+	return asAdmin(ctx, cfg, act, func(ctx context.Context, nc *nats.Conn) error {
 		return recorded(ctx, cfg, nc, act, about, func() error { return work(ctx, nc) })
 	})
 }
@@ -203,16 +203,12 @@ func AdminLog(ctx context.Context, cfg config.Config, from uint64, each func(adm
 	return err
 }
 
-// The master keys in the secrets of a data folder. There is a next one from the beginning
-// of a rotation to its end.
-const (
-	masterKeyName     = "master-key"
-	nextMasterKeyName = "master-key-next"
-)
+// masterKeyName is the name of the master key in the secrets of a data folder.
+const masterKeyName = "master-key"
 
-// fillMasterKeys fills in the generated master keys of the data folder if the environment
-// sets none. After a rotation that was interrupted, data keys need either of two.
-func fillMasterKeys(cfg *config.Config) error {
+// fillMasterKey fills in the generated master key of the data folder if the environment
+// sets none.
+func fillMasterKey(cfg *config.Config) error {
 	if cfg.MasterKey != "" {
 		return nil
 	}
@@ -221,26 +217,17 @@ func fillMasterKeys(cfg *config.Config) error {
 		return err
 	}
 	cfg.MasterKey = base64.StdEncoding.EncodeToString(key)
-	next, err := datadir.LoadSecret(cfg.DataDir, nextMasterKeyName, keystore.KeySize)
-	if errors.Is(err, datadir.ErrNoSecret) || cfg.MasterKeyPrevious != "" {
-		return nil
-	}
-	cfg.MasterKeyPrevious = base64.StdEncoding.EncodeToString(next)
-	return err
+	return nil
 }
 
 // Rewrap gives every data key a new wrapping under the first master key.
-func Rewrap(ctx context.Context, cfg config.Config, progress func(keystore.Rewrapped)) (keystore.Rewrapped, error) {
-	return rewrap(ctx, cfg, Dial(cfg), progress)
-}
-
-func rewrap(ctx context.Context, cfg config.Config, connect Connector, progress func(keystore.Rewrapped)) (done keystore.Rewrapped, err error) {
+func Rewrap(ctx context.Context, cfg config.Config, progress func(keystore.Rewrapped)) (done keystore.Rewrapped, err error) {
 	masters, err := mastersOf(ctx, cfg)
 	if err != nil {
 		return done, err
 	}
 	about := map[string]string{"to": masters[0].ID()}
-	err = asRecordedAdmin(ctx, cfg, connect, "rewrap", about, func(ctx context.Context, nc *nats.Conn) error {
+	err = asRecordedAdmin(ctx, cfg, "rewrap", about, func(ctx context.Context, nc *nats.Conn) error {
 		keys, err := openKeysWith(ctx, cfg, nc, masters)
 		if err != nil {
 			return err
@@ -260,30 +247,6 @@ func rewrap(ctx context.Context, cfg config.Config, connect Connector, progress 
 		err = syncLocal(cfg, keystore.Stream)
 	}
 	return done, err
-}
-
-// RotateLocal gives the data folder of a stopped local run a new master key, and returns
-// the name under which its secrets keep the old one. A crash leaves a folder that a local
-// run works with; RotateLocal goes on with the same new key.
-func RotateLocal(ctx context.Context, cfg config.Config, progress func(keystore.Rewrapped)) (done keystore.Rewrapped, kept string, err error) {
-	// Before Open, which would make the folder.
-	old, err := datadir.LoadSecret(cfg.DataDir, masterKeyName, keystore.KeySize)
-	if err != nil {
-		return done, "", err
-	}
-	err = withStopped(ctx, cfg.DataDir, func(folder *datadir.Dir, connect Connector) error {
-		next, err := folder.Secret(nextMasterKeyName, keystore.KeySize)
-		if err != nil {
-			return err
-		}
-		cfg.MasterKey, cfg.MasterKeyPrevious = base64.StdEncoding.EncodeToString(next), base64.StdEncoding.EncodeToString(old)
-		if done, err = rewrap(ctx, cfg, connect, progress); err != nil {
-			return err
-		}
-		kept = fmt.Sprintf("%s-%s", masterKeyName, keystore.MasterKey(old).ID())
-		return folder.Replace(masterKeyName, nextMasterKeyName, kept)
-	})
-	return done, kept, err
 }
 
 // withStopped starts the log's server of a stopped local run's folder while use works.

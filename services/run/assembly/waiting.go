@@ -205,9 +205,9 @@ func telling(logger *slog.Logger) nats.ErrHandler {
 }
 
 // asAdmin connects for a tool that needs an administrator's permissions on a cluster.
-func asAdmin(ctx context.Context, connect Connector, tool string, work func(context.Context, *nats.Conn) error) error {
+func asAdmin(ctx context.Context, cfg config.Config, tool string, work func(context.Context, *nats.Conn) error) error {
 	var refused refusals
-	nc, err := connect(nats.Name("memory-ledger "+tool), refused.option(func(*nats.Conn, *nats.Subscription, error) {}))
+	nc, err := Dial(cfg)(nats.Name("memory-ledger "+tool), refused.option(func(*nats.Conn, *nats.Subscription, error) {}))
 	if err != nil {
 		return fmt.Errorf("connect to the log's server: %w", err)
 	}
