@@ -16,13 +16,11 @@ package localchain
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"embed"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"net/http"
 	"os"
 	"os/exec"
@@ -94,7 +92,7 @@ type Chain struct {
 // matches datadir.ErrLocked if another chain runs in the folder.
 func Start(ctx context.Context, cfg Config) (*Chain, error) {
 	cfg.setDefaults()
-	node, server, err := install(ctx, cfg)
+	node, modules, err := install(ctx, cfg)
 	if err != nil {
 		return nil, fmt.Errorf("local chain: %w", err)
 	}
@@ -107,25 +105,34 @@ func Start(ctx context.Context, cfg Config) (*Chain, error) {
 		return nil, fmt.Errorf("local chain: %w", err)
 	}
 	defer lock.Release() // the server has inherited it
-	args, err := arguments(server, cfg)
+	args, err := arguments(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("local chain: %w", err)
 	}
-	c, err := launch(ctx, node, args, lock, cfg)
+	cmd := exec.Command(node, args...)
+	// NODE_OPTIONS may hold options that are meant for other programs.
+	cmd.Env = append(os.Environ(), "NODE_OPTIONS=", "NODE_ENV=production", "NODE_PATH="+modules)
+	lock.Inherit(cmd)
+	c, err := launch(ctx, cmd, cfg)
 	if err != nil {
 		return nil, fmt.Errorf("local chain: %w", err)
 	}
 	return c, nil
 }
 
-// arguments writes the programs beside the state and returns the server's command line.
-func arguments(server string, cfg Config) ([]string, error) {
+// arguments writes the server's scripts and the programs beside the state, and returns the
+// server's command line.
+func arguments(cfg Config) ([]string, error) {
+	scripts := filepath.Join(cfg.DataDir, "server")
+	if err := errors.Join(os.RemoveAll(scripts), os.CopyFS(cfg.DataDir, files)); err != nil {
+		return nil, err
+	}
 	slotMS := cfg.SlotTime.Milliseconds()
 	if cfg.ManualSlots {
 		slotMS = 0
 	}
 	args := []string{
-		server,
+		filepath.Join(scripts, "server.js"),
 		"--data", cfg.DataDir,
 		"--addr", cfg.Addr,
 		"--slot-ms", strconv.FormatInt(slotMS, 10),
@@ -183,13 +190,9 @@ type readyLine struct {
 // folder's lock: the folder is free when both processes have ended. The server ends
 // when this process ends: its standard input closes then, and on Linux it also gets a
 // signal.
-func launch(ctx context.Context, node string, args []string, lock *datadir.FileLock, cfg Config) (*Chain, error) {
+func launch(ctx context.Context, cmd *exec.Cmd, cfg Config) (*Chain, error) {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute) // only a machine that is overloaded needs them
 	defer cancel()
-	cmd := exec.Command(node, args...)
-	lock.Inherit(cmd)
-	// NODE_OPTIONS may hold options that are meant for other programs.
-	cmd.Env = append(os.Environ(), "NODE_OPTIONS=", "NODE_ENV=production")
 	ready := make(chan readyLine, 1)
 	cmd.Stdout = child.NewLines(0, func(text string) {
 		var line readyLine
@@ -293,38 +296,22 @@ func Fetch(ctx context.Context, cfg Config) error {
 	return err
 }
 
-// install finds or fetches Node and the modules, places the server's files beside the
-// modules, and returns the paths of node and of server.js:
-//
-//	<cache>/chain-<hash of the lock file and platform>/node_modules
-//	<cache>/chain-<hash>/server-<hash of the scripts>/server.js
-//
-// Versions live side by side, and nothing is changed in place.
-func install(ctx context.Context, cfg Config) (program, server string, err error) {
+// install finds or fetches Node and the modules, and returns the path of node and the folder
+// of the modules.
+func install(ctx context.Context, cfg Config) (program, modules string, err error) {
 	cache := npm.CacheFolder()
-	modules, err := npm.Fetch(ctx, cache, npm.Set{Name: "chain", What: "the local chain", Lock: content("server/package-lock.json"), Finish: hasRuntime}, cfg.OnFetch)
+	lock, err := files.ReadFile("server/package-lock.json")
+	if err != nil {
+		return "", "", err
+	}
+	folder, err := npm.Fetch(ctx, cache, npm.Set{Name: "chain", What: "the local chain", Lock: lock, Finish: hasRuntime}, cfg.OnFetch)
+	if err == nil {
+		program, err = node.Program(ctx, cache, cfg.OnFetch)
+	}
 	if err != nil {
 		return "", "", fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
-	program, err = node.Program(ctx, cache, cfg.OnFetch)
-	if err != nil {
-		return "", "", fmt.Errorf("%w: %w", ErrUnavailable, err)
-	}
-	h := sha256.New()
-	for _, name := range scripts() {
-		body := content(name)
-		fmt.Fprintf(h, "%s %d\n", name, len(body))
-		h.Write(body)
-	}
-	folder := filepath.Join(modules, fmt.Sprintf("server-%x", h.Sum(nil)[:8]))
-	server = filepath.Join(folder, "server.js")
-	if exists(server) {
-		return program, server, nil
-	}
-	if err := place(folder, modules); err != nil && !exists(server) {
-		return "", "", err // of no faster process
-	}
-	return program, server, nil
+	return program, filepath.Join(folder, "node_modules"), nil
 }
 
 // hasRuntime refuses a fetched folder that lacks the runtime's native module: the lock file
@@ -335,42 +322,4 @@ func hasRuntime(folder string) error {
 		err = fmt.Errorf("the chain's runtime is not pinned for %s/%s", runtime.GOOS, runtime.GOARCH)
 	}
 	return err
-}
-
-// place writes the server's scripts into a temporary folder and renames it to folder. A crash
-// leaves the temporary folder, which is never used.
-func place(folder, parent string) error {
-	tmp, err := os.MkdirTemp(parent, "placing-")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(tmp)
-	for _, name := range scripts() {
-		if err := os.WriteFile(filepath.Join(tmp, filepath.Base(name)), content(name), 0o644); err != nil {
-			return err
-		}
-	}
-	return os.Rename(tmp, folder)
-}
-
-// scripts returns the names of the server's embedded scripts.
-func scripts() []string {
-	names, err := fs.Glob(files, "server/*.js")
-	if err != nil {
-		panic(err) // the pattern is a constant
-	}
-	return names
-}
-
-func content(name string) []byte {
-	body, err := files.ReadFile(name)
-	if err != nil {
-		panic(err) // the names come from the embedded folder itself
-	}
-	return body
-}
-
-func exists(path string) bool {
-	_, err := os.Stat(path)
-	return err == nil
 }
