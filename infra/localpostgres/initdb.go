@@ -118,21 +118,3 @@ func (a *account) give(path string) error {
 	}
 	return os.Lchown(path, int(a.uid), int(a.gid))
 }
-
-// reaches reports whether the account may pass through every folder above path, by the
-// folders' mode bits.
-func (a *account) reaches(path string) bool {
-	real, err := filepath.EvalSymlinks(path)
-	if err != nil {
-		return false
-	}
-	for dir := filepath.Dir(real); ; dir = filepath.Dir(dir) {
-		info, err := os.Stat(dir)
-		if err != nil || info.Mode().Perm()&0o001 == 0 && info.Sys().(*syscall.Stat_t).Uid != a.uid {
-			return false
-		}
-		if dir == filepath.Dir(dir) {
-			return true
-		}
-	}
-}

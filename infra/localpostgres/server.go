@@ -127,10 +127,9 @@ func (s *Server) launch(ctx context.Context, cfg Config, p place, inst installat
 	cmd.Dir = p.home
 	cmd.Env = environment()
 	cmd.SysProcAttr = p.who.attr()
-	// The server says this to each try of ready to connect. It would push the cause out.
 	// This is how many of the server's last lines an error quotes: after the cause it says up
-	// to four lines about its end.
-	lines := child.NewLines(8, logLines(cfg.Logger)).Except("FATAL:  the database system is ")
+	// to four lines about its end, and refuses a try or two of ready to connect.
+	lines := child.NewLines(8, logLines(cfg.Logger))
 	cmd.Stdout, cmd.Stderr = lines, lines
 	var err error
 	if s.proc, err = child.Start(cmd, syscall.SIGQUIT); err != nil {
