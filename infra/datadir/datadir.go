@@ -6,7 +6,7 @@
 //	ledger.lock   flock(2)ed by the running instance, holds its pid
 //	secrets/NAME  one generated secret each, base64, mode 0600
 //	run.json      where the servers of the running instance are, mode 0600
-//	run.log       the log of a run at a terminal, mode 0600; the part before it is run.log.1
+//	run.log       the log of the runs, mode 0600; a start moves a large one to run.log.1
 //
 // The lock, not the presence of a file, says whether an instance runs: the
 // kernel releases the lock when the process ends, for whatever reason. So a run.json

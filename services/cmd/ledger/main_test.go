@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"io"
 	"log/slog"
 	"os"
@@ -95,21 +94,23 @@ func TestAServerWithoutALog(t *testing.T) {
 	}
 }
 
-// A full log file becomes the previous one: at most two files, with whole lines.
+// A run adds to the log of the run before. A large log becomes the previous one first.
 func TestLogFileIsBounded(t *testing.T) {
 	t.Parallel()
-	path := filepath.Join(t.TempDir(), "run.log")
-	must(t, os.WriteFile(path, []byte("of the run before\n"), 0o600))
-	file, err := openLogFile(path, 40)
-	must(t, err)
-	for _, line := range []string{"one, ten bytes or so\n", "two, ten bytes or so\n", "three\n", strings.Repeat("x", 50) + "\n"} {
-		must(t, errorOf(file.Write([]byte(line))))
-	}
-	now, errNow := os.ReadFile(path)
-	before, errBefore := os.ReadFile(path + ".1")
-	must(t, errors.Join(errNow, errBefore))
-	if string(before) != "two, ten bytes or so\nthree\n" || string(now) != strings.Repeat("x", 50)+"\n" {
-		t.Errorf("%q, before that %q", now, before)
+	dir := t.TempDir()
+	path := filepath.Join(dir, "run.log")
+	for _, size := range []int64{1 << 10, 17 << 20} {
+		must(t, os.WriteFile(path, nil, 0o600))
+		must(t, os.Truncate(path, size))
+		log, err := (&console{}).Opened(dir)
+		must(t, err)
+		log.Info("of this run")
+		before, err := os.Stat(path + ".1")
+		now, errNow := os.ReadFile(path)
+		must(t, errNow)
+		if moved := err == nil && before.Size() == size; moved != (size > 16<<20) || moved != (len(now) < 1<<10) || !bytes.Contains(now, []byte("of this run")) {
+			t.Errorf("%d bytes: moved %v, now %d bytes", size, moved, len(now))
+		}
 	}
 }
 
