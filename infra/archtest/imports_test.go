@@ -35,8 +35,9 @@ var rules = []rule{
 	{"anchoring/anchorer", []string{"events", "anchoring", "projections/tree", "projections/schema", "projections/projector"}},
 	{"anchoring", []string{"events", "projections/tree", "projections/schema", "projections/readmodel/batches"}},
 	// A backup is a folder that must survive power cuts: datadir can do that. It holds
-	// the files of a local chain, and is tested on a separate server.
-	{"services/run/backup", []string{"events", "services", "infra/datadir", "infra/localchain", "infra/localnats"}},
+	// the files of a local chain, is tested on a separate server, and gets its streams'
+	// settings from their files.
+	{"services/run/backup", []string{"events", "services", "infra/datadir", "infra/localchain", "infra/localnats", "infra/nats"}},
 	{"services/cmd", []string{"events", "projections", "anchoring", "infra", "services"}},
 	{"services/run/assembly", []string{"events", "projections", "anchoring", "infra", "services"}},
 	{"services/test", []string{"events", "projections", "anchoring", "infra", "services"}},

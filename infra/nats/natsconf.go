@@ -68,7 +68,7 @@ func Provision(ctx context.Context, js jetstream.JetStream, replicas int) ([]Mad
 		info := stream.CachedInfo()
 		made = append(made, Made{"stream " + cfg.Name, fmt.Sprintf("%d replicas, %d messages", info.Config.Replicas, info.State.Msgs)})
 	}
-	consumers, err := read[jetstream.ConsumerConfig]("consumers")
+	consumers, err := read[jetstream.ConsumerConfig]("consumers/*")
 	if err != nil {
 		return nil, err
 	}
@@ -84,7 +84,7 @@ func Provision(ctx context.Context, js jetstream.JetStream, replicas int) ([]Mad
 
 // plan returns the configurations that the streams are to have. It changes no stream.
 func plan(ctx context.Context, js jetstream.JetStream, replicas int) ([]jetstream.StreamConfig, error) {
-	streams, err := read[jetstream.StreamConfig]("streams")
+	streams, err := read[jetstream.StreamConfig]("streams/*")
 	if err != nil {
 		return nil, err
 	}
@@ -111,22 +111,61 @@ func plan(ctx context.Context, js jetstream.JetStream, replicas int) ([]jetstrea
 	for i := range streams {
 		cfg := &streams[i]
 		is := have[cfg.Name]
-		cfg.Replicas = cmp.Or(replicas, is.Replicas, fresh)
-		switch {
-		case cfg.Replicas == 1:
-		case cfg.Name == Stream:
-			// A cluster's leader recognizes the retry of an append by its id, so the window
-			// outlasts the retries. On a single server the sequence that an append expects is
-			// enough, so the file has the shortest window that a server accepts.
-			cfg.Duplicates = 2 * time.Minute
-		default:
-			// Buckets are read from the leader only: a replica that is behind may not have
-			// a key, or a sign-in, that another service made.
-			cfg.AllowDirect = false
-		}
+		replicate(cfg, cmp.Or(replicas, is.Replicas, fresh))
 		cfg.DenyDelete, cfg.DenyPurge = cfg.DenyDelete || is.DenyDelete, cfg.DenyPurge || is.DenyPurge
 	}
 	return streams, nil
+}
+
+// replicate sets how many servers keep a stream, and what depends on that.
+func replicate(cfg *jetstream.StreamConfig, replicas int) {
+	cfg.Replicas = replicas
+	switch {
+	case replicas == 1:
+	case cfg.Name == Stream:
+		// A cluster's leader recognizes the retry of an append by its id, so the window
+		// outlasts the retries. On a single server the sequence that an append expects is
+		// enough, so the file has the shortest window that a server accepts.
+		cfg.Duplicates = 2 * time.Minute
+	default:
+		// Buckets are read from the leader only: a replica that is behind may not have
+		// a key, or a sign-in, that another service made.
+		cfg.AllowDirect = false
+	}
+}
+
+// StreamConfig returns the configuration of a stream that so many servers keep; 0 means one.
+func StreamConfig(name string, replicas int) (jetstream.StreamConfig, error) {
+	found, err := read[jetstream.StreamConfig]("streams/" + name)
+	if err == nil && len(found) != 1 {
+		err = fmt.Errorf("there is no configuration of a stream %s", name)
+	}
+	if err != nil {
+		return jetstream.StreamConfig{}, err
+	}
+	replicate(&found[0], max(1, replicas))
+	return found[0], nil
+}
+
+// Create creates a stream as Provision would.
+func Create(ctx context.Context, js jetstream.JetStream, name string, replicas int) (jetstream.Stream, error) {
+	cfg, err := StreamConfig(name, replicas)
+	if err != nil {
+		return nil, err
+	}
+	stream, err := js.CreateStream(ctx, cfg)
+	if err != nil {
+		return nil, fmt.Errorf("create stream %s: %w", name, err)
+	}
+	return stream, nil
+}
+
+// CreateBucket creates a bucket as Provision would, and opens it.
+func CreateBucket(ctx context.Context, js jetstream.JetStream, bucket string, replicas int) (jetstream.KeyValue, error) {
+	if _, err := Create(ctx, js, "KV_"+bucket, replicas); err != nil {
+		return nil, err
+	}
+	return js.KeyValue(ctx, bucket)
 }
 
 // Clustered reports whether the server of a connection is one of several.
@@ -141,10 +180,10 @@ func Replicas(nc *nats.Conn) int {
 	return 1
 }
 
-// read decodes every file of a folder. It refuses a field that the client library does
-// not know and would silently drop.
-func read[T any](dir string) ([]T, error) {
-	names, err := fs.Glob(files, dir+"/*.json")
+// read decodes every file whose name, without .json, fits a pattern. It refuses a field that
+// the client library does not know and would silently drop.
+func read[T any](pattern string) ([]T, error) {
+	names, err := fs.Glob(files, pattern+".json")
 	if err != nil {
 		return nil, err
 	}

@@ -116,29 +116,9 @@ type cachedKey struct {
 	seen     time.Time
 }
 
-// maxEntry bounds the bucket's messages, and with a margin for decisions that other
+// maxEntry bounds the bucket's messages, as its max_msg_size in infra/nats/streams, and with a margin for decisions that other
 // processes make at the same time, an owner's entry.
 const maxEntry = 512 << 10
-
-// StreamConfig returns the configuration of the bucket's stream. It keeps two revisions of
-// an entry: the server would drop an older one without overwriting it, so the older one is
-// erased once the newer one is stored. It allows messages to be erased, which the stream of
-// a bucket made by CreateKeyValue never does.
-func StreamConfig(replicas int) jetstream.StreamConfig {
-	return jetstream.StreamConfig{
-		Name: Stream, Description: "Memory Ledger: wrapped data keys", Subjects: []string{allSubjects},
-		MaxMsgsPerSubject: 2, Storage: jetstream.FileStorage, Discard: jetstream.DiscardNew, Replicas: max(1, replicas),
-		MaxBytes: -1, MaxMsgs: -1, MaxConsumers: -1, MaxMsgSize: maxEntry, AllowDirect: true, DenyPurge: true,
-	}
-}
-
-func Create(ctx context.Context, js jetstream.JetStream, replicas int) (jetstream.KeyValue, error) {
-	_, err := js.CreateStream(ctx, StreamConfig(replicas))
-	if err != nil {
-		return nil, fmt.Errorf("make bucket %s: %w", Bucket, err)
-	}
-	return js.KeyValue(ctx, Bucket)
-}
 
 func Open(bucket jetstream.KeyValue, cfg Config) (*Store, error) {
 	if len(cfg.Masters) == 0 {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/memory-ledger/ledger/events/eventlog/logtest"
 	"github.com/memory-ledger/ledger/infra/localnats/natstest"
+	natsconf "github.com/memory-ledger/ledger/infra/nats"
 	"github.com/memory-ledger/ledger/infra/testkit"
 	"github.com/memory-ledger/ledger/services/keystore"
 )
@@ -31,7 +32,7 @@ func newBucket(t *testing.T) jetstream.KeyValue {
 
 func bucketIn(t *testing.T, js jetstream.JetStream) jetstream.KeyValue {
 	t.Helper()
-	bucket, err := keystore.Create(t.Context(), js, 1)
+	bucket, err := natsconf.CreateBucket(t.Context(), js, keystore.Bucket, 1)
 	must(t, err)
 	return bucket
 }

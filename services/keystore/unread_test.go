@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/memory-ledger/ledger/infra/localnats/natstest"
+	natsconf "github.com/memory-ledger/ledger/infra/nats"
 	"github.com/memory-ledger/ledger/services/keystore"
 )
 
@@ -24,7 +25,7 @@ func TestAKeyThatCantBeReadIsThere(t *testing.T) {
 		js := connect(t, server)
 		bucket, err := js.KeyValue(t.Context(), keystore.Bucket)
 		if errors.Is(err, jetstream.ErrBucketNotFound) {
-			bucket, err = keystore.Create(t.Context(), js, 1)
+			bucket, err = natsconf.CreateBucket(t.Context(), js, keystore.Bucket, 1)
 		}
 		must(t, err)
 		return js, bucket, openMarked(t, js, bucket, keystore.MasterKey{1})

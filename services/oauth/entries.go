@@ -13,31 +13,12 @@ import (
 	"github.com/memory-ledger/ledger/events/eventlog"
 )
 
-// Bucket is the name of the key-value bucket of apps, and Stream that of its stream.
+// Bucket is the name of the key-value bucket of apps, and Stream that of its stream. An entry
+// takes about 250 bytes, so a million apps fit. A full bucket refuses new apps.
 const (
 	Bucket = "ledger_apps"
 	Stream = "KV_" + Bucket
 )
-
-// StreamConfig returns the configuration of the bucket's stream, the same as in
-// infra/nats/streams. An entry takes about 250 bytes, so a million apps fit. A full bucket
-// refuses new apps.
-func StreamConfig(replicas int) jetstream.StreamConfig {
-	return jetstream.StreamConfig{
-		Name: Stream, Description: "Memory Ledger: the generation of each app's refresh token",
-		Subjects: []string{"$KV." + Bucket + ".>"}, MaxMsgsPerSubject: 1,
-		MaxBytes: 256 << 20, MaxMsgSize: 16 << 10, MaxMsgs: -1, MaxConsumers: -1,
-		Storage: jetstream.FileStorage, Discard: jetstream.DiscardNew, Replicas: max(1, replicas),
-		AllowDirect: true, DenyDelete: true, DenyPurge: true,
-	}
-}
-
-func CreateBucket(ctx context.Context, js jetstream.JetStream, replicas int) (jetstream.KeyValue, error) {
-	if _, err := js.CreateStream(ctx, StreamConfig(replicas)); err != nil {
-		return nil, fmt.Errorf("make bucket %s: %w", Bucket, err)
-	}
-	return js.KeyValue(ctx, Bucket)
-}
 
 // entry is what is stored of an app, by the id of its key.
 type entry struct {

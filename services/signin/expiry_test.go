@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/memory-ledger/ledger/events"
+	natsconf "github.com/memory-ledger/ledger/infra/nats"
 	"github.com/memory-ledger/ledger/services/signin"
 )
 
@@ -45,7 +46,9 @@ func TestAFullBucketRefusesForAWhile(t *testing.T) {
 	f := newFrontDesk(t)
 	first, second := challenge(t, f.core), challenge(t, f.core)
 	verifies(t, f.core, first)
-	full := signin.NonceStreamConfig(1)
+	was, err := natsconf.StreamConfig(signin.NonceStream, 1)
+	must(t, err)
+	full := was
 	full.MaxBytes = int64(f.bucketBytes(t)) + 16
 	resize := func(cfg jetstream.StreamConfig) {
 		must(t, errorOf(f.js.UpdateStream(t.Context(), cfg)))
@@ -53,7 +56,7 @@ func TestAFullBucketRefusesForAWhile(t *testing.T) {
 	resize(full)
 	undecided(t, f.core, second)
 	refuses(t, f.core, first, "nonce was used")
-	resize(signin.NonceStreamConfig(1))
+	resize(was)
 	verifies(t, f.core, second)
 }
 

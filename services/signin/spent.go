@@ -14,7 +14,10 @@ import (
 )
 
 // NonceBucket is the name of the key-value bucket of used nonces, and NonceStream that of
-// its stream.
+// its stream. The bucket stores only answers with a valid signature, 183 bytes each, so it is
+// full after some 1.4 million, or 4,000 a second throughout spentFor. Each also adds 1 kB to
+// the log permanently. A full bucket refuses sign-ins with ErrUnavailable until the oldest
+// uses expire. Never drop them earlier: one signature could then yield two sessions.
 const (
 	NonceBucket = "ledger_nonces"
 	NonceStream = "KV_" + NonceBucket
@@ -22,31 +25,8 @@ const (
 
 // spentFor is how long a use is remembered: until every replica considers the nonce
 // expired, even if it was issued by a replica with a fast clock and is checked by one with
-// a slow clock.
+// a slow clock. The bucket's max_age in infra/nats/streams is the same.
 const spentFor = NonceLifetime + 2*clockSkew
-
-// NonceStreamConfig returns the configuration of the bucket's stream, the same as in
-// infra/nats/streams. The bucket stores only answers with a valid signature, 183 bytes
-// each, so it is full after some 1.4 million, or 4,000 a second throughout spentFor. Each
-// also adds 1 kB to the log permanently. A full bucket refuses sign-ins with ErrUnavailable
-// until the oldest uses expire. Never drop them earlier: one signature could then yield two
-// sessions.
-func NonceStreamConfig(replicas int) jetstream.StreamConfig {
-	return jetstream.StreamConfig{
-		Name: NonceStream, Description: "Memory Ledger: used sign-in nonces, until they have expired",
-		Subjects: []string{"$KV." + NonceBucket + ".>"}, MaxMsgsPerSubject: 1, MaxAge: spentFor,
-		MaxBytes: 256 << 20, MaxMsgSize: 1 << 10, MaxMsgs: -1, MaxConsumers: -1,
-		Storage: jetstream.FileStorage, Discard: jetstream.DiscardNew, Replicas: max(1, replicas),
-		AllowDirect: true, DenyDelete: true, DenyPurge: true,
-	}
-}
-
-func CreateNonceBucket(ctx context.Context, js jetstream.JetStream, replicas int) (jetstream.KeyValue, error) {
-	if _, err := js.CreateStream(ctx, NonceStreamConfig(replicas)); err != nil {
-		return nil, fmt.Errorf("make bucket %s: %w", NonceBucket, err)
-	}
-	return js.KeyValue(ctx, NonceBucket)
-}
 
 // useOf is the bucket's entry for a nonce that is used or claimed.
 type useOf struct {

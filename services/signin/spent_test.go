@@ -18,6 +18,7 @@ import (
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/infra/localnats/natstest"
+	natsconf "github.com/memory-ledger/ledger/infra/nats"
 	"github.com/memory-ledger/ledger/infra/testkit"
 	"github.com/memory-ledger/ledger/services/command"
 	"github.com/memory-ledger/ledger/services/keystore"
@@ -71,7 +72,7 @@ func newFrontDesk(t *testing.T) *frontDesk {
 	nc, js := natstest.Connect(t, natstest.Start(t).URL())
 	log, err := eventlog.Create(t.Context(), nc, eventlog.Config{})
 	must(t, err)
-	bucket, err := signin.CreateNonceBucket(t.Context(), js, 1)
+	bucket, err := natsconf.CreateBucket(t.Context(), js, signin.NonceBucket, 1)
 	must(t, err)
 	f := &frontDesk{js: js, log: &troubledLog{Log: log}, keys: make(noKeys, 1000), nonces: bucket}
 	f.now.Store(time.Now().UnixMilli())

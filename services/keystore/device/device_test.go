@@ -15,6 +15,7 @@ import (
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/eventlog/logtest"
 	"github.com/memory-ledger/ledger/infra/localnats/natstest"
+	natsconf "github.com/memory-ledger/ledger/infra/nats"
 	"github.com/memory-ledger/ledger/infra/testkit"
 	"github.com/memory-ledger/ledger/services/keystore"
 	"github.com/memory-ledger/ledger/services/keystore/device"
@@ -40,7 +41,7 @@ func ownersOf(t *testing.T, socket string, start func() (stop func())) {
 	key, err := device.Open(t.Context(), socket)
 	must(t, err)
 	_, js := natstest.Connect(t, natstest.Start(t).URL())
-	bucket, err := keystore.Create(t.Context(), js, 1)
+	bucket, err := natsconf.CreateBucket(t.Context(), js, keystore.Bucket, 1)
 	must(t, err)
 	stream, err := js.Stream(t.Context(), keystore.Stream)
 	must(t, err)

@@ -7,6 +7,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/memory-ledger/ledger/infra/localnats/natstest"
+	natsconf "github.com/memory-ledger/ledger/infra/nats"
 	"github.com/memory-ledger/ledger/services/keystore"
 )
 
@@ -20,7 +21,7 @@ func Start(t testing.TB) *keystore.Store {
 // Create makes the bucket and opens a keystore in it.
 func Create(t testing.TB, js jetstream.JetStream, masters ...keystore.Master) *keystore.Store {
 	t.Helper()
-	bucket, err := keystore.Create(t.Context(), js, 1)
+	bucket, err := natsconf.CreateBucket(t.Context(), js, keystore.Bucket, 1)
 	if err != nil {
 		t.Fatal(err)
 	}

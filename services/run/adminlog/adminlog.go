@@ -7,7 +7,6 @@ package adminlog
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/user"
@@ -20,26 +19,6 @@ import (
 )
 
 const Stream = "ledger_admin"
-
-func StreamConfig(replicas int) jetstream.StreamConfig {
-	return jetstream.StreamConfig{
-		Name: Stream, Description: "Memory Ledger: what operators did", Subjects: []string{Stream + ".>"},
-		Storage: jetstream.FileStorage, Discard: jetstream.DiscardNew, Replicas: max(1, replicas),
-		MaxBytes: -1, MaxMsgs: -1, MaxConsumers: -1, MaxMsgsPerSubject: -1, MaxMsgSize: 64 << 10, DenyDelete: true, DenyPurge: true,
-	}
-}
-
-// Open opens the stream, and makes it with that many replicas if it does not exist.
-func Open(ctx context.Context, js jetstream.JetStream, replicas int) (jetstream.Stream, error) {
-	stream, err := js.Stream(ctx, Stream)
-	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		stream, err = js.CreateStream(ctx, StreamConfig(replicas))
-	}
-	if err != nil {
-		return nil, fmt.Errorf("open the admin log: %w", err)
-	}
-	return stream, nil
-}
 
 type Record struct {
 	ID    string `json:"id"`  // of the act: both of its records have it

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/memory-ledger/ledger/projections/projector"
@@ -52,9 +51,7 @@ func (d *APIServer) prepareCore(ctx context.Context) (func(context.Context, net.
 	})
 	d.gauge("ledger_event_streams", "Event streams that are open.", nil, func() float64 { return float64(history.Streams()) })
 	grants := d.grants(memories, commands)
-	apps, err := d.bucket(ctx, oauth.Bucket, func(ctx context.Context) (jetstream.KeyValue, error) {
-		return oauth.CreateBucket(ctx, d.js, d.Config.NATSReplicas)
-	})
+	apps, err := d.bucket(ctx, oauth.Bucket)
 	if err != nil {
 		return nil, err
 	}

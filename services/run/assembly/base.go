@@ -297,7 +297,7 @@ func (b *Base) Close() {
 }
 
 // bucket opens a bucket, or creates it if the server and the credentials allow that.
-func (b *Base) bucket(ctx context.Context, name string, create func(context.Context) (jetstream.KeyValue, error)) (bucket jetstream.KeyValue, err error) {
+func (b *Base) bucket(ctx context.Context, name string) (bucket jetstream.KeyValue, err error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	err = b.log.ask(ctx, func(ctx context.Context) error {
@@ -306,7 +306,7 @@ func (b *Base) bucket(ctx context.Context, name string, create func(context.Cont
 			if err = b.mayMake(); err != nil {
 				return err
 			}
-			bucket, err = create(ctx)
+			bucket, err = natsconf.CreateBucket(ctx, b.js, name, b.Config.NATSReplicas)
 		}
 		return err
 	})
@@ -361,9 +361,7 @@ func NewAPIServer(ctx context.Context, b *Base, neighbors Neighbors) (*APIServer
 	if err != nil {
 		return nil, err
 	}
-	keys, err := b.bucket(ctx, keystore.Bucket, func(ctx context.Context) (jetstream.KeyValue, error) {
-		return keystore.Create(ctx, b.js, b.Config.NATSReplicas)
-	})
+	keys, err := b.bucket(ctx, keystore.Bucket)
 	if err != nil {
 		return nil, err
 	}
@@ -429,9 +427,7 @@ func (d *APIServer) openNonces(ctx context.Context, masters []keystore.Master) (
 	if d.nonceKeys, err = signin.DeriveNonceKeys(masters); err != nil {
 		return err
 	}
-	d.spentNonces, err = d.bucket(ctx, signin.NonceBucket, func(ctx context.Context) (jetstream.KeyValue, error) {
-		return signin.CreateNonceBucket(ctx, d.js, d.Config.NATSReplicas)
-	})
+	d.spentNonces, err = d.bucket(ctx, signin.NonceBucket)
 	d.syncSpent = d.syncOf(signin.NonceStream, true)
 	return err
 }

@@ -166,7 +166,10 @@ func recorded(ctx context.Context, cfg config.Config, nc *nats.Conn, act string,
 		}
 	}
 	var end func(context.Context, error) error
-	if _, err = adminlog.Open(ctx, js, cmp.Or(cfg.NATSReplicas, natsconf.Replicas(nc))); err == nil {
+	if _, err = js.Stream(ctx, adminlog.Stream); errors.Is(err, jetstream.ErrStreamNotFound) {
+		_, err = natsconf.Create(ctx, js, adminlog.Stream, cmp.Or(cfg.NATSReplicas, natsconf.Replicas(nc)))
+	}
+	if err == nil {
 		end, err = adminlog.Begin(ctx, js, adminlog.Record{Act: act, About: about, By: adminlog.Me(by)})
 	}
 	if err == nil {

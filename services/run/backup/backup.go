@@ -43,6 +43,7 @@ import (
 
 	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/infra/datadir"
+	natsconf "github.com/memory-ledger/ledger/infra/nats"
 	"github.com/memory-ledger/ledger/services/keystore"
 	"github.com/memory-ledger/ledger/services/run/adminlog"
 )
@@ -88,7 +89,6 @@ const (
 // note describes a copy. It is written last, so a copy without a note was never finished.
 type note struct {
 	Stream string          `json:"stream"`
-	Config json.RawMessage `json:"config"`
 	State  json.RawMessage `json:"state"`
 	Bytes  int64           `json:"bytes"`
 	SHA256 string          `json:"sha256"`
@@ -196,14 +196,13 @@ func snapshot(ctx context.Context, nc *nats.Conn, stream string, to io.Writer, p
 		return n, err
 	}
 	var answer struct {
-		Config json.RawMessage `json:"config"`
-		State  json.RawMessage `json:"state"`
+		State json.RawMessage `json:"state"`
 	}
 	request := map[string]any{"deliver_subject": inbox, "no_consumers": true, "chunk_size": pieceSize}
 	if err := api(ctx, nc, "STREAM.SNAPSHOT."+stream, request, &answer); err != nil {
 		return n, err
 	}
-	n.Config, n.State = answer.Config, answer.State
+	n.State = answer.State
 	for {
 		waiting, cancel := context.WithTimeout(ctx, stall)
 		msg, err := sub.NextMsgWithContext(waiting)
@@ -260,10 +259,12 @@ func restore(ctx context.Context, nc *nats.Conn, n note, path string, replicas i
 	if err != nil {
 		return err
 	}
-	if n.Config, err = settings(n.Stream, cmp.Or(before.replicas, replicas)); err != nil {
+	// A backup holds no configuration: a changed backup could then allow events to be deleted.
+	config, err := natsconf.StreamConfig(n.Stream, cmp.Or(before.replicas, replicas))
+	if err != nil {
 		return err
 	}
-	if err := send(ctx, nc, n, path, progress); err != nil {
+	if err := send(ctx, nc, n, config, path, progress); err != nil {
 		return err
 	}
 	for _, cfg := range before.consumers {
@@ -273,20 +274,6 @@ func restore(ctx context.Context, nc *nats.Conn, n note, path string, replicas i
 		done.Consumers = append(done.Consumers, cfg.Durable)
 	}
 	return nil
-}
-
-// settings returns a stream's configuration as Provision makes it. The backup's own is not
-// used: a changed backup could then allow events to be deleted.
-func settings(stream string, replicas int) (json.RawMessage, error) {
-	switch stream {
-	case eventlog.StreamName:
-		return json.Marshal(eventlog.StreamConfig(eventlog.Config{Replicas: replicas}))
-	case adminlog.Stream:
-		return json.Marshal(adminlog.StreamConfig(replicas))
-	}
-	config := keystore.StreamConfig(replicas)
-	config.AllowDirect = replicas == 1 // a bucket with replicas is read only from the leader
-	return json.Marshal(config)
 }
 
 // Check reads every byte of a part's copy, and proves that the part can be restored. To
@@ -424,7 +411,7 @@ func makeRoom(ctx context.Context, js jetstream.JetStream, name string) (was emp
 	return was, js.DeleteStream(ctx, name)
 }
 
-func send(ctx context.Context, nc *nats.Conn, n note, path string, progress func(bytes uint64)) error {
+func send(ctx context.Context, nc *nats.Conn, n note, config jetstream.StreamConfig, path string, progress func(bytes uint64)) error {
 	file, err := os.Open(path)
 	if err != nil {
 		return err
@@ -433,7 +420,7 @@ func send(ctx context.Context, nc *nats.Conn, n note, path string, progress func
 	var answer struct {
 		DeliverSubject string `json:"deliver_subject"`
 	}
-	if err := api(ctx, nc, "STREAM.RESTORE."+n.Stream, map[string]any{"config": n.Config, "state": n.State}, &answer); err != nil {
+	if err := api(ctx, nc, "STREAM.RESTORE."+n.Stream, map[string]any{"config": config, "state": n.State}, &answer); err != nil {
 		return err
 	}
 	sent := uint64(0)

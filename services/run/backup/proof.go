@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/memory-ledger/ledger/infra/localnats"
+	natsconf "github.com/memory-ledger/ledger/infra/nats"
 )
 
 const (
@@ -63,10 +64,11 @@ func onTrial(ctx context.Context, n note, path string, use func(*nats.Conn) erro
 	if err != nil {
 		return err
 	}
-	if n.Config, err = settings(n.Stream, 1); err != nil {
+	config, err := natsconf.StreamConfig(n.Stream, 1)
+	if err != nil {
 		return err
 	}
-	if err := send(ctx, nc, n, path, func(uint64) {}); err != nil {
+	if err := send(ctx, nc, n, config, path, func(uint64) {}); err != nil {
 		return err
 	}
 	return use(nc)

@@ -20,6 +20,7 @@ import (
 	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/infra/localnats"
 	"github.com/memory-ledger/ledger/infra/localnats/natstest"
+	natsconf "github.com/memory-ledger/ledger/infra/nats"
 	"github.com/memory-ledger/ledger/infra/testkit"
 	"github.com/memory-ledger/ledger/services/keystore"
 )
@@ -41,7 +42,7 @@ func fill(t *testing.T, dir string) (*localnats.Server, *nats.Conn) {
 	}
 	js, err := jetstream.New(nc)
 	must(t, err)
-	keys, err := keystore.Create(t.Context(), js, 1)
+	keys, err := natsconf.CreateBucket(t.Context(), js, keystore.Bucket, 1)
 	must(t, err)
 	for i := range filled {
 		must(t, errorOf(js.Publish(t.Context(), "ledger.aa.owner.memory", fmt.Appendf(nil, "log message %06d", i+1))))
@@ -136,22 +137,18 @@ func TestARestoreTakesOurSettings(t *testing.T) {
 	_, to := serve(t, t.TempDir())
 	js, err := jetstream.New(to)
 	must(t, err)
-	for part, want := range map[Part]jetstream.StreamConfig{Log: eventlog.StreamConfig(eventlog.Config{}), Keystore: keystore.StreamConfig(1)} {
+	for _, part := range []Part{Log, Keystore} {
+		want, err := natsconf.StreamConfig(streams[part], 1)
+		must(t, err)
 		dir := filepath.Join(t.TempDir(), string(part))
 		copied, err := Stream(t.Context(), nc, part, dir, quiet)
 		must(t, err)
-		var n note
+		var n map[string]any
 		must(t, readNote(dir, noteName, &n))
-		var config map[string]any
-		must(t, json.Unmarshal(n.Config, &config))
-		for name, value := range map[string]any{
+		n["config"] = map[string]any{
 			"deny_delete": part != Log, "deny_purge": false, "allow_rollup_hdrs": true, "max_msgs": 7, "max_age": 1_000_000, "discard": "old",
 			"subjects": []string{">"}, "compression": "s2",
-		} {
-			config[name] = value
 		}
-		n.Config, err = json.Marshal(config)
-		must(t, err)
 		text, err := json.Marshal(n)
 		if err == nil {
 			err = os.WriteFile(filepath.Join(dir, noteName), text, 0o600)

@@ -1,0 +1,15 @@
+package keystore
+
+import (
+	"testing"
+
+	natsconf "github.com/memory-ledger/ledger/infra/nats"
+)
+
+// TestTheBucketTakesTheLargestEntry: an owner's entry that is not too large for us is stored.
+func TestTheBucketTakesTheLargestEntry(t *testing.T) {
+	t.Parallel()
+	if cfg, err := natsconf.StreamConfig(Stream, 1); err != nil || cfg.MaxMsgSize != maxEntry {
+		t.Errorf("%d, %v; want %d", cfg.MaxMsgSize, err, maxEntry)
+	}
+}
