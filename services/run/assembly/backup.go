@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/memory-ledger/ledger/infra/datadir"
 	"github.com/memory-ledger/ledger/infra/localchain"
+	"github.com/memory-ledger/ledger/infra/localnats"
 	natsconf "github.com/memory-ledger/ledger/infra/nats"
 	"github.com/memory-ledger/ledger/services/run/backup"
 	"github.com/memory-ledger/ledger/services/run/config"
@@ -72,30 +74,23 @@ func copyParts(ctx context.Context, cfg config.Config, nc *nats.Conn, dir string
 		}
 	}()
 	var copied []backup.Done
-	for _, part := range streamsOf(parts) {
+	for _, part := range parts {
+		var done backup.Done
 		to := filepath.Join(dir, string(part))
-		done, err := backup.Stream(ctx, nc, part, to, progress)
+		switch part {
+		case backup.Secrets:
+			done, err = backup.SaveSecrets(filepath.Join(cfg.DataDir, secretsFolder), to)
+		case backup.Chain:
+			done, err = backup.SaveChain(filepath.Join(cfg.DataDir, chainFolder), to)
+		default:
+			done, err = backup.Stream(ctx, nc, part, to, progress)
+		}
 		if err != nil {
 			return err
 		}
-		made, copied = append(made, to), append(copied, done)
-	}
-	if slices.Contains(parts, backup.Secrets) {
-		done, err := backup.SaveSecrets(filepath.Join(cfg.DataDir, secretsFolder), filepath.Join(dir, string(backup.Secrets)))
-		if err != nil {
-			return err
+		if copied = append(copied, done); part != backup.Secrets {
+			made = append(made, to)
 		}
-		copied = append(copied, done)
-	}
-	// The chain is copied after the log, so it holds everything that the copied log calls
-	// confirmed.
-	if slices.Contains(parts, backup.Chain) {
-		to := filepath.Join(dir, string(backup.Chain))
-		done, err := backup.SaveChain(filepath.Join(cfg.DataDir, chainFolder), to)
-		if err != nil {
-			return err
-		}
-		made, copied = append(made, to), append(copied, done)
 	}
 	for _, done := range copied {
 		say(done)
@@ -162,9 +157,7 @@ func Restore(ctx context.Context, cfg config.Config, dir string, wanted []backup
 	if r.parts = streamsOf(parts); len(r.parts) == 0 || wanted != nil && len(r.parts) < len(parts) {
 		return errors.New("restore: secrets and chain go only into a data folder: unset NATS_URL")
 	}
-	return asAdmin(ctx, cfg, "restore", func(ctx context.Context, nc *nats.Conn) error {
-		return r.all(ctx, nc, func() error { return nil })
-	})
+	return asAdmin(ctx, cfg, "restore", r.all)
 }
 
 type restoring struct {
@@ -176,34 +169,44 @@ type restoring struct {
 	progress backup.Progress
 }
 
-func (r *restoring) toFolder(ctx context.Context) error {
-	return withStopped(ctx, r.cfg.DataDir, func(folder *datadir.Dir, connect Connector) error {
-		nc, err := connect()
-		if err != nil {
-			return err
-		}
-		return r.all(ctx, nc, func() error { return restoreFiles(folder, r.dir, r.parts, r.say) })
-	})
+// toFolder starts the log's server of a stopped local run's folder, and restores into it.
+func (r *restoring) toFolder(ctx context.Context) (err error) {
+	folder, err := datadir.Open(r.cfg.DataDir)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, folder.Close()) }()
+	store, err := folder.Sub(natsFolder)
+	if err != nil {
+		return err
+	}
+	server, err := localnats.Start(ctx, localnats.Config{Dir: store, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, server.Stop(context.WithoutCancel(ctx))) }()
+	nc, err := server.Connect()
+	if err != nil {
+		return err
+	}
+	return r.all(ctx, nc)
 }
 
 // all puts the admin log back first, so that it can say that the rest begins. If there is
 // one with records already, that one goes on, and the copy stays in the backup.
-func (r *restoring) all(ctx context.Context, nc *nats.Conn, files func() error) error {
+func (r *restoring) all(ctx context.Context, nc *nats.Conn) error {
 	if slices.Contains(r.parts, backup.Admin) {
-		if err := r.stream(ctx, nc, backup.Admin); err != nil && (r.admin || !errors.Is(err, backup.ErrNotEmpty)) {
+		if err := r.put(ctx, nc, backup.Admin); err != nil && (r.admin || !errors.Is(err, backup.ErrNotEmpty)) {
 			return err
 		}
 	}
 	about := map[string]string{"from": inFull(r.dir), "parts": namesOf(r.parts)}
 	return recorded(ctx, r.cfg, nc, "restore", about, func() error {
-		if err := files(); err != nil {
-			return err
-		}
-		for _, part := range streamsOf(r.parts) {
+		for _, part := range r.parts {
 			if part == backup.Admin {
 				continue
 			}
-			if err := r.stream(ctx, nc, part); err != nil {
+			if err := r.put(ctx, nc, part); err != nil {
 				return err
 			}
 		}
@@ -211,9 +214,17 @@ func (r *restoring) all(ctx context.Context, nc *nats.Conn, files func() error) 
 	})
 }
 
-func (r *restoring) stream(ctx context.Context, nc *nats.Conn, part backup.Part) error {
-	replicas := cmp.Or(r.cfg.NATSReplicas, natsconf.Replicas(nc))
-	done, err := backup.Restore(ctx, nc, part, filepath.Join(r.dir, string(part)), replicas, r.progress)
+func (r *restoring) put(ctx context.Context, nc *nats.Conn, part backup.Part) (err error) {
+	var done backup.Done
+	from := filepath.Join(r.dir, string(part))
+	switch part {
+	case backup.Secrets:
+		done, err = backup.CopySecrets(from, filepath.Join(r.cfg.DataDir, secretsFolder))
+	case backup.Chain:
+		done, err = backup.PutChain(from, filepath.Join(r.cfg.DataDir, chainFolder))
+	default:
+		done, err = backup.Restore(ctx, nc, part, from, cmp.Or(r.cfg.NATSReplicas, natsconf.Replicas(nc)), r.progress)
+	}
 	if err == nil {
 		r.say(done)
 	}
@@ -238,25 +249,6 @@ func partsIn(ctx context.Context, dir string, wanted []backup.Part, progress bac
 		}
 	}
 	return parts, nil
-}
-
-// restoreFiles puts back the parts that a data folder keeps outside the log's server.
-func restoreFiles(folder *datadir.Dir, dir string, parts []backup.Part, say func(backup.Done)) error {
-	if slices.Contains(parts, backup.Secrets) {
-		done, err := backup.CopySecrets(filepath.Join(dir, string(backup.Secrets)), filepath.Join(folder.Path(), secretsFolder))
-		if err != nil {
-			return err
-		}
-		say(done)
-	}
-	if slices.Contains(parts, backup.Chain) {
-		done, err := backup.PutChain(filepath.Join(dir, string(backup.Chain)), filepath.Join(folder.Path(), chainFolder))
-		if err != nil {
-			return err
-		}
-		say(done)
-	}
-	return nil
 }
 
 // streamsOf returns the parts that are streams, in the given order.

@@ -6,7 +6,6 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -250,25 +249,6 @@ func Rewrap(ctx context.Context, cfg config.Config, progress func(keystore.Rewra
 		err = syncLocal(cfg, keystore.Stream)
 	}
 	return done, err
-}
-
-// withStopped starts the log's server of a stopped local run's folder while use works.
-func withStopped(ctx context.Context, dir string, use func(*datadir.Dir, Connector) error) (err error) {
-	folder, err := datadir.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, folder.Close()) }()
-	store, err := folder.Sub(natsFolder)
-	if err != nil {
-		return err
-	}
-	server, err := localnats.Start(ctx, localnats.Config{Dir: store, Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, server.Stop(context.WithoutCancel(ctx))) }()
-	return use(folder, server.Connect)
 }
 
 // openMasters opens the configured master keys: one in a device has to answer once.
