@@ -64,9 +64,9 @@ NATS_URL. Neither may already hold a log. Then start the services; the projector
 builds the read models from the log. If a database is left from before, run
 rebuild --force.
 
-Provisioned streams keep their number of replicas and get their consumers back; other
-streams get NATS_REPLICAS replicas, by default 3 on a cluster and 1 elsewhere. A local
-run's secrets and chain are restored into a data folder only.`,
+Provisioned streams keep their number of replicas; other streams get NATS_REPLICAS, by
+default 3 on a cluster and 1 elsewhere. The consumers are made as provision makes them. A
+local run's secrets and chain are restored into a data folder only.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cfg, err := config.Load(environ())
@@ -78,7 +78,7 @@ run's secrets and chain are restored into a data folder only.`,
 				return err
 			}
 			bar := &steps{out: cmd.ErrOrStderr()}
-			err = assembly.Restore(cmd.Context(), cfg, args[0], parts, bar.before(printRestored(cmd.OutOrStdout(), cfg.NATSURL != "")), bar.at)
+			err = assembly.Restore(cmd.Context(), cfg, args[0], parts, bar.before(printRestored(cmd.OutOrStdout())), bar.at)
 			bar.end()
 			return damagedIsAFinding(err)
 		},
@@ -132,22 +132,13 @@ func parseParts(only []string) (parts []backup.Part, err error) {
 	return parts, nil
 }
 
-// printRestored prints each restored part. When the log was restored into servers other
-// than a local run's, it also prints which consumers were made again, or that there are
-// none.
-func printRestored(out io.Writer, servers bool) func(backup.Done) {
+// printRestored prints each restored part, and what a restored log means for clients.
+func printRestored(out io.Writer) func(backup.Done) {
 	restored := printDone(out, "restored")
 	return func(d backup.Done) {
 		restored(d)
 		if d.Part == backup.Log {
 			fmt.Fprintln(out, "clients that saw a longer log refuse this one: tell the owners that a backup was restored, so that they accept it")
-		}
-		switch {
-		case !servers:
-		case len(d.Consumers) > 0:
-			fmt.Fprintf(out, "made its consumers again: %s\n", strings.Join(d.Consumers, ", "))
-		case d.Part == backup.Log:
-			fmt.Fprintln(out, "the log has no consumers: where the services have users of their own, run `ledger provision` before the services")
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/memory-ledger/ledger/infra/datadir"
 	"github.com/memory-ledger/ledger/infra/localchain"
@@ -140,10 +141,9 @@ func besideLog(cfg config.Config) bool {
 // empty, into the data folder of a local run, which must not be running. A local run's
 // secrets and chain go only into a data folder. Before Restore puts back anything, it
 // reads every part but the secrets, and checks the streams with a trial restore, which it
-// throws away. Consumers that were provisioned on an empty log exist again after the
-// restore.
+// throws away. Servers are provisioned at the end: the restored log has no consumers.
 //
-// A crash leaves a folder or a cluster without some of the parts. Restore does not
+// A crash leaves a folder or a cluster without some of the parts, or without consumers. Restore does not
 // replace a complete part, so remove it before you try again.
 func Restore(ctx context.Context, cfg config.Config, dir string, wanted []backup.Part, say func(backup.Done), progress backup.Progress) error {
 	parts, err := partsIn(ctx, dir, wanted, progress)
@@ -157,7 +157,16 @@ func Restore(ctx context.Context, cfg config.Config, dir string, wanted []backup
 	if r.parts = streamsOf(parts); len(r.parts) == 0 || wanted != nil && len(r.parts) < len(parts) {
 		return errors.New("restore: secrets and chain go only into a data folder: unset NATS_URL")
 	}
-	return asAdmin(ctx, cfg, "restore", r.all)
+	return asAdmin(ctx, cfg, "restore", func(ctx context.Context, nc *nats.Conn) error {
+		if err := r.all(ctx, nc); err != nil {
+			return err
+		}
+		js, err := jetstream.New(nc)
+		if err == nil {
+			_, err = natsconf.Provision(ctx, js, 0)
+		}
+		return err
+	})
 }
 
 type restoring struct {

@@ -100,8 +100,6 @@ type Done struct {
 	Part     Part
 	Messages uint64
 	Bytes    int64
-	// Consumers are those of a restored stream that were there before, and exist again.
-	Consumers []string
 }
 
 // Progress is called with the progress of a step, in messages or in bytes. total is 0 if
@@ -230,16 +228,15 @@ func snapshot(ctx context.Context, nc *nats.Conn, stream string, to io.Writer, p
 }
 
 // Restore restores a stream from dir. The stream must not exist, or must never have held
-// a message. A stream that exists keeps its number of replicas, and its durable consumers
-// are created again. replicas is the number for a stream that does not exist.
+// a message: then it is replaced, without its consumers, and keeps its number of replicas.
+// replicas is the number for a stream that does not exist.
 //
-// The server creates the stream when all pieces have arrived. So a crash leaves no
-// stream, or a stream without its consumers, which `ledger provision` creates.
+// The server creates the stream when all pieces have arrived. So a crash leaves no stream.
 func Restore(ctx context.Context, nc *nats.Conn, part Part, dir string, replicas int, progress Progress) (Done, error) {
 	done := Done{Part: part}
 	n, err := check(part, dir)
 	if err == nil {
-		err = restore(ctx, nc, n, filepath.Join(dir, dataName), replicas, &done, func(bytes uint64) {
+		err = restore(ctx, nc, n, filepath.Join(dir, dataName), replicas, func(bytes uint64) {
 			progress("restoring "+string(part), true, bytes, uint64(n.Bytes))
 		})
 	}
@@ -250,7 +247,7 @@ func Restore(ctx context.Context, nc *nats.Conn, part Part, dir string, replicas
 	return done, nil
 }
 
-func restore(ctx context.Context, nc *nats.Conn, n note, path string, replicas int, done *Done, progress func(bytes uint64)) error {
+func restore(ctx context.Context, nc *nats.Conn, n note, path string, replicas int, progress func(bytes uint64)) error {
 	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(30*time.Second))
 	if err != nil {
 		return err
@@ -260,20 +257,11 @@ func restore(ctx context.Context, nc *nats.Conn, n note, path string, replicas i
 		return err
 	}
 	// A backup holds no configuration: a changed backup could then allow events to be deleted.
-	config, err := natsconf.StreamConfig(n.Stream, cmp.Or(before.replicas, replicas))
+	config, err := natsconf.StreamConfig(n.Stream, cmp.Or(before, replicas))
 	if err != nil {
 		return err
 	}
-	if err := send(ctx, nc, n, config, path, progress); err != nil {
-		return err
-	}
-	for _, cfg := range before.consumers {
-		if _, err := js.CreateConsumer(ctx, n.Stream, cfg); err != nil {
-			return fmt.Errorf("consumer %s, which `ledger provision` makes: %w", cfg.Durable, err)
-		}
-		done.Consumers = append(done.Consumers, cfg.Durable)
-	}
-	return nil
+	return send(ctx, nc, n, config, path, progress)
 }
 
 // Check reads every byte of a part's copy, and proves that the part can be restored. To
@@ -380,35 +368,21 @@ func readNote(dir, name string, into any) error {
 	return nil
 }
 
-// emptied holds the settings of a stream that makeRoom removed.
-type emptied struct {
-	replicas  int // 0 if there was no stream
-	consumers []jetstream.ConsumerConfig
-}
-
-// makeRoom removes a stream that never held a message, and returns its settings.
-func makeRoom(ctx context.Context, js jetstream.JetStream, name string) (was emptied, err error) {
+// makeRoom removes a stream that never held a message, and returns how many replicas it had:
+// 0 if there was no stream.
+func makeRoom(ctx context.Context, js jetstream.JetStream, name string) (replicas int, err error) {
 	stream, err := js.Stream(ctx, name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		return was, nil
+		return 0, nil
 	}
 	if err != nil {
-		return was, err
+		return 0, err
 	}
-	if state := stream.CachedInfo().State; state.LastSeq > 0 {
-		return was, fmt.Errorf("stream %s has %d messages: %w", name, state.Msgs, ErrNotEmpty)
+	is := stream.CachedInfo()
+	if is.State.LastSeq > 0 {
+		return 0, fmt.Errorf("stream %s has %d messages: %w", name, is.State.Msgs, ErrNotEmpty)
 	}
-	was.replicas = stream.CachedInfo().Config.Replicas
-	all := stream.ListConsumers(ctx)
-	for info := range all.Info() {
-		if info.Config.Durable != "" {
-			was.consumers = append(was.consumers, info.Config)
-		}
-	}
-	if err := all.Err(); err != nil {
-		return was, err
-	}
-	return was, js.DeleteStream(ctx, name)
+	return is.Config.Replicas, js.DeleteStream(ctx, name)
 }
 
 func send(ctx context.Context, nc *nats.Conn, n note, config jetstream.StreamConfig, path string, progress func(bytes uint64)) error {

@@ -57,9 +57,7 @@ func TestRestoresOntoAProvisionedCluster(t *testing.T) {
 		must(t, admin.DeleteStream(t.Context(), name))
 	}
 	run("provision")
-	if said := run("restore", copies); !strings.Contains(said, "made its consumers again: ") {
-		t.Errorf("restore says %s", said)
-	}
+	run("restore", copies)
 	if said := run("tail", "--admin"); strings.Count(said, "\n") != 3 || !strings.Contains(said, "backup") || !strings.Contains(said, "restore") {
 		t.Errorf("the restored admin log: %s", said)
 	}
