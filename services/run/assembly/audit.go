@@ -269,9 +269,9 @@ func (o *Onchain) Commitments(ctx context.Context, owners []events.Owner) ([]*au
 	if err != nil {
 		return nil, fmt.Errorf("read %d accounts: %w", len(addresses), err)
 	}
-	cluster, err := o.client.GenesisHash(ctx)
+	cluster, err := o.GenesisHash(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("ask which chain it is: %w", err)
+		return nil, err
 	}
 	commitments := make([]*audit.Commitment, len(accounts))
 	for i, account := range accounts {

@@ -12,25 +12,21 @@ import (
 	"fmt"
 	"log/slog"
 	"net/url"
-	"sync/atomic"
 	"time"
 
+	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
 	"go.opentelemetry.io/otel/sdk/resource"
 	"go.opentelemetry.io/otel/sdk/trace"
 	api "go.opentelemetry.io/otel/trace"
+	"golang.org/x/time/rate"
 
 	"github.com/memory-ledger/ledger/events/tracing"
 )
 
-const (
-	// sendTimeout bounds one batch with all its retries.
-	sendTimeout = 5 * time.Second
-	// complainEvery is the shortest time between two log lines about a collector that
-	// does not take spans.
-	complainEvery = time.Minute
-)
+// sendTimeout bounds one batch with all its retries.
+const sendTimeout = 5 * time.Second
 
 type Config struct {
 	// Endpoint is the base URL of an OTLP/HTTP collector, to which /v1/traces
@@ -44,7 +40,7 @@ type Config struct {
 // Exporter makes tracers and sends their spans.
 type Exporter struct {
 	provider *trace.TracerProvider
-	sender   *sender
+	sender   trace.SpanExporter
 }
 
 // Start returns an exporter to the configured collector. The collector need not run yet:
@@ -69,13 +65,16 @@ func Start(ctx context.Context, cfg Config) (*Exporter, error) {
 	if err != nil {
 		return nil, fmt.Errorf("traces: %w", err)
 	}
-	s := &sender{SpanExporter: exporter, logger: cfg.Logger}
+	complaints := rate.Sometimes{First: 1, Interval: time.Minute}
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
+		complaints.Do(func() { cfg.Logger.Warn("the trace collector does not take spans; they are dropped", "err", err) })
+	}))
 	limits := trace.NewSpanLimits()
 	limits.AttributeValueLengthLimit, limits.LinkCountLimit = 256, tracing.MaxLinks
 	provider := trace.NewTracerProvider(trace.WithResource(about), trace.WithRawSpanLimits(limits),
-		trace.WithBatcher(s, trace.WithMaxQueueSize(4096), trace.WithMaxExportBatchSize(512),
+		trace.WithBatcher(exporter, trace.WithMaxQueueSize(4096), trace.WithMaxExportBatchSize(512),
 			trace.WithBatchTimeout(time.Second), trace.WithExportTimeout(sendTimeout)))
-	return &Exporter{provider: provider, sender: s}, nil
+	return &Exporter{provider: provider, sender: exporter}, nil
 }
 
 // Tracer returns the tracer of a part of the product, such as "core" or "projector". A
@@ -96,30 +95,8 @@ func (e *Exporter) Stop() {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
 	if err := e.provider.Shutdown(ctx); err != nil {
-		e.sender.complain(err)
+		otel.Handle(err)
 		// Cut off the request to a collector that does not answer.
-		_ = e.sender.SpanExporter.Shutdown(ctx)
-	}
-}
-
-// sender keeps failures out of the library's own log.
-type sender struct {
-	trace.SpanExporter
-	logger     *slog.Logger
-	complained atomic.Int64 // unix nanoseconds
-}
-
-// ExportSpans implements trace.SpanExporter. It logs a failure, and does not return it.
-func (s *sender) ExportSpans(ctx context.Context, spans []trace.ReadOnlySpan) error {
-	if err := s.SpanExporter.ExportSpans(ctx, spans); err != nil {
-		s.complain(err)
-	}
-	return nil
-}
-
-func (s *sender) complain(err error) {
-	now, last := time.Now().UnixNano(), s.complained.Load()
-	if (last == 0 || now-last >= int64(complainEvery)) && s.complained.CompareAndSwap(last, now) {
-		s.logger.Warn("the trace collector does not take spans; they are dropped", "err", err)
+		_ = e.sender.Shutdown(ctx)
 	}
 }
