@@ -30,7 +30,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -291,15 +290,8 @@ func (l *logger) write(level slog.Level, format string, args []any) {
 func (l *logger) Noticef(format string, args ...any) { l.write(slog.LevelDebug, format, args) }
 func (l *logger) Debugf(format string, args ...any)  { l.write(slog.LevelDebug, format, args) }
 func (l *logger) Tracef(format string, args ...any)  { l.write(slog.LevelDebug, format, args) }
+func (l *logger) Warnf(format string, args ...any)   { l.write(slog.LevelWarn, format, args) }
 func (l *logger) Errorf(format string, args ...any)  { l.write(slog.LevelError, format, args) }
-
-func (l *logger) Warnf(format string, args ...any) {
-	level := slog.LevelWarn
-	if strings.HasPrefix(format, "Plaintext passwords") {
-		level = slog.LevelDebug // ours is 32 random bytes, which only this user can read
-	}
-	l.write(level, format, args)
-}
 
 func (l *logger) Fatalf(format string, args ...any) {
 	l.write(slog.LevelError, format, args)
