@@ -161,9 +161,9 @@ func copyStream(ctx context.Context, nc *nats.Conn, done *Done, dir string, prog
 }
 
 func (n *note) messages() uint64 {
-	var state streamState
+	var state jetstream.StreamState
 	_ = json.Unmarshal(n.State, &state) // only a number for people
-	return state.Messages
+	return state.Msgs
 }
 
 func newFolder(dir string) error {
