@@ -75,7 +75,6 @@ type Base struct {
 	// the server acknowledges. Otherwise the server syncs before it acknowledges.
 	embedded *localnats.Server
 	js       jetstream.JetStream
-	replicas *replicas
 	log      waiting // for the log's server
 }
 
@@ -523,7 +522,7 @@ func (d *APIServer) probes() []httpapi.Probe {
 		// lost message stops.
 		{Name: "log content", Advisory: true, Check: scrub.checkLog},
 		{Name: "data keys", Advisory: true, Check: scrub.checkKeys},
-		{Name: "replicas", Check: d.replicas.check, Advisory: true},
+		{Name: "replicas", Check: d.checkReplicas, Advisory: true},
 		{Name: "database", Check: d.Pool.Ping},
 		{Name: "projection", Check: d.Fence.WaitAll},
 	}

@@ -8,7 +8,6 @@ import (
 	"math"
 	"net"
 	"net/http"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -153,34 +152,10 @@ func answerProbe(w http.ResponseWriter, name string, err error) {
 	_ = json.NewEncoder(w).Encode(state) // the client may have gone
 }
 
-// replicas caches the state of the log's replicas for ten seconds: probes and scrapes are
-// frequent, and for each answer the log's leader must describe the stream.
-type replicas struct {
-	ask func(context.Context) (eventlog.Replication, error)
-
-	mu    sync.Mutex
-	asked time.Time
-	last  eventlog.Replication
-	err   error
-}
-
-func (r *replicas) look() (eventlog.Replication, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if time.Since(r.asked) < 10*time.Second {
-		return r.last, r.err
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	r.last, r.err = r.ask(ctx)
-	r.asked = time.Now()
-	return r.last, r.err
-}
-
-// check is a probe. It ignores a log that does not answer, because another probe reports
-// that.
-func (r *replicas) check(context.Context) error {
-	is, err := r.look()
+// checkReplicas is a probe. It ignores a log that does not answer, because another probe
+// reports that.
+func (b *Base) checkReplicas(ctx context.Context) error {
+	is, err := b.Stream.Replication(ctx)
 	if err != nil {
 		return nil
 	}
@@ -191,10 +166,11 @@ func (r *replicas) check(context.Context) error {
 // Nothing else shows the second number, because the service goes on without the missing
 // copies.
 func (b *Base) registerReplicas() {
-	b.replicas = &replicas{ask: b.Stream.Replication}
 	gauge := func(name, help string, of func(eventlog.Replication) float64) {
 		b.gauge(name, help+"; NaN while the log does not say.", nil, func() float64 {
-			is, err := b.replicas.look()
+			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+			defer cancel()
+			is, err := b.Stream.Replication(ctx)
 			if err != nil {
 				return math.NaN()
 			}

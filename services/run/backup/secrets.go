@@ -15,7 +15,7 @@ import (
 const secretsNoteName = "secrets.json"
 
 // SaveSecrets copies every secret of a data folder into dir, and notes their checksums. A
-// crash before the note leaves secrets that CheckSecrets does not check.
+// crash before the note leaves secrets that Check does not compare.
 func SaveSecrets(from, dir string) (Done, error) {
 	done, err := CopySecrets(from, dir)
 	if err != nil {
