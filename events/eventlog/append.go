@@ -67,7 +67,6 @@ func (l *JetStream) publish(ctx context.Context, a Append) (seq uint64, copies i
 	seq, copies, err = l.send(a, patience)
 	if patience == attemptTimeout || !errors.Is(err, nats.ErrTimeout) {
 		l.heard(err)
-		l.disk.note(err, time.Now())
 	}
 	return seq, copies, err
 }

@@ -6,10 +6,8 @@ import (
 	"fmt"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
@@ -94,42 +92,6 @@ func (l *JetStream) Damaged(ctx context.Context) error {
 	l.damage.set(nil, nil) // a node was refilled, its disk is back, or the log was restored
 	return nil
 }
-
-// diskMemory is how long a failure to store is reported, if nothing was stored since.
-// The report ends so that a client that sends requests only to a healthy service tries
-// again.
-const diskMemory = 30 * time.Second
-
-// disk remembers that the server could not write a message to its file. The server
-// reports that, or does not answer at all. Reads may still work. After a full disk, the
-// server keeps failing even when there is room again, until it is restarted
-// (nats-server 2.15).
-type disk struct{ failed atomic.Int64 } // in Unix nanoseconds; 0: it stores
-
-// note records the result of an attempt to store.
-func (d *disk) note(err error, now time.Time) {
-	var api *jetstream.APIError
-	switch {
-	case err == nil:
-		if d.failed.Load() != 0 {
-			d.failed.Store(0)
-		}
-	case errors.Is(err, nats.ErrTimeout), errors.As(err, &api) && api.ErrorCode == errCodeStoreFailed:
-		d.failed.Store(now.UnixNano())
-	}
-}
-
-func (d *disk) check(now time.Time) error {
-	failed := d.failed.Load()
-	if failed == 0 || now.Sub(time.Unix(0, failed)) >= diskMemory {
-		return nil
-	}
-	return fmt.Errorf("%w: the server did not store what it was sent; is its disk full? Give it room and restart it", ErrUnavailable)
-}
-
-// Storing returns an error if the server recently failed to store a message and has
-// stored none since.
-func (l *JetStream) Storing() error { return l.disk.check(time.Now()) }
 
 // Replica is a node that keeps the log.
 type Replica struct {

@@ -36,8 +36,6 @@ type JetStream struct {
 	// clustered: the server was in a cluster, or the stream had several replicas, when
 	// the stream was opened; see askLeader.
 	clustered bool
-	// disk remembers a server that could not store.
-	disk *disk
 	// damage remembers a message that the server has but can't return.
 	damage *damage
 	// lease detects a leader that may no longer be the leader.
@@ -113,7 +111,7 @@ func Open(ctx context.Context, nc *nats.Conn) (*JetStream, error) {
 		return nil, fmt.Errorf("open stream %s: %w: %w", StreamName, ErrUnavailable, err)
 	}
 	l := &JetStream{
-		nc: nc, js: js, inboxes: newInboxes(nc), disk: &disk{}, damage: &damage{},
+		nc: nc, js: js, inboxes: newInboxes(nc), damage: &damage{},
 		clustered: stream.CachedInfo().Config.Replicas > 1 || nc.ConnectedClusterName() != "",
 	}
 	l.lease = newLease(l)

@@ -516,7 +516,7 @@ func (d *APIServer) probes() []httpapi.Probe {
 	probes := []httpapi.Probe{
 		{Name: "log", Check: func(ctx context.Context) error {
 			_, err := d.Log.Head(ctx)
-			return errors.Join(err, d.Stream.Storing())
+			return err
 		}},
 		// Advisory: the rest of the log can still be served. A projector that needs a
 		// lost message stops.
