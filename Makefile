@@ -60,11 +60,11 @@ unit: ## all Go tests except the slow ones; the longest begin first, so that the
 
 # An empty Debian mostly waits for downloads and servers, so the parts that only compile and
 # compare run beside it, one after the other. What is sensitive to load runs alone.
-BESIDE := staticcheck vulncheck generated lint-openapi client frameworks python release-check dashboard-current webextension
+BESIDE := staticcheck vulncheck generated lint-openapi client frameworks python release-check dashboard-current webextension fuzz
 .PHONY: verify beside
 verify: deps ## the rest: linters, slow tests, race detector, crashes, clusters, cut networks, browser, fuzzing
 	@$(MAKE) --no-print-directory -j2 -Otarget empty-root beside
-	@$(MAKE) --no-print-directory slow race cuts fuzz
+	@$(MAKE) --no-print-directory slow race cuts
 beside:
 	@for part in $(BESIDE); do $(MAKE) --no-print-directory $$part || exit; done
 
@@ -108,7 +108,7 @@ cuts: ## machines that lose each other, in network namespaces: four minutes (ski
 
 .PHONY: empty-root
 empty-root: ## README's two commands, and one machine's setup, on an empty Debian; EMPTY_ROOT=all runs all of make test there, for each user
-	go test -vet=off -count=1 -v -timeout 80m $(EMPTY)
+	go test -vet=off -count=1 -v -parallel 3 -timeout 80m $(EMPTY)
 
 .PHONY: network
 network: ## 10,000 writes through a bad network with each client, each stored once

@@ -44,6 +44,7 @@ const startsPrograms = "./infra/... ./anchoring/program ./events ./events/verify
 func TestTwoCommands(t *testing.T) {
 	slow(t)
 	needs(t)
+	t.Parallel()
 	for _, n := range []newcomer{
 		{suite: "bookworm", user: "root", home: "/root", tests: startsPrograms},
 		{suite: "trixie", user: "newcomer", home: "/home/newcomer"},
@@ -150,8 +151,8 @@ func newMachine(t *testing.T, n newcomer) *machine {
 	return m
 }
 
-// debians holds the suites whose folders debootstrap has filled; the tests copy them. At one
-// time, a suite is used by one test.
+// debians has a *sync.Once for each suite whose folder debootstrap has filled; the tests
+// copy the folders.
 var debians sync.Map
 
 // emptyDebian returns a folder with an empty Debian: what an installed one has beside
@@ -166,10 +167,10 @@ func emptyDebian(t *testing.T, suite string) string {
 		}
 	})
 	folder := filepath.Join(temporary, suite)
-	if _, filled := debians.Load(suite); !filled {
+	fill, _ := debians.LoadOrStore(suite, new(sync.Once))
+	fill.(*sync.Once).Do(func() {
 		do(t, "debootstrap", "--variant=minbase", "--include=git,make,curl,ca-certificates", suite, folder)
-		debians.Store(suite, true)
-	}
+	})
 	root := filepath.Join(dir, "lower")
 	do(t, "cp", "-a", folder, root)
 	for _, file := range []string{"/etc/resolv.conf", "/etc/hosts", "/etc/ssl/certs/ca-certificates.crt"} {

@@ -21,6 +21,7 @@ import (
 func TestOneMachine(t *testing.T) {
 	slow(t)
 	needs(t)
+	t.Parallel()
 	h := newHost(t)
 	h.outside("the plan", `
 		`+fingerprint+` >/tmp/before
