@@ -146,7 +146,9 @@ func (f Filter) query(owner events.Owner, size uint64) (query string, args []any
 		if *f.Anchored {
 			compare = ` < `
 		}
-		b.WriteString(` AND m.leaf_index` + compare + anchored)
+		// The largest confirmed batch covers all leaves below its size.
+		b.WriteString(` AND m.leaf_index` + compare +
+			`coalesce((SELECT max(size) FROM batches b WHERE b.owner = $1 AND b.state = 'confirmed'), 0)`)
 	}
 	if f.Via != "" {
 		whole := arg(strings.ReplaceAll(f.Via, "\x00", "\x01")) // no id has either, and PostgreSQL takes no NUL

@@ -3,6 +3,7 @@
 package memories
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -55,17 +56,14 @@ const writtenFirst = `coalesce(m.imported_at, m.created_at)`
 // cameInFirst is how row m was written at first, here or where it was imported from.
 const cameInFirst = `CASE WHEN m.imported_id IS NULL THEN m.via ELSE m.imported_via END`
 
-// covering finds the batch that covers row m, by one probe of a small index: the smallest
-// confirmed batch that reaches the leaf, or else the smallest open one. It also says whether
-// the batch is confirmed.
-const covering = `coalesce(
-	(SELECT b.id FROM batches b WHERE b.owner = $1 AND b.state = 'confirmed' AND b.size > m.leaf_index
+// covering finds the batch that covers row m, by a probe of each of two small indexes: the
+// smallest confirmed batch that reaches the leaf, and the smallest open one. With $1 for
+// m.owner, a memory by its id takes an eighth longer.
+const covering = `
+	(SELECT b.id FROM batches b WHERE b.owner = m.owner AND b.state = 'confirmed' AND b.size > m.leaf_index
 	 ORDER BY b.size, b.id LIMIT 1),
-	(SELECT b.id FROM batches b WHERE b.owner = $1 AND b.state IN ('cut', 'submitted') AND b.size > m.leaf_index
-	 ORDER BY b.size, b.id LIMIT 1)), m.leaf_index < ` + anchored
-
-// anchored is the size of the largest confirmed batch, which covers all leaves below it.
-const anchored = `coalesce((SELECT max(size) FROM batches b WHERE b.owner = $1 AND b.state = 'confirmed'), 0)`
+	(SELECT b.id FROM batches b WHERE b.owner = m.owner AND b.state IN ('cut', 'submitted') AND b.size > m.leaf_index
+	 ORDER BY b.size, b.id LIMIT 1)`
 
 // ByID returns a memory of the owner by its id, or by the one that it had where it was
 // imported from. It does not find the id of another owner's memory, or a text that is not an
@@ -159,11 +157,11 @@ func scan(row pgx.Row, more ...any) (*Memory, error) {
 
 		supersedes, supersededBy []string
 
-		batch *column.UUID
+		confirmed, open *column.UUID
 	)
 	targets := append([]any{&id, (*string)(&m.Owner), &m.LeafIndex, &hash,
 		&metadata, &m.Sealed, &created, &seq, &via, (*string)(&m.Salt), &m.Sealing, &importedID, &importedVia, &supersedes, &supersededBy, &m.Retracted,
-		&batch, &m.Anchored}, more...)
+		&confirmed, &open}, more...)
 	if err := row.Scan(targets...); err != nil {
 		return nil, err
 	}
@@ -177,8 +175,8 @@ func scan(row pgx.Row, more ...any) (*Memory, error) {
 	if importedID != nil {
 		m.Imported = &events.Imported{ID: column.UUIDText(*importedID), CreatedAt: m.CreatedAt, Via: column.Via(importedVia)}
 	}
-	if batch != nil {
-		m.BatchID = new(column.UUIDText(*batch))
+	if batch := cmp.Or(confirmed, open); batch != nil {
+		m.BatchID, m.Anchored = new(column.UUIDText(*batch)), confirmed != nil
 	}
 	return &m, nil
 }
