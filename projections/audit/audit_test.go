@@ -18,6 +18,7 @@ import (
 	"github.com/memory-ledger/ledger/projections/internal/fixture"
 	"github.com/memory-ledger/ledger/projections/projector"
 	"github.com/memory-ledger/ledger/projections/readmodel"
+	"github.com/memory-ledger/ledger/projections/tree"
 )
 
 var must, slow, errorOf = testkit.Must, testkit.Slow, testkit.ErrorOf
@@ -75,7 +76,7 @@ func story(n int) []fixture.Message {
 		}
 	}
 	commit := func(size uint64, confirm bool) {
-		id, root := fixture.UUID(), fixture.RootOf(leaves[:size])
+		id, root := fixture.UUID(), tree.RootOf(leaves[:size])
 		say(&events.BatchCut{BatchID: id, FromSize: 0, Size: size, Root: root})
 		first := &events.BatchSubmitted{BatchID: id, Size: size, Root: root, Signature: "first" + id, Blockhash: "hash", LastValidBlockHeight: 7, Transaction: []byte("tx")}
 		say(first)

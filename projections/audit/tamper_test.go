@@ -17,6 +17,7 @@ import (
 	"github.com/memory-ledger/ledger/projections/audit"
 	"github.com/memory-ledger/ledger/projections/internal/fixture"
 	"github.com/memory-ledger/ledger/projections/schema"
+	"github.com/memory-ledger/ledger/projections/tree"
 )
 
 // plainKey is a data key for tests: it seals content by adding a prefix.
@@ -61,7 +62,7 @@ func genuine(t *testing.T, n int) (said []fixture.Message, leaves []events.Hash)
 	for i := range 10 {
 		write(i)
 	}
-	id, root := fixture.UUID(), fixture.RootOf(leaves[:8])
+	id, root := fixture.UUID(), tree.RootOf(leaves[:8])
 	said = append(said, a.Say(&events.BatchCut{BatchID: id, Size: 8, Root: root}),
 		a.Say(&events.BatchSubmitted{BatchID: id, Size: 8, Root: root, Signature: id, Blockhash: "b", Transaction: []byte("t")}),
 		a.Say(&events.BatchConfirmed{BatchID: id, Size: 8, Root: root, Signature: id, Slot: 1, Cluster: "c", ProgramID: "p", Account: "a"}))
@@ -73,7 +74,7 @@ func genuine(t *testing.T, n int) (said []fixture.Message, leaves []events.Hash)
 // onchain returns an account that holds the first size leaves, at the place that
 // genuine's confirmation names.
 func onchain(size int, leaves []events.Hash) *audit.Commitment {
-	return &audit.Commitment{Size: uint64(size), Root: fixture.RootOf(leaves[:size]), Slot: 1, Cluster: "c", ProgramID: "p", Account: "a"}
+	return &audit.Commitment{Size: uint64(size), Root: tree.RootOf(leaves[:size]), Slot: 1, Cluster: "c", ProgramID: "p", Account: "a"}
 }
 
 // chain is a chain for tests.
@@ -145,7 +146,7 @@ func TestTamperedLogs(t *testing.T) {
 		"metadata altered":       {func(m []raw) []raw { m[3] = replace(m[3], `{"a":1}`, `{"a":2}`); return m }, keys, audit.CheckLeaf},
 		"metadata not canonical": {func(m []raw) []raw { m[3] = replace(m[3], `{"a":1}`, `{"a": 1}`); return m }, keys, audit.CheckLeaf},
 		"a root altered": {func(m []raw) []raw {
-			m[11] = replace(m[11], fixture.RootOf(leaves[:8]).String(), fixture.Hash("x").String())
+			m[11] = replace(m[11], tree.RootOf(leaves[:8]).String(), fixture.Hash("x").String())
 			return m
 		}, anybody, audit.CheckBatch},
 		"a message moved to another": {func(m []raw) []raw {
@@ -310,9 +311,9 @@ func TestTheChainIsCompared(t *testing.T) {
 	}{
 		"as recorded":            {onchain(8, leaves), true},
 		"ahead of what is known": {onchain(12, leaves), true},
-		"another root":           {&audit.Commitment{Size: 8, Root: fixture.RootOf(leaves)}, false},
-		"behind":                 {&audit.Commitment{Size: 7, Root: fixture.RootOf(leaves[:7])}, false},
-		"more than the log has":  {&audit.Commitment{Size: 13, Root: fixture.RootOf(leaves)}, false},
+		"another root":           {&audit.Commitment{Size: 8, Root: tree.RootOf(leaves)}, false},
+		"behind":                 {&audit.Commitment{Size: 7, Root: tree.RootOf(leaves[:7])}, false},
+		"more than the log has":  {&audit.Commitment{Size: 13, Root: tree.RootOf(leaves)}, false},
 		"no account":             {nil, false},
 	} {
 		found, summary := verify(t, audit.Config{Log: log.Replayed(), Chain: chain{owner: c.account}})
@@ -380,8 +381,8 @@ func TestFalseConfirmationsAreFound(t *testing.T) {
 	owner := fixture.NumberedActor(1).Owner
 	good := raws(t, said)
 	const confirmed = 13
-	account := chain{owner: {Size: 8, Root: fixture.RootOf(leaves[:8]), Slot: 1, Cluster: "c", ProgramID: "p", Account: "a"}}
-	grown := chain{owner: {Size: 12, Root: fixture.RootOf(leaves), Slot: 9, Cluster: "c", ProgramID: "p", Account: "a"}}
+	account := chain{owner: {Size: 8, Root: tree.RootOf(leaves[:8]), Slot: 1, Cluster: "c", ProgramID: "p", Account: "a"}}
+	grown := chain{owner: {Size: 12, Root: tree.RootOf(leaves), Slot: 9, Cluster: "c", ProgramID: "p", Account: "a"}}
 	for name, c := range map[string]struct {
 		tamper func(m raw) raw
 		chain  audit.Chain

@@ -125,7 +125,7 @@ func (s *stage) check(a *fixture.Actor) error {
 		hashes[i] = fixture.LeafHash(a.Owner, uint64(i))
 	}
 	root, err := tree.Root(ctx, s.pool, a.Owner, want)
-	if err != nil || root != fixture.RootOf(hashes) {
+	if err != nil || root != tree.RootOf(hashes) {
 		return fmt.Errorf("root of %d leaves: %v", want, err)
 	}
 	return memories.At(ctx, s.pool, a.Owner, first(want), func(*memories.Memory) error { return nil })
