@@ -33,7 +33,10 @@ import (
 	"github.com/memory-ledger/ledger/services/cachestats"
 )
 
-// Bucket is the name of the key-value bucket, and Stream that of its stream.
+// Bucket is the name of the key-value bucket, and Stream that of its stream, which
+// infra/nats/streams configures. It keeps two revisions of an entry: the server would drop an
+// older one without overwriting it, so the older one is erased once the newer one is stored. It
+// allows messages to be erased, which the stream of a bucket made by CreateKeyValue never does.
 const (
 	Bucket = "ledger_keys"
 	Stream = "KV_" + Bucket
@@ -116,8 +119,8 @@ type cachedKey struct {
 	seen     time.Time
 }
 
-// maxEntry bounds the bucket's messages, as its max_msg_size in infra/nats/streams, and with a margin for decisions that other
-// processes make at the same time, an owner's entry.
+// maxEntry bounds the bucket's messages, as its max_msg_size in infra/nats/streams does, and
+// with a margin for decisions that other processes make at the same time, an owner's entry.
 const maxEntry = 512 << 10
 
 func Open(bucket jetstream.KeyValue, cfg Config) (*Store, error) {

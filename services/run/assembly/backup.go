@@ -143,8 +143,8 @@ func besideLog(cfg config.Config) bool {
 // reads every part but the secrets, and checks the streams with a trial restore, which it
 // throws away. Servers are provisioned at the end: the restored log has no consumers.
 //
-// A crash leaves a folder or a cluster without some of the parts, or without consumers. Restore does not
-// replace a complete part, so remove it before you try again.
+// A crash leaves a folder or a cluster without some of the parts, or without consumers.
+// Restore does not replace a complete part, so remove it before you try again.
 func Restore(ctx context.Context, cfg config.Config, dir string, wanted []backup.Part, say func(backup.Done), progress backup.Progress) error {
 	parts, err := partsIn(ctx, dir, wanted, progress)
 	if err != nil {

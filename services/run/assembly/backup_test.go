@@ -54,6 +54,31 @@ func TestANamedPartIsNotLeftOut(t *testing.T) {
 	}
 }
 
+// TestAnotherSecretEndsARestore: a folder has a secret that differs from the backup's. Nothing
+// else is put back, so that the same restore can be tried again.
+func TestAnotherSecretEndsARestore(t *testing.T) {
+	t.Parallel()
+	from := natstest.Start(t)
+	provisioned(t, from.URL())
+	dir, folder, done := filepath.Join(t.TempDir(), "copies"), t.TempDir(), 0
+	must(t, assembly.Backup(t.Context(), config.Config{NATSURL: from.URL()}, dir, []backup.Part{backup.Log, backup.Keystore}, func(backup.Done) {}, quiet))
+	secret := filepath.Join(folder, "secrets", "jwt-secret")
+	for path, text := range map[string]string{filepath.Join(dir, "secrets", "jwt-secret"): "b25l", secret: "dHdv"} {
+		must(t, os.MkdirAll(filepath.Dir(path), 0o700))
+		must(t, os.WriteFile(path, []byte(text), 0o600))
+	}
+	restore := func() error {
+		return assembly.Restore(t.Context(), config.Config{DataDir: folder}, dir, nil, func(backup.Done) { done++ }, quiet)
+	}
+	if err := restore(); !errors.Is(err, backup.ErrNotEmpty) || done != 0 {
+		t.Errorf("over another secret: %d restored, %v", done, err)
+	}
+	must(t, os.Remove(secret))
+	if err := restore(); err != nil || done != 3 {
+		t.Errorf("without it: %d restored, %v", done, err)
+	}
+}
+
 // TestABackupOfAnotherLog: a data folder has a local run's secrets and log, and NATS_URL
 // names another log. The secrets stay out of its backup, and go to no other log.
 func TestABackupOfAnotherLog(t *testing.T) {

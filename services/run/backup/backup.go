@@ -72,7 +72,8 @@ const (
 	Admin    Part = "admin"
 )
 
-// Parts lists all parts, in the order in which they are copied.
+// Parts lists all parts, in the order in which they are copied: the chain after the log, so
+// that it holds everything that the copied log calls confirmed.
 var Parts = []Part{Log, Keystore, Secrets, Chain, Admin}
 
 var streams = map[Part]string{Log: eventlog.StreamName, Keystore: keystore.Stream, Admin: adminlog.Stream}
