@@ -215,9 +215,10 @@ func (u *keyUses) note(caller access.Caller) {
 	}
 }
 
-// Run records the uses of API keys until ctx ends.
+// Run records the uses of API keys until ctx ends, so soon that an owner who connects a
+// program sees it in the list of keys.
 func (a *API) Run(ctx context.Context) {
-	for eventlog.Pause(ctx, 30*time.Second) {
+	for eventlog.Pause(ctx, 5*time.Second) {
 		a.recordUses(ctx, "")
 	}
 }

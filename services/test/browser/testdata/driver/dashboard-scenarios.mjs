@@ -959,6 +959,8 @@ export const scenarios = {
     await v.page.getByRole('button', { name: 'Begin anew' }).click();
     // The owner is signed out. The log continues, but earlier memories can't be read.
     await v.page.getByRole('button', { name: 'Continue with Test Wallet' }).click();
+    // A new data key is made five seconds after the old one was destroyed.
+    await v.page.getByRole('navigation').waitFor({ timeout: 20_000 });
     await v.go('Memories');
     await v.page.getByText('What was here was retracted, forgotten or erased.').waitFor();
     await v.everyLook('nothing-left');
