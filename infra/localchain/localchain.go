@@ -105,13 +105,13 @@ func Start(ctx context.Context, cfg Config) (*Chain, error) {
 		return nil, fmt.Errorf("local chain: %w", err)
 	}
 	defer lock.Release() // the server has inherited it
-	args, err := arguments(cfg)
+	args, err := arguments(cfg, modules)
 	if err != nil {
 		return nil, fmt.Errorf("local chain: %w", err)
 	}
 	cmd := exec.Command(node, args...)
 	// NODE_OPTIONS may hold options that are meant for other programs.
-	cmd.Env = append(os.Environ(), "NODE_OPTIONS=", "NODE_ENV=production", "NODE_PATH="+modules)
+	cmd.Env = append(os.Environ(), "NODE_OPTIONS=", "NODE_ENV=production")
 	lock.Inherit(cmd)
 	c, err := launch(ctx, cmd, cfg)
 	if err != nil {
@@ -121,10 +121,11 @@ func Start(ctx context.Context, cfg Config) (*Chain, error) {
 }
 
 // arguments writes the server's scripts and the programs beside the state, and returns the
-// server's command line.
-func arguments(cfg Config) ([]string, error) {
+// server's command line. The scripts have a package.json and a node_modules of their own, so
+// that those of a project around the folder do not count.
+func arguments(cfg Config, modules string) ([]string, error) {
 	scripts := filepath.Join(cfg.DataDir, "server")
-	if err := errors.Join(os.RemoveAll(scripts), os.CopyFS(cfg.DataDir, files)); err != nil {
+	if err := errors.Join(os.RemoveAll(scripts), os.CopyFS(cfg.DataDir, files), os.Symlink(modules, filepath.Join(scripts, "node_modules"))); err != nil {
 		return nil, err
 	}
 	slotMS := cfg.SlotTime.Milliseconds()
@@ -286,7 +287,7 @@ func (c *Chain) Fault(ctx context.Context, fault map[string]any) error {
 	return c.Call(ctx, nil, "_fault", fault)
 }
 
-//go:embed server/package-lock.json server/*.js
+//go:embed server/*.json server/*.js
 var files embed.FS
 
 // Fetch brings what Start needs into the cache folder, if it is not there.

@@ -131,3 +131,15 @@ func TestTornSaveIsIgnored(t *testing.T) {
 		t.Fatalf("holds %d", got)
 	}
 }
+
+// TestAProjectAroundTheFolder: a run in the folder of a JavaScript project, which has modules
+// and another runtime of its own, uses the pinned runtime.
+func TestAProjectAroundTheFolder(t *testing.T) {
+	t.Parallel()
+	project := t.TempDir()
+	foreign := filepath.Join(project, "node_modules", "litesvm", "dist")
+	must(t, os.MkdirAll(foreign, 0o700))
+	must(t, os.WriteFile(filepath.Join(foreign, "internal.js"), []byte("throw new Error('of the project')"), 0o600))
+	must(t, os.WriteFile(filepath.Join(project, "package.json"), []byte(`{"type":"module"}`), 0o600))
+	localchaintest.Start(t, localchain.Config{DataDir: filepath.Join(project, ".data", "chain")})
+}
