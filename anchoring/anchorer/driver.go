@@ -30,7 +30,8 @@ type hold struct {
 	lacks time.Time // since when the tree cache lacks the owner's newest leaves; zero: it has them
 }
 
-// mostHeld bounds the owners that are held back. Others are tried again early.
+// mostHeld bounds the owners that are held back. Beyond it one of the others is tried again
+// early.
 const mostHeld = 10_000
 
 // lagPatience is how long the tree cache can lack leaves before it is reported.
@@ -314,10 +315,16 @@ func (d *driver) keepBack(key events.Owner, h hold, shortest, longest time.Durat
 	h.until = d.cfg.Now().Add(wait)
 	d.metrics.alarms.Inc()
 	d.cfg.Logger.Error("anchoring of an owner is stopped", "owner", key, "err", h.alarm, "again in", wait)
-	if d.held[key] != nil || len(d.held) < mostHeld {
-		d.held[key] = &h
-		d.status.setAlarm(d.firstAlarm())
+	if d.held[key] == nil && len(d.held) >= mostHeld {
+		// Not this one: its commit would be packed with the same owners' once more, and fail
+		// with theirs.
+		for other := range d.held {
+			delete(d.held, other)
+			break
+		}
 	}
+	d.held[key] = &h
+	d.status.setAlarm(d.firstAlarm())
 }
 
 func (d *driver) clear(key events.Owner) {

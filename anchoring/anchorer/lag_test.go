@@ -186,3 +186,20 @@ func TestTreeCacheLags(t *testing.T) {
 		t.Errorf("%d lines say that leaves are missing, %d that they have come, want one of each", warned, ended)
 	}
 }
+
+// More owners are refused than can be held back, as after a restore of an older log. The
+// newest of them is held back all the same, so that it does not fail the others' transaction
+// once more.
+func TestTheNewestRefusalIsHeldBack(t *testing.T) {
+	t.Parallel()
+	l := newLone(t)
+	l.cfg.Logger, l.metrics.alarms = slog.New(slog.DiscardHandler), prometheus.NewCounter(prometheus.CounterOpts{})
+	for range mostHeld {
+		l.held[newOwnerKey()] = &hold{until: l.now.Add(time.Minute), alarm: errFork}
+	}
+	key := newOwnerKey()
+	l.keepBack(key, hold{alone: true, alarm: errFork}, time.Second, time.Minute)
+	if h := l.held[key]; h == nil || !h.alone || !h.until.After(l.now) || len(l.held) != mostHeld {
+		t.Errorf("%+v, %d are held", h, len(l.held))
+	}
+}
