@@ -128,8 +128,8 @@ func (s *Server) launch(ctx context.Context, cfg Config, p place, inst installat
 	cmd.Env = environment()
 	cmd.SysProcAttr = p.who.attr()
 	// This is how many of the server's last lines an error quotes: after the cause it says up
-	// to four lines about its end, and refuses a try or two of ready to connect.
-	lines := child.NewLines(8, logLines(cfg.Logger))
+	// to four lines about its end, and one for each try of ready to connect meanwhile.
+	lines := child.NewLines(16, logLines(cfg.Logger))
 	cmd.Stdout, cmd.Stderr = lines, lines
 	var err error
 	if s.proc, err = child.Start(cmd, syscall.SIGQUIT); err != nil {
