@@ -12,7 +12,6 @@ import (
 	"strings"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/memory-ledger/ledger/infra/datadir"
 	"github.com/memory-ledger/ledger/infra/localchain"
@@ -141,7 +140,7 @@ func besideLog(cfg config.Config) bool {
 // empty, into the data folder of a local run, which must not be running. A local run's
 // secrets and chain go only into a data folder. Before Restore puts back anything, it
 // reads every part but the secrets, and checks the streams with a trial restore, which it
-// throws away. Servers are provisioned at the end: the restored log has no consumers.
+// throws away. Servers are provisioned after a restored log, which has no consumers.
 //
 // A crash leaves a folder or a cluster without some of the parts, or without consumers.
 // Restore does not replace a complete part, so remove it before you try again.
@@ -157,16 +156,14 @@ func Restore(ctx context.Context, cfg config.Config, dir string, wanted []backup
 	if r.parts = streamsOf(parts); len(r.parts) == 0 || wanted != nil && len(r.parts) < len(parts) {
 		return errors.New("restore: secrets and chain go only into a data folder: unset NATS_URL")
 	}
-	return asAdmin(ctx, cfg, "restore", func(ctx context.Context, nc *nats.Conn) error {
-		if err := r.all(ctx, nc); err != nil {
-			return err
-		}
-		js, err := jetstream.New(nc)
-		if err == nil {
-			_, err = natsconf.Provision(ctx, js, 0)
-		}
+	if err := asAdmin(ctx, cfg, "restore", r.all); err != nil || !slices.Contains(r.parts, backup.Log) {
 		return err
-	})
+	}
+	cfg.NATSReplicas = 0 // as many as the log has
+	if _, err := Provision(ctx, cfg, slog.New(slog.DiscardHandler), Dial(cfg)); err != nil {
+		return fmt.Errorf("everything is restored, but the log may have no consumers: run `ledger provision`: %w", err)
+	}
+	return nil
 }
 
 type restoring struct {

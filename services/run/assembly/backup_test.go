@@ -11,6 +11,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/infra/localnats/natstest"
 	natsconf "github.com/memory-ledger/ledger/infra/nats"
 	"github.com/memory-ledger/ledger/services/run/adminlog"
@@ -176,5 +177,30 @@ func TestTheAdminLogIsRestored(t *testing.T) {
 	}
 	if err := assembly.Restore(t.Context(), cfg, dir, []backup.Part{backup.Admin}, said, quiet); !errors.Is(err, backup.ErrNotEmpty) {
 		t.Errorf("over another admin log: %v", err)
+	}
+}
+
+// TestARestoredLogIsProvisioned: a log gets its consumers, and a restore without the log makes
+// none, whose number of replicas the log would keep.
+func TestARestoredLogIsProvisioned(t *testing.T) {
+	t.Parallel()
+	from, to := natstest.Start(t), natstest.Start(t)
+	provisioned(t, from.URL())
+	_, js := natstest.Connect(t, to.URL())
+	dir, said := filepath.Join(t.TempDir(), "copies"), func(backup.Done) {}
+	must(t, assembly.Backup(t.Context(), config.Config{NATSURL: from.URL()}, dir, nil, said, quiet))
+	restore := func(part backup.Part) {
+		t.Helper()
+		must(t, assembly.Restore(t.Context(), config.Config{NATSURL: to.URL()}, dir, []backup.Part{part}, said, quiet))
+	}
+	restore(backup.Keystore)
+	if _, err := js.Stream(t.Context(), eventlog.StreamName); !errors.Is(err, jetstream.ErrStreamNotFound) {
+		t.Errorf("a log of a keystore: %v", err)
+	}
+	restore(backup.Log)
+	for _, name := range []string{"projector", "anchorer"} {
+		if _, err := js.Consumer(t.Context(), eventlog.StreamName, name); err != nil {
+			t.Errorf("consumer %s: %v", name, err)
+		}
 	}
 }
