@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
@@ -12,7 +11,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/memory-ledger/ledger/infra/datadir"
 	"github.com/memory-ledger/ledger/services/keystore"
 	"github.com/memory-ledger/ledger/services/run/assembly"
 	"github.com/memory-ledger/ledger/services/run/config"
@@ -32,10 +30,7 @@ func newRewrap() *cobra.Command {
 
 Data keys do not change, so nothing is sealed again, and no memory changes. An old
 backup of the keystore still needs the old key; make a new backup after step 2.
-After an interruption at any point, run it again.
-
-Beside a local run, the generated key (secrets/master-key in the data folder)
-replaces a variable that is not set.`,
+After an interruption at any point, run it again.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return runRewrap(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
@@ -44,14 +39,8 @@ replaces a variable that is not set.`,
 }
 
 func runRewrap(ctx context.Context, out, progressTo io.Writer) error {
-	cfg, err := loadFor(config.NeedLog)
+	cfg, err := loadFor(config.NeedLog, config.NeedMasterKey)
 	if err != nil {
-		return err
-	}
-	if err := fillMasterKeys(&cfg); err != nil {
-		return err
-	}
-	if err := cfg.Check(config.NeedMasterKey); err != nil {
 		return err
 	}
 	if cfg.MasterKeyPrevious == "" {
@@ -69,28 +58,6 @@ func runRewrap(ctx context.Context, out, progressTo io.Writer) error {
 		return fmt.Errorf("not finished, run it again: %w", err)
 	}
 	fmt.Fprintln(out, "MASTER_KEY alone opens every data key: none is left under the previous key")
-	return nil
-}
-
-// fillMasterKeys fills in the key that the local run generated: as MASTER_KEY if that is
-// unset, else as MASTER_KEY_PREVIOUS if MASTER_KEY is a different key.
-func fillMasterKeys(cfg *config.Config) error {
-	run, err := datadir.LoadRun(cfg.DataDir)
-	if err != nil || run.NATSURL != cfg.NATSURL {
-		return nil // not the log of this data folder
-	}
-	key, err := datadir.LoadSecret(cfg.DataDir, "master-key", keystore.KeySize)
-	if errors.Is(err, datadir.ErrNoSecret) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	generated := base64.StdEncoding.EncodeToString(key)
-	fill(&cfg.MasterKey, generated)
-	if cfg.MasterKey != generated {
-		fill(&cfg.MasterKeyPrevious, generated)
-	}
 	return nil
 }
 

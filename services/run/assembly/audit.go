@@ -143,21 +143,17 @@ func auditKeys(ctx context.Context, cfg config.Config, nc *nats.Conn, refused *r
 
 var errNoMasterKey = errors.New("MASTER_KEY is not set")
 
+// openKeys opens the keystore with the configured master keys or, beside a local run, with the
+// run's generated one.
 func openKeys(ctx context.Context, cfg config.Config, nc *nats.Conn) (*keystore.Store, error) {
-	masters, err := mastersOf(ctx, cfg)
+	if err := fillMasterKey(&cfg); err != nil {
+		return nil, errNoMasterKey
+	}
+	masters, err := openMasters(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}
 	return openKeysWith(ctx, cfg, nc, masters)
-}
-
-// mastersOf returns the master keys for a tool. Beside a local run these are the run's
-// generated ones.
-func mastersOf(ctx context.Context, cfg config.Config) ([]keystore.Master, error) {
-	if err := fillMasterKey(&cfg); err != nil {
-		return nil, errNoMasterKey
-	}
-	return openMasters(ctx, cfg)
 }
 
 // openKeysWith opens the keystore with other master keys than the configured ones.

@@ -224,7 +224,7 @@ func fillMasterKey(cfg *config.Config) error {
 
 // Rewrap gives every data key a new wrapping under the first master key.
 func Rewrap(ctx context.Context, cfg config.Config, progress func(keystore.Rewrapped)) (done keystore.Rewrapped, err error) {
-	masters, err := mastersOf(ctx, cfg)
+	masters, err := openMasters(ctx, cfg)
 	if err != nil {
 		return done, err
 	}
