@@ -219,66 +219,52 @@ func (c *Config) validate() []error {
 func (c *Config) Check(needs ...Need) error {
 	var errs []error
 	for _, need := range needs {
-		switch need {
-		case NeedLog:
-			errs = append(errs, required("NATS_URL", c.NATSURL))
-		case NeedDatabase:
-			errs = append(errs, required("DATABASE_URL", c.DatabaseURL))
-		case NeedMasterKey:
-			_, err := c.MasterKeys()
-			errs = append(errs, err)
-		case NeedJWTSecret:
-			if len(c.JWTSecret) < 32 {
-				errs = append(errs, fmt.Errorf("JWT_SECRET: %d bytes, need at least 32", len(c.JWTSecret)))
-			}
-		case NeedStaking:
-			if c.StakeMint != "" {
-				_, errURL := c.Chain()
-				_, _, err := c.Stake()
-				errs = append(errs, errURL, err)
-			}
-		case NeedChain:
-			_, errURL := c.Chain()
-			_, errKey := c.Authority()
-			_, errProgram := c.Program()
-			errs = append(errs, errURL, errKey, errProgram)
-		case WhatIsSet:
-			errs = append(errs, c.checkSet())
-		}
+		errs = append(errs, c.problems(need)...)
 	}
 	return errors.Join(errs...)
 }
 
-func (c *Config) checkSet() error {
-	var errs []error
-	if c.MasterKey != "" {
-		errs = append(errs, c.Check(NeedMasterKey))
-	}
-	if c.JWTSecret != "" {
-		errs = append(errs, c.Check(NeedJWTSecret))
-	}
-	if c.SolanaRPCURL != "" {
-		_, err := c.Chain()
-		errs = append(errs, err)
-	}
-	if c.AuthorityKeypair != "" {
-		_, err := c.Authority()
-		errs = append(errs, err)
-	}
-	if c.CommitmentProgramID != "" {
-		_, err := c.Program()
-		errs = append(errs, err)
-	}
-	if c.StakeMint != "" {
+func (c *Config) problems(need Need) []error {
+	switch need {
+	case NeedLog:
+		return []error{required("NATS_URL", c.NATSURL)}
+	case NeedDatabase:
+		return []error{required("DATABASE_URL", c.DatabaseURL)}
+	case NeedMasterKey:
+		_, err := c.MasterKeys()
+		return []error{err}
+	case NeedJWTSecret:
+		err := required("JWT_SECRET", c.JWTSecret)
+		if err == nil && len(c.JWTSecret) < 32 {
+			err = fmt.Errorf("JWT_SECRET: %d bytes, need at least 32", len(c.JWTSecret))
+		}
+		return []error{err}
+	case NeedStaking:
+		if c.StakeMint == "" {
+			return nil
+		}
+		_, errURL := c.Chain()
 		_, _, err := c.Stake()
-		errs = append(errs, err)
+		return []error{errURL, err}
+	case NeedChain:
+		_, errURL := c.Chain()
+		_, errKey := c.Authority()
+		_, errProgram := c.Program()
+		return []error{errURL, errKey, errProgram}
+	case WhatIsSet:
+		_, errMint := address("STAKE_MINT", c.StakeMint)
+		_, errStaking := address("STAKING_PROGRAM_ID", c.StakingProgramID)
+		all := slices.Concat(c.problems(NeedMasterKey), c.problems(NeedJWTSecret), c.problems(NeedChain), []error{errMint, errStaking})
+		return slices.DeleteFunc(all, func(err error) bool { return errors.Is(err, errNotSet) })
 	}
-	return errors.Join(errs...)
+	return nil
 }
+
+var errNotSet = errors.New("not set")
 
 func required(name, value string) error {
 	if value == "" {
-		return fmt.Errorf("%s: not set", name)
+		return fmt.Errorf("%s: %w", name, errNotSet)
 	}
 	return nil
 }
@@ -309,8 +295,8 @@ func (c *Config) MasterKeys() ([]MasterKeySetting, error) {
 // ParseMasterKey reads a master key as variables and files hold it. name says in errors
 // where the text is from.
 func ParseMasterKey(name, text string) (key MasterKeySetting, err error) {
-	if text == "" {
-		return key, fmt.Errorf("%s: not set", name)
+	if err := required(name, text); err != nil {
+		return key, err
 	}
 	if socket, is := strings.CutPrefix(text, "unix:"); is {
 		if !filepath.IsAbs(socket) {

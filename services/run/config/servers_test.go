@@ -104,6 +104,33 @@ func TestStakingSettings(t *testing.T) {
 	}
 }
 
+// TestARunNeedsOnlyRightSettings: a local run makes what is not set, and names every setting
+// that is wrong at once.
+func TestARunNeedsOnlyRightSettings(t *testing.T) {
+	t.Parallel()
+	check := func(environ ...string) error {
+		cfg, err := config.Load(environ)
+		return errors.Join(err, cfg.Check(config.WhatIsSet))
+	}
+	if err := check(); err != nil {
+		t.Error(err)
+	}
+	wrong := []string{"MASTER_KEY", "JWT_SECRET", "SOLANA_RPC_URL", "AUTHORITY_KEYPAIR", "COMMITMENT_PROGRAM_ID", "STAKE_MINT", "STAKING_PROGRAM_ID"}
+	var environ []string
+	for _, name := range wrong {
+		environ = append(environ, name+"=x")
+		if err := check(environ[len(environ)-1]); err == nil || !strings.Contains(err.Error(), name) || strings.Contains(err.Error(), "not set") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	err := check(environ...)
+	for _, name := range wrong {
+		if err == nil || !strings.Contains(err.Error(), name+": ") {
+			t.Errorf("%s is not named: %v", name, err)
+		}
+	}
+}
+
 // TestEveryVariableIsDocumented: each variable has a meaning and the commands that read
 // it. A new variable needs the tags for and doc.
 func TestEveryVariableIsDocumented(t *testing.T) {
