@@ -4,15 +4,12 @@
 // The server fsyncs every message before it acknowledges the message (SyncAlways),
 // unless the caller says otherwise: JetStream's own default acknowledges up to two
 // minutes before the disk has the message. The listener is on the loopback only. It asks
-// for a generated password, because other users of the machine also reach the loopback.
+// for a password, because other users of the machine also reach the loopback.
 //
 // Layout of the folder:
 //
 //	lock        held while a server runs here; JetStream itself has no lock, and
 //	            two servers on one store destroy it
-//	password    of the listener, generated once, mode 0600
-//	password-auditor
-//	            of the user who may only read, made the same way
 //	jetstream/  the server's store
 //
 // A killed process leaves nothing else. The next Start recovers the store, which
@@ -22,6 +19,7 @@ package localnats
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"crypto/subtle"
 	"errors"
 	"fmt"
@@ -46,11 +44,8 @@ const (
 	// MaxPayload is the largest message: one command's events.
 	MaxPayload = 2 << 20
 
-	lockName         = "lock"
-	passwordName     = "password"
-	readPasswordName = "password-auditor"
-	storeName        = "jetstream" // the server's choice
-
+	lockName  = "lock"
+	storeName = "jetstream" // the server's choice
 )
 
 // Config says how to run a server. Only Dir is required.
@@ -60,6 +55,8 @@ type Config struct {
 	Dir string
 	// Port on 127.0.0.1; 0 takes a free one.
 	Port int
+	// Password of User; default a random one.
+	Password string
 	// NoSync acknowledges before the fsync. A power cut then loses acknowledged messages;
 	// a killed process loses none. It is for tests that cut no power.
 	NoSync bool
@@ -118,13 +115,8 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 }
 
 func (s *Server) start(ctx context.Context, cfg Config) error {
+	s.password, s.readPassword = cmp.Or(cfg.Password, rand.Text()), rand.Text()
 	var err error
-	if s.password, err = datadir.PasswordFile(filepath.Join(cfg.Dir, passwordName)); err != nil {
-		return err
-	}
-	if s.readPassword, err = datadir.PasswordFile(filepath.Join(cfg.Dir, readPasswordName)); err != nil {
-		return err
-	}
 	if s.ns, err = server.NewServer(options(cfg, guard{s})); err != nil {
 		return err
 	}
@@ -210,8 +202,8 @@ func awaitReady(ctx context.Context, ns *server.Server, log *logger) error {
 	}
 }
 
-// URL of the listener, with the credential. Across restarts on one folder the password
-// stays the same. The port stays the same only if Config.Port names it.
+// URL of the listener, with the credential. A restart has the same URL only if Config names
+// port and password.
 func (s *Server) URL() string {
 	return s.urlOf(url.UserPassword(User, s.password))
 }

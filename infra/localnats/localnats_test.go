@@ -41,7 +41,7 @@ func connect(t *testing.T, url string) *nats.Conn {
 func TestRestartKeepsAcknowledgedMessages(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	cfg := localnats.Config{Dir: dir, Logger: slog.New(slog.DiscardHandler)}
+	cfg := localnats.Config{Dir: dir, Password: "kept", Logger: slog.New(slog.DiscardHandler)}
 	s, err := localnats.Start(t.Context(), cfg)
 	must(t, err)
 	conn, err := s.Connect()

@@ -1,6 +1,7 @@
 package localpostgres
 
 import (
+	"crypto/rand"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -61,8 +62,13 @@ func Home(dir string) (string, error) {
 	if os.Geteuid() != 0 {
 		return dir, nil
 	}
-	random, err := datadir.PasswordFile(filepath.Join(dir, "id"))
-	return apart("/var/tmp", dir+random), err
+	id := filepath.Join(dir, "id")
+	random, err := os.ReadFile(id)
+	if errors.Is(err, os.ErrNotExist) {
+		random = []byte(rand.Text())
+		err = datadir.WriteFile(id, random, 0o600)
+	}
+	return apart("/var/tmp", dir+string(random)), err
 }
 
 // apart names a folder under another one. The name is the same for the same text, so that a

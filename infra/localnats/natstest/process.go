@@ -58,7 +58,7 @@ func serve(text string) int {
 		return 2
 	}
 	s, err := localnats.Start(ctx, localnats.Config{
-		Dir: sp.Dir, Port: sp.Port, NoSync: sp.NoSync,
+		Dir: sp.Dir, Port: sp.Port, Password: "natstest", NoSync: sp.NoSync,
 		Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
 	})
 	if err != nil {
