@@ -186,21 +186,15 @@ func (l *local) keepPostgres(ctx context.Context) error {
 	return keepUp(ctx, l.logger, "the local PostgreSQL server", func() <-chan struct{} { return l.postgres.Done() }, l.restartPostgres)
 }
 
-// restartPostgres replaces a server that has ended. After an error, stop ends the servers
-// that still run.
+// restartPostgres replaces a server that has ended, at the same URL. After an error, stop ends
+// the servers that still run.
 func (l *local) restartPostgres(ctx context.Context) error {
 	err := l.postgres.Kill() // it has ended: this only releases its folder, once
 	if l.postgres = nil; err != nil {
 		return err
 	}
-	if l.postgres, err = l.launchPostgres(ctx); err != nil {
-		return err
-	}
-	if l.postgres.URL() != l.cfg.DatabaseURL {
-		// The old address is in this run's note and in every connection pool.
-		return errors.New("it is at another place than before")
-	}
-	return nil
+	l.postgres, err = l.launchPostgres(ctx)
+	return err
 }
 
 // connector connects to the embedded server without the network, or to the servers that
