@@ -189,11 +189,12 @@ func (a *API) revokeKey(c *fiber.Ctx, caller access.Caller) error {
 	return httpapi.Done(c, err)
 }
 
-// keyUses are the API keys that were used by requests that store no memory, until that is
-// recorded. A crash loses them; the key's next use shows again.
+// keyUses are the API keys that were used by requests that store no memory. Each stays for
+// a minute after its use was recorded: in that time, further uses of the key cost nothing. A
+// crash loses those that are not recorded; the key's next use shows again.
 type keyUses struct {
 	mu   sync.Mutex
-	uses map[keyUse]struct{}
+	uses map[keyUse]time.Time // when each was recorded; zero for those that are not yet
 }
 
 type keyUse struct {
@@ -208,10 +209,11 @@ func (u *keyUses) note(caller access.Caller) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.uses == nil {
-		u.uses = map[keyUse]struct{}{}
+		u.uses = map[keyUse]time.Time{}
 	}
-	if len(u.uses) < 200_000 { // the use of a further key is forgotten
-		u.uses[keyUse{caller.Owner, caller.Credential.ID}] = struct{}{}
+	use := keyUse{caller.Owner, caller.Credential.ID}
+	if _, again := u.uses[use]; !again && len(u.uses) < 200_000 { // the use of a further key is forgotten
+		u.uses[use] = time.Time{}
 	}
 }
 
@@ -227,20 +229,27 @@ func (a *API) Run(ctx context.Context) {
 // if the key's last one is less than a minute old. After a failure, it is tried again the
 // next time.
 func (a *API) recordUses(ctx context.Context, owner events.Owner) {
-	for _, use := range a.uses.of(owner) {
+	for _, use := range a.uses.unrecorded(owner) {
 		if a.Commands.Execute(ctx, use.owner, &command.UseKey{KeyID: use.keyID}) == nil {
-			a.uses.mu.Lock()
-			delete(a.uses.uses, use)
-			a.uses.mu.Unlock()
+			a.uses.recorded(use)
 		}
 	}
 }
 
-func (u *keyUses) of(owner events.Owner) (uses []keyUse) {
+func (u *keyUses) recorded(use keyUse) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	for use := range u.uses {
-		if owner == "" || use.owner == owner {
+	u.uses[use] = time.Now()
+}
+
+func (u *keyUses) unrecorded(owner events.Owner) (uses []keyUse) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for use, at := range u.uses {
+		switch {
+		case !at.IsZero() && time.Since(at) >= time.Minute:
+			delete(u.uses, use)
+		case at.IsZero() && (owner == "" || use.owner == owner):
 			uses = append(uses, use)
 		}
 	}
