@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -82,9 +83,14 @@ func (b *Bridge) carry(ctx context.Context, client sdk.Connection, message jsonr
 		return nil // a notification expects no answer
 	}
 	if err != nil {
-		answer = &jsonrpc.Response{ID: request.ID, Error: &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: err.Error()}}
+		answer = []jsonrpc.Message{&jsonrpc.Response{ID: request.ID, Error: &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: err.Error()}}}
 	}
-	return client.Write(ctx, answer)
+	for _, message := range answer {
+		if err := client.Write(ctx, message); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // named is what the headers of the protocol repeat of a request.
@@ -104,9 +110,9 @@ var uncertain = map[string]string{
 	"leave_memory": " The link may exist; to call again ends it and makes another one.",
 }
 
-// exchange returns the server's answer to a message. Its errors tell an agent whether its
-// call may have been done.
-func (b *Bridge) exchange(ctx context.Context, message jsonrpc.Message, request *jsonrpc.Request) (*jsonrpc.Response, error) {
+// exchange returns the server's answer to a message, perhaps after notifications. Its errors
+// tell an agent whether its call may have been done.
+func (b *Bridge) exchange(ctx context.Context, message jsonrpc.Message, request *jsonrpc.Request) ([]jsonrpc.Message, error) {
 	body, err := jsonrpc.EncodeMessage(message)
 	if err != nil {
 		return nil, err
@@ -137,14 +143,9 @@ func (b *Bridge) exchange(ctx context.Context, message jsonrpc.Message, request 
 		return nil, fmt.Errorf("the service gave no answer: %w.%s", err, after)
 	}
 	defer answer.Body.Close()
-	text, err := io.ReadAll(answer.Body)
-	if err == nil {
-		if told, err := jsonrpc.DecodeMessage(text); err == nil {
-			if response, ok := told.(*jsonrpc.Response); ok {
-				b.note(request, response)
-				return response, nil
-			}
-		}
+	if told, response := messagesOf(answer); response != nil {
+		b.note(request, response)
+		return told, nil
 	}
 	switch {
 	case answer.StatusCode >= http.StatusInternalServerError:
@@ -153,6 +154,30 @@ func (b *Bridge) exchange(ctx context.Context, message jsonrpc.Message, request 
 		return nil, errors.New("the service refused it, nothing was done: " + answer.Status)
 	}
 	return nil, fmt.Errorf("the service gave no answer in the protocol's form.%s", after)
+}
+
+// messagesOf reads an answer: one message, or a stream of events with a message each. It
+// returns the messages up to the response, which is nil if there is none.
+func messagesOf(answer *http.Response) (told []jsonrpc.Message, response *jsonrpc.Response) {
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		return nil, nil
+	}
+	messages := [][]byte{text}
+	if strings.HasPrefix(answer.Header.Get("Content-Type"), "text/event-stream") {
+		messages = bytes.Split(text, []byte("\n"))
+	}
+	for _, text := range messages {
+		message, err := jsonrpc.DecodeMessage(bytes.TrimPrefix(text, []byte("data:")))
+		if err != nil {
+			continue // a line of an event without data
+		}
+		told = append(told, message)
+		if response, ok := message.(*jsonrpc.Response); ok {
+			return told, response
+		}
+	}
+	return nil, nil
 }
 
 // note stores the revision of the protocol to which the server has agreed.

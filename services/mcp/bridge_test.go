@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -12,6 +13,7 @@ import (
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/memory-ledger/ledger/services/access"
 	"github.com/memory-ledger/ledger/services/mcp"
 )
 
@@ -66,6 +68,18 @@ func TestEveryCallIsAnswered(t *testing.T) {
 				t.Errorf("%q, want %q", got, c.want)
 			}
 		})
+	}
+}
+
+// TestAnEventStreamIsPassedOn: the server answers a call for news with a stream, whose
+// messages reach the client, and the answer comes last.
+func TestAnEventStreamIsPassedOn(t *testing.T) {
+	t.Parallel()
+	s := mcp.New(mcp.Config{Log: slog.New(slog.DiscardHandler)})
+	got := bridged(t, s.For(access.Caller{}, nil).ServeHTTP, `{"jsonrpc":"2.0","id":7,"method":"subscriptions/listen","params":{"notifications":{},"_meta":{
+		"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"x","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}}}`)
+	if len(got) != 2 || !strings.Contains(got[0], "acknowledged") || !strings.Contains(got[1], `"id":7,"result"`) {
+		t.Errorf("%q", got)
 	}
 }
 
