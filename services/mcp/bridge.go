@@ -34,7 +34,10 @@ type Bridge struct {
 	token string // the last credential
 }
 
-var errUnauthorized = errors.New("the service refuses the API key (401): it is wrong or was revoked; make a new one")
+var (
+	errUnauthorized = errors.New("the service refuses the API key (401): it is wrong or was revoked; make a new one")
+	errNoKey        = errors.New("the API key can't be read, nothing was done")
+)
 
 // NewBridge returns a Bridge to the core API at a base URL. The function key returns the
 // credential. It is called at the first message, and after the service refused the last
@@ -105,6 +108,7 @@ type named struct {
 // uncertain is what to do after a call of a tool that may have been done.
 var uncertain = map[string]string{
 	"remember":     " It may be stored: recall before you repeat it, or repeat it with the same idempotencyKey.",
+	"correct":      " It may be stored: recall before you repeat it.",
 	"retract":      " It may be retracted; to call again does no harm.",
 	"open_case":    " The link may exist; to call again ends it and makes another one.",
 	"leave_memory": " The link may exist; to call again ends it and makes another one.",
@@ -135,7 +139,7 @@ func (b *Bridge) exchange(ctx context.Context, message jsonrpc.Message, request 
 	after := uncertain[about.Name]
 	var dial *net.OpError
 	switch {
-	case errors.Is(err, errUnauthorized):
+	case errors.Is(err, errUnauthorized), errors.Is(err, errNoKey):
 		return nil, err
 	case errors.As(err, &dial) && dial.Op == "dial":
 		return nil, fmt.Errorf("the service can't be reached, nothing was done: %w", err)
@@ -218,7 +222,7 @@ func (b *Bridge) other(refused string) (string, error) {
 	if b.token == refused {
 		var err error
 		if b.token, err = b.key(); err != nil {
-			return "", err
+			return "", fmt.Errorf("%w: %w", errNoKey, err)
 		}
 	}
 	if b.token == refused {

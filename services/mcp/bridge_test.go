@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"io/fs"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -142,6 +143,7 @@ func TestAnUncertainCallIsNotRefused(t *testing.T) {
 		{"cut off", "remember", cut, "may be stored: recall before you repeat"},
 		{"half an answer", "remember", half, "may be stored: recall before you repeat"},
 		{"a gateway's error", "remember", status(502), "may be stored: recall before you repeat"},
+		{"cut off", "correct", cut, "may be stored: recall before you repeat"},
 		{"busy", "retract", status(503), "may be retracted"},
 		{"cut off", "open_case", cut, "link may exist"},
 		{"too large", "remember", status(413), "nothing was done: 413"},
@@ -163,6 +165,15 @@ func TestAnUncertainCallIsNotRefused(t *testing.T) {
 	}
 	if got := out.String(); !strings.Contains(got, "can't be reached, nothing was done") {
 		t.Errorf("nobody listens: %s", got)
+	}
+	out.Reset()
+	call = io.NopCloser(strings.NewReader(`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"remember"}}` + "\n"))
+	none := func() (string, error) { return "", fs.ErrNotExist }
+	if err := mcp.NewBridge("http://127.0.0.1:1", none).Run(t.Context(), &sdk.IOTransport{Reader: call, Writer: open{&out}}); err != nil {
+		t.Error(err)
+	}
+	if got := out.String(); !strings.Contains(got, "can't be read, nothing was done") || strings.Contains(got, "may be stored") {
+		t.Errorf("no key: %s", got)
 	}
 }
 
