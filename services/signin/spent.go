@@ -79,8 +79,12 @@ func (s spentNonces) claim(ctx context.Context, nonce string) (revision uint64, 
 			return 0, fmt.Errorf("%w: nonce was used", ErrRefused)
 		case !found.claimed(s.now()):
 			until := events.At(s.now().Add(claimTime))
-			claimed, err := s.put(ctx, "claim nonce", nonce, useOf{ClaimedUntil: &until}, revision)
-			if !errors.Is(err, errMoved) { // otherwise another attempt was faster
+			// A message that a failing server lost is sent again while there is time.
+			attempt, cancel := context.WithTimeout(ctx, 2*time.Second)
+			claimed, err := s.put(attempt, "claim nonce", nonce, useOf{ClaimedUntil: &until}, revision)
+			cancel()
+			lost := errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil
+			if !lost && !errors.Is(err, errMoved) { // otherwise another attempt was faster
 				return claimed, err
 			}
 		case !s.pause(ctx, 250*time.Millisecond):

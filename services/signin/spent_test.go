@@ -52,6 +52,20 @@ func (l *troubledLog) once(trouble func(context.Context, eventlog.Append) (uint6
 	l.next.Store(&trouble)
 }
 
+// troubledBucket is a real bucket whose next update the server loses, if so set.
+type troubledBucket struct {
+	jetstream.KeyValue
+	loses atomic.Bool
+}
+
+func (b *troubledBucket) Update(ctx context.Context, key string, value []byte, last uint64) (uint64, error) {
+	if b.loses.Swap(false) {
+		<-ctx.Done()
+		return 0, ctx.Err()
+	}
+	return b.KeyValue.Update(ctx, key, value, last)
+}
+
 // frontDesk is the sign-in of both APIs on its own server.
 type frontDesk struct {
 	js              jetstream.JetStream
@@ -59,7 +73,7 @@ type frontDesk struct {
 	replica         *signin.SignIn // of the extension API
 	log             *troubledLog
 	keys            noKeys
-	nonces          jetstream.KeyValue
+	nonces          *troubledBucket
 	now             atomic.Int64 // in Unix milliseconds
 	// pause is called instead of waiting. No time passes, so a waiting attempt polls as
 	// often as it ever would.
@@ -74,7 +88,7 @@ func newFrontDesk(t *testing.T) *frontDesk {
 	must(t, err)
 	bucket, err := natsconf.CreateBucket(t.Context(), js, signin.NonceBucket, 1)
 	must(t, err)
-	f := &frontDesk{js: js, log: &troubledLog{Log: log}, keys: make(noKeys, 1000), nonces: bucket}
+	f := &frontDesk{js: js, log: &troubledLog{Log: log}, keys: make(noKeys, 1000), nonces: &troubledBucket{KeyValue: bucket}}
 	f.now.Store(time.Now().UnixMilli())
 	now := func() time.Time { return time.UnixMilli(f.now.Load()) }
 	pause := func(ctx context.Context, _ time.Duration) bool {
@@ -173,6 +187,21 @@ func TestAFailedSignInKeepsTheNonce(t *testing.T) {
 			refuses(t, f.extension, answer, "nonce was used")
 		})
 	}
+}
+
+// TestALostClaimIsMadeAgain: if a server that fails loses the claim, the same request makes it
+// again, and the sign-in succeeds.
+func TestALostClaimIsMadeAgain(t *testing.T) {
+	t.Parallel()
+	f := newFrontDesk(t)
+	answer := challenge(t, f.core)
+	f.nonces.loses.Store(true)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second) // as of a request
+	defer cancel()
+	if s, err := f.core.Verify(ctx, answer); err != nil || s.Token == "" {
+		t.Errorf("got %+v, %v", s, err)
+	}
+	refuses(t, f.core, answer, "nonce was used")
 }
 
 // TestASpentNonceStaysSpent: no token is issued until the spent nonce is synced, so that a
