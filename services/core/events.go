@@ -2,9 +2,7 @@ package core
 
 import (
 	"context"
-	"strconv"
 	"strings"
-	"time"
 
 	"github.com/gofiber/fiber/v2"
 
@@ -68,8 +66,16 @@ func (a *API) streamEvents(c *fiber.Ctx, app *httpapi.App, caller access.Caller,
 	if err != nil {
 		return err
 	}
-	return app.StreamEvents(c, strconv.FormatUint(after, 10), &eventSource{
-		Follower: follower, api: a, authorization: strings.Clone(httpapi.Authorization(c)), caller: caller,
+	authorization := strings.Clone(httpapi.Authorization(c))
+	return app.StreamEvents(c, after, httpapi.Source{
+		Follower: follower, Expires: caller.Expires,
+		Show: func(page *feed.Page) error { return show(page, caller) },
+		// It fails for a revoked key, an expired session, and a credential that can't be looked
+		// up, so that the stream ends.
+		Check: func(ctx context.Context) error {
+			_, err := a.Access.Read(ctx, authorization)
+			return err
+		},
 	})
 }
 
@@ -113,37 +119,5 @@ func show(page *feed.Page, caller access.Caller) error {
 	if caller.Credential.Kind == command.CredentialKey {
 		return page.HideAccess()
 	}
-	return nil
-}
-
-type eventSource struct {
-	*feed.Follower
-	api           *API
-	authorization string
-	caller        access.Caller
-}
-
-func (e *eventSource) Expires() time.Time { return e.caller.Expires }
-
-func (e *eventSource) Next(ctx context.Context) (id string, data []byte, err error) {
-	page, err := e.Follower.Next(ctx)
-	if err == nil {
-		err = show(&page, e.caller)
-	}
-	if err != nil {
-		return "", nil, err
-	}
-	return strconv.FormatUint(page.Cursor, 10), page.AppendJSON(nil), nil
-}
-
-// Check implements httpapi.Source. It fails for a revoked key, an expired session, and a
-// credential that can't be looked up, so that the stream ends.
-func (e *eventSource) Check(ctx context.Context) error {
-	_, err := e.api.Access.Read(ctx, e.authorization)
-	return err
-}
-
-func (e *eventSource) Close() error {
-	e.Follower.Close()
 	return nil
 }

@@ -76,13 +76,12 @@ type App struct {
 	// returns true if it answered. The status is already set.
 	Page func(c *fiber.Ctx, status int) (answered bool)
 
-	cfg       Config
-	route     fasthttp.RequestHandler // the framework's
-	requests  *prometheus.HistogramVec
-	inFlight  prometheus.Gauge
-	outages   sync.Map // *rate.Sometimes by the error of the table's row; nil for a database that is down
-	heartbeat time.Duration
-	bodies    bodies
+	cfg      Config
+	route    fasthttp.RequestHandler // the framework's
+	requests *prometheus.HistogramVec
+	inFlight prometheus.Gauge
+	outages  sync.Map // *rate.Sometimes by the error of the table's row; nil for a database that is down
+	bodies   bodies
 	// compressing holds an entry for each stream that is being compressed.
 	compressing chan struct{}
 	stopping    context.Context // done once the service has begun to stop
@@ -108,7 +107,7 @@ const (
 func New(cfg Config) *App {
 	// This bounds the streams that are compressed at once. Each holds about 1 MB until its
 	// client has read it. Further streams are sent uncompressed.
-	a := &App{cfg: cfg, heartbeat: heartbeat, bodies: newBodies(), compressing: make(chan struct{}, 32)}
+	a := &App{cfg: cfg, bodies: newBodies(), compressing: make(chan struct{}, 32)}
 	a.stopping, a.stop = context.WithCancel(context.Background())
 	a.App = fiber.New(fiber.Config{
 		AppName: "memory-ledger " + cfg.Service, DisableStartupMessage: true,

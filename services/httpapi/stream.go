@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"time"
 
 	"github.com/gofiber/fiber/v2"
 
+	"github.com/memory-ledger/ledger/services/feed"
 	"github.com/memory-ledger/ledger/services/memory"
 )
 
@@ -198,16 +200,16 @@ const (
 	reconnect = "1000"
 )
 
-// Source supplies the messages of an event stream.
-type Source interface {
-	// Next waits for a message and returns its id and its data. The data is one line.
-	Next(ctx context.Context) (id string, data []byte, err error)
+// Source supplies the messages of an event stream. Each is a page of an owner's events.
+type Source struct {
+	// Follower supplies the pages. It is closed when the stream ends.
+	Follower *feed.Follower
+	// Show removes what the caller may not see.
+	Show func(*feed.Page) error
 	// Check is called at every heartbeat and before every message. An error ends the stream.
-	Check(ctx context.Context) error
+	Check func(ctx context.Context) error
 	// Expires is when the stream ends, zero for never.
-	Expires() time.Time
-	// Close is called when the stream ends.
-	Close() error
+	Expires time.Time
 }
 
 // WantsEventStream reports whether a request asks for an event stream. HTTP/1.0 has no
@@ -217,28 +219,27 @@ func WantsEventStream(c *fiber.Ctx) bool {
 }
 
 // StreamEvents answers with server-sent events (HTML standard, section 9.2), beginning
-// after the message with the given id. The stream ends when the service stops, when the
-// client leaves or reads too slowly, and when the source fails. Clients then reconnect
-// with Last-Event-ID.
-func (a *App) StreamEvents(c *fiber.Ctx, id string, source Source) error {
+// after a cursor; a message's id is its cursor. The stream ends when the service stops,
+// when the client leaves or reads too slowly, and when the source fails. Clients then
+// reconnect with Last-Event-ID.
+func (a *App) StreamEvents(c *fiber.Ctx, after uint64, source Source) error {
 	c.Set(fiber.HeaderContentType, MIMEEventStream)
+	s := &eventStream{source: source, stopping: a.stopping, conn: c.Context().Conn(), gone: Gone(c), checked: time.Now()}
 	if c.Method() == fiber.MethodHead {
-		return source.Close()
+		return s.Close()
 	}
-	s := &eventStream{source: source, stopping: a.stopping, conn: c.Context().Conn(), gone: Gone(c), heartbeat: a.heartbeat, checked: time.Now()}
-	s.buffer.WriteString("retry: " + reconnect + "\nid: " + id + "\n\n")
+	fmt.Fprintf(&s.buffer, "retry: %s\nid: %d\n\n", reconnect, after)
 	return c.SendStream(s)
 }
 
 // eventStream is a body that is built while it is read.
 type eventStream struct {
-	source    Source
-	stopping  context.Context
-	conn      net.Conn
-	gone      func() bool
-	heartbeat time.Duration
-	checked   time.Time // when the source was last checked
-	buffer    bytes.Buffer
+	source   Source
+	stopping context.Context
+	conn     net.Conn
+	gone     func() bool
+	checked  time.Time // when the source was last checked
+	buffer   bytes.Buffer
 }
 
 // Read implements io.Reader. The server writes the returned bytes at once, in the
@@ -260,7 +261,7 @@ func (s *eventStream) Read(p []byte) (int, error) {
 
 // fill waits for a message, or until the next check of the source is due.
 func (s *eventStream) fill() error {
-	due, expires, now := s.checked.Add(s.heartbeat), s.source.Expires(), time.Now()
+	due, expires, now := s.checked.Add(heartbeat), s.source.Expires, time.Now()
 	if !expires.IsZero() && !now.Before(expires) {
 		return io.EOF
 	}
@@ -272,16 +273,17 @@ func (s *eventStream) fill() error {
 	}
 	wait, cancel := context.WithDeadline(s.stopping, due)
 	defer cancel()
-	id, data, err := s.source.Next(wait)
+	page, err := s.source.Follower.Next(wait)
+	if err == nil {
+		err = s.source.Show(&page)
+	}
 	switch {
 	case err == nil:
 		// The message may be the one that ends the right to it.
 		if err := s.check(); err != nil {
 			return err
 		}
-		s.buffer.WriteString("id: " + id + "\ndata: ")
-		_, _ = s.buffer.Write(data) // a bytes.Buffer takes everything
-		s.buffer.WriteString("\n\n")
+		fmt.Fprintf(&s.buffer, "id: %d\ndata: %s\n\n", page.Cursor, page.AppendJSON(nil))
 		return nil
 	case s.stopping.Err() != nil:
 		return io.EOF
@@ -314,4 +316,7 @@ func (s *eventStream) check() error {
 }
 
 // Close implements io.Closer, for the server.
-func (s *eventStream) Close() error { return s.source.Close() }
+func (s *eventStream) Close() error {
+	s.source.Follower.Close()
+	return nil
+}
