@@ -18,29 +18,24 @@ import (
 // serverMetadataPath is where apps find the routes of OAuth (RFC 8414).
 const serverMetadataPath = "/.well-known/oauth-authorization-server"
 
-type serverMetadata struct {
-	Issuer           string         `json:"issuer"`
-	Authorize        string         `json:"authorization_endpoint"`
-	Token            string         `json:"token_endpoint"`
-	Register         string         `json:"registration_endpoint"`
-	Revoke           string         `json:"revocation_endpoint"`
-	Scopes           []events.Scope `json:"scopes_supported"`
-	ResponseTypes    []string       `json:"response_types_supported"`
-	ResponseModes    []string       `json:"response_modes_supported"`
-	GrantTypes       []string       `json:"grant_types_supported"`
-	AuthMethods      []string       `json:"token_endpoint_auth_methods_supported"`
-	RevokeMethods    []string       `json:"revocation_endpoint_auth_methods_supported"`
-	Challenges       []string       `json:"code_challenge_methods_supported"`
-	NamesIssuer      bool           `json:"authorization_response_iss_parameter_supported"`
-	ClientIDDocument bool           `json:"client_id_metadata_document_supported"`
-}
-
 func (a *API) serverMetadata(c *fiber.Ctx) error {
-	return c.JSON(serverMetadata{
-		Issuer: a.BaseURL, Authorize: a.BaseURL + "/oauth/authorize", Token: a.BaseURL + "/oauth/token",
-		Register: a.BaseURL + "/oauth/register", Revoke: a.BaseURL + "/oauth/revoke", Scopes: events.AllScopes,
-		ResponseTypes: []string{"code"}, ResponseModes: []string{"query"}, GrantTypes: []string{"authorization_code", "refresh_token"},
-		AuthMethods: []string{"none"}, RevokeMethods: []string{"none"}, Challenges: []string{"S256"}, NamesIssuer: true, ClientIDDocument: true,
+	return c.JSON(fiber.Map{
+		"issuer":                 a.BaseURL,
+		"authorization_endpoint": a.BaseURL + "/oauth/authorize",
+		"token_endpoint":         a.BaseURL + "/oauth/token",
+		"registration_endpoint":  a.BaseURL + "/oauth/register",
+		"revocation_endpoint":    a.BaseURL + "/oauth/revoke",
+
+		"scopes_supported":         events.AllScopes,
+		"response_types_supported": []string{"code"},
+		"response_modes_supported": []string{"query"},
+		"grant_types_supported":    []string{"authorization_code", "refresh_token"},
+
+		"token_endpoint_auth_methods_supported":          []string{"none"},
+		"revocation_endpoint_auth_methods_supported":     []string{"none"},
+		"code_challenge_methods_supported":               []string{"S256"},
+		"authorization_response_iss_parameter_supported": true,
+		"client_id_metadata_document_supported":          true,
 	})
 }
 

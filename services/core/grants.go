@@ -85,17 +85,15 @@ func (a *API) mayCallTools(origin string) bool {
 	return err == nil && origin == own.Scheme+"://"+own.Host
 }
 
-// protectedResource tells a client how to authenticate for a resource (RFC 9728).
-type protectedResource struct {
-	Resource      string         `json:"resource"`
-	Name          string         `json:"resource_name"`
-	Servers       []string       `json:"authorization_servers"`
-	Scopes        []events.Scope `json:"scopes_supported"`
-	BearerMethods []string       `json:"bearer_methods_supported"`
-}
-
+// resourceMetadata tells a client how to authenticate for a resource (RFC 9728).
 func (a *API) resourceMetadata(of string) fiber.Handler {
 	return func(c *fiber.Ctx) error {
-		return c.JSON(protectedResource{a.BaseURL + of, "Memory Ledger", []string{a.BaseURL}, []events.Scope{events.ScopeRead, events.ScopeWrite}, []string{"header"}})
+		return c.JSON(fiber.Map{
+			"resource":                 a.BaseURL + of,
+			"resource_name":            "Memory Ledger",
+			"authorization_servers":    []string{a.BaseURL},
+			"scopes_supported":         []events.Scope{events.ScopeRead, events.ScopeWrite},
+			"bearer_methods_supported": []string{"header"},
+		})
 	}
 }
