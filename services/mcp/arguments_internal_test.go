@@ -140,7 +140,7 @@ func plainSchema(t *testing.T, path string, schema any) {
 }
 
 // TestErrorsAreShort: whatever a message holds, the error does not repeat it at length.
-// A prompt takes any arguments.
+// Arguments that a prompt can't have are refused, and null is none.
 func TestErrorsAreShort(t *testing.T) {
 	t.Parallel()
 	s := New(Config{Log: slog.New(slog.DiscardHandler)})
@@ -155,8 +155,8 @@ func TestErrorsAreShort(t *testing.T) {
 		`"prompts/get","params":{"name":"` + long + `"}`:                             "unknown prompt",
 		`"resources/read","params":{"uri":"ledger://` + long + `"}`:                  "",
 		`"prompts/get","params":{"name":"memory-habits","arguments":null}`:           "Recall first",
-		`"prompts/get","params":{"name":"memory-habits","arguments":{"n":5}}`:        "Recall first",
-		`"prompts/get","params":{"name":"memory-habits","arguments":"` + long + `"}`: "Recall first",
+		`"prompts/get","params":{"name":"memory-habits","arguments":{"n":5}}`:        "invalid params",
+		`"prompts/get","params":{"name":"memory-habits","arguments":"` + long + `"}`: "invalid params",
 	} {
 		answer := post(t.Context(), s, `{"jsonrpc":"2.0","id":1,"method":`+sent+`}`)
 		body, _ := io.ReadAll(answer.Body)

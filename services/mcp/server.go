@@ -138,30 +138,10 @@ func (s *Server) For(caller access.Caller, gone func() bool) http.Handler {
 			http.Error(w, "the body is not valid I-JSON, which has no duplicate names, lone surrogates or invalid UTF-8", http.StatusBadRequest)
 			return
 		}
-		body = withoutPromptArguments(body)
 		r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 		c := call{Caller: caller, request: r.Context(), gone: gone}
 		s.handler.ServeHTTP(&reply{ResponseWriter: w, request: body}, r.WithContext(context.WithValue(r.Context(), callKey{}, c)))
 	})
-}
-
-// withoutPromptArguments takes the arguments out of a request for a prompt. The prompt has
-// none, and some clients send null or numbers, which the SDK can't decode.
-func withoutPromptArguments(body []byte) []byte {
-	var message, params map[string]json.RawMessage
-	if json.Unmarshal(body, &message) != nil || string(message["method"]) != `"prompts/get"` || json.Unmarshal(message["params"], &params) != nil {
-		return body
-	}
-	delete(params, "arguments")
-	var err error
-	if message["params"], err = json.Marshal(params); err != nil {
-		return body
-	}
-	without, err := json.Marshal(message)
-	if err != nil {
-		return body
-	}
-	return without
 }
 
 // maxMessage bounds an error's message, in bytes: the SDK's messages repeat what the caller
