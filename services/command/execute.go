@@ -81,7 +81,7 @@ type entry struct {
 	fresh bool                // false: the log may hold events that state lacks
 	// unproven: state came from the read model, and has not been compared with the log.
 	unproven bool
-	keysRead int       // the epoch of usedKeys that has the owner's keys from before the load
+	keysRead int       // the epoch of usedKeys that has the owner's keys from before the load; or tooManyKeys
 	rested   time.Time // until when the owner's commands last left others a turn
 }
 

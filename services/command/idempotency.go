@@ -15,6 +15,10 @@ const (
 	// many of one owner: the database reads those in some tenths of a second, once.
 	maxUsedKeys  = 1 << 22
 	maxOwnerKeys = 1 << 18
+
+	// tooManyKeys is the entry's keysRead if the owner has more than maxOwnerKeys: each of its
+	// keys is looked up.
+	tooManyKeys = -1
 )
 
 // recall finds the earlier write with the command's Idempotency-Key, if there is one. Most
@@ -52,11 +56,15 @@ func (x *Executor) recall(ctx context.Context, e *entry, c Command) error {
 // it reads the keys that the state was loaded without.
 func (x *Executor) isNew(ctx context.Context, e *entry, key events.Hash) (bool, error) {
 	owner := e.state.Owner
+	if e.keysRead == tooManyKeys {
+		return false, nil
+	}
 	if isNew, known := x.used.isNew(e.keysRead, owner, key); known {
 		return isNew, nil
 	}
 	keys, seq, err := x.cfg.Loader.UsedKeys(ctx, owner, maxOwnerKeys)
 	if err == nil && len(keys) > maxOwnerKeys {
+		e.keysRead = tooManyKeys
 		return false, nil
 	}
 	if err == nil {

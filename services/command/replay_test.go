@@ -221,3 +221,36 @@ func TestAReadModelThatIsMadeAnew(t *testing.T) {
 		t.Errorf("a new key: replayed %t, %v", w.Replayed, err)
 	}
 }
+
+// manyKeys is a read model of an owner who has used more keys than are held in memory.
+type manyKeys struct {
+	*model
+	asked int
+}
+
+func (m *manyKeys) UsedKeys(_ context.Context, _ events.Owner, limit int) ([]events.Hash, uint64, error) {
+	m.asked++
+	return make([]events.Hash, limit+1), 0, nil
+}
+
+// TestManyKeysAreReadOnce: the keys of an owner who has used very many are not read again for
+// each write, and still a repeated write is found.
+func TestManyKeysAreReadOnce(t *testing.T) {
+	t.Parallel()
+	m := &manyKeys{model: &model{log: openLog(t), batches: map[events.Owner][]batch{}}}
+	owner := logtest.Owner()
+	must(t, newExecutorOn(t, m.model).Execute(t.Context(), owner, write(0)))
+	m.advance(t, owner, 1)
+	x, err := command.NewExecutor(command.Config{Log: m.log, Loader: m, Source: "/test", NewID: newID, CachedOwners: 2})
+	must(t, err)
+	for i, key := range []events.Hash{{1}, {2}, {1}, {2}} {
+		w := write(key[0])
+		w.IdempotencyKey = &key
+		if err := x.Execute(t.Context(), owner, w); err != nil || w.Replayed != (i >= 2) || w.Written.LeafIndex != uint64(key[0]) {
+			t.Errorf("key %d: replayed %t, %+v, %v", key[0], w.Replayed, w.Written, err)
+		}
+	}
+	if m.asked != 1 {
+		t.Errorf("all keys were read %d times", m.asked)
+	}
+}
