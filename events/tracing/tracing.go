@@ -15,6 +15,7 @@ package tracing
 import (
 	"context"
 	"log/slog"
+	"slices"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
@@ -61,7 +62,7 @@ func Begin(ctx context.Context, tracer trace.Tracer, name, traceparent string, k
 	}
 	ctx = trace.ContextWithSpanContext(ctx, trace.SpanContext{}) // the span in ctx is not the parent
 	if traceparent != "" {
-		ctx = propagation.TraceContext{}.Extract(ctx, new(carrier(traceparent)))
+		ctx = propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{header: traceparent})
 	}
 	return tracer.Start(ctx, name, trace.WithSpanKind(kind))
 }
@@ -81,9 +82,9 @@ func Parent(ctx context.Context) string {
 	if !trace.SpanContextFromContext(ctx).IsSampled() {
 		return ""
 	}
-	var c carrier
-	propagation.TraceContext{}.Inject(ctx, &c)
-	return string(c)
+	c := propagation.MapCarrier{}
+	propagation.TraceContext{}.Inject(ctx, c)
+	return c[header]
 }
 
 // TraceID returns the id of the trace in ctx for a log line, empty if nothing
@@ -98,10 +99,7 @@ func TraceID(ctx context.Context) string {
 
 // Links are the traces that a span is linked to, each once and at most MaxLinks of
 // them. The zero value is empty.
-type Links struct {
-	links []trace.Link
-	seen  map[trace.TraceID]struct{}
-}
+type Links []trace.Link
 
 // Add adds the trace of a traceparent. It ignores a traceparent that is empty,
 // malformed, or not sampled.
@@ -109,41 +107,20 @@ func (l *Links) Add(traceparent string) {
 	if traceparent == "" {
 		return
 	}
-	of := trace.SpanContextFromContext(propagation.TraceContext{}.Extract(context.Background(), new(carrier(traceparent))))
-	if _, known := l.seen[of.TraceID()]; known || !of.IsSampled() || len(l.links) == MaxLinks {
+	of := trace.SpanContextFromContext(propagation.TraceContext{}.Extract(context.Background(), propagation.MapCarrier{header: traceparent}))
+	known := slices.ContainsFunc(*l, func(link trace.Link) bool { return link.SpanContext.TraceID() == of.TraceID() })
+	if known || !of.IsSampled() || len(*l) == MaxLinks {
 		return
 	}
-	if l.seen == nil {
-		l.seen = make(map[trace.TraceID]struct{})
-	}
-	l.seen[of.TraceID()] = struct{}{}
-	l.links = append(l.links, trace.Link{SpanContext: of})
+	*l = append(*l, trace.Link{SpanContext: of})
 }
 
 // AddTo links a span, which has already begun, to the traces.
-func (l *Links) AddTo(span trace.Span) {
-	for _, link := range l.links {
+func (l Links) AddTo(span trace.Span) {
+	for _, link := range l {
 		span.AddLink(link)
 	}
 }
-
-// carrier holds the one header that is passed on.
-type carrier string
-
-func (c carrier) Get(key string) string {
-	if key == header {
-		return string(c)
-	}
-	return ""
-}
-
-func (c *carrier) Set(key, value string) {
-	if key == header {
-		*c = carrier(value)
-	}
-}
-
-func (c carrier) Keys() []string { return []string{header} }
 
 type requestKey struct{}
 
