@@ -18,7 +18,11 @@ func InclusionOf(leaves []events.Hash, index, size uint64) (Proof, error) {
 	if size > uint64(len(leaves)) {
 		return Proof{}, fmt.Errorf("%w: size %d of %d leaves", ErrRange, size, len(leaves))
 	}
-	return inclusionFrom(index, size, inMemory(leaves))
+	nodes, err := inclusionNodes(index, size)
+	if err != nil {
+		return Proof{}, err
+	}
+	return inclusionFrom(nodes, index, size, inMemory(leaves))
 }
 
 // ConsistencyOf returns the proof that the first from leaves are a prefix of the first to.
@@ -26,7 +30,11 @@ func ConsistencyOf(leaves []events.Hash, from, to uint64) ([]events.Hash, error)
 	if to > uint64(len(leaves)) {
 		return nil, fmt.Errorf("%w: size %d of %d leaves", ErrRange, to, len(leaves))
 	}
-	return consistencyFrom(from, to, inMemory(leaves))
+	nodes, err := consistencyNodes(from, to)
+	if err != nil {
+		return nil, err
+	}
+	return pathFrom(nodes, inMemory(leaves))
 }
 
 func inMemory(leaves []events.Hash) hashOf {

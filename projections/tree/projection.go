@@ -7,7 +7,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/memory-ledger/ledger/events"
-	"github.com/memory-ledger/ledger/projections/internal/column"
 	"github.com/memory-ledger/ledger/projections/projector"
 	"github.com/memory-ledger/ledger/projections/schema"
 )
@@ -28,15 +27,15 @@ type ownerTile struct {
 // nothing: only one in 256 writes of an owner fills a tile. A slice that fills a tile
 // costs one round trip, to read the hashes from earlier slices.
 func (Projection) Apply(ctx context.Context, w *projector.Writer, s projector.Slice) error {
-	leaves, err := collect(s)
-	if err != nil || len(leaves.filled) == 0 {
+	filled, err := collect(s)
+	if err != nil || len(filled) == 0 {
 		return err
 	}
-	before, err := readBefore(ctx, w.Querier(), leaves)
+	before, err := readBefore(ctx, w.Querier(), filled)
 	if err != nil {
 		return fmt.Errorf("read what the tiles begin with: %w", err)
 	}
-	tiles, err := leaves.complete(before)
+	tiles, err := complete(filled, before)
 	if err != nil {
 		return err
 	}
@@ -51,13 +50,9 @@ type tail struct {
 	hashes []events.Hash
 }
 
-type grown struct{ filled []*tail }
-
-func collect(s projector.Slice) (grown, error) {
-	var (
-		g       grown
-		byOwner = make(map[events.Owner]*tail)
-	)
+// collect returns the tails that fill a tile.
+func collect(s projector.Slice) (filled []*tail, err error) {
+	byOwner := make(map[events.Owner]*tail)
 	for r, e := range s.Events() {
 		data, ok := e.Data.(*events.MemoryWritten)
 		if !ok {
@@ -69,14 +64,14 @@ func collect(s projector.Slice) (grown, error) {
 			byOwner[e.Owner] = t
 		}
 		if data.LeafIndex != t.first+uint64(len(t.hashes)) {
-			return grown{}, projector.Unexpected(r, e, "the leaf index does not continue the owner's log")
+			return nil, projector.Unexpected(r, e, "the leaf index does not continue the owner's log")
 		}
 		t.hashes = append(t.hashes, data.LeafHash)
 		if data.LeafIndex/TileWidth == t.first/TileWidth && data.LeafIndex%TileWidth == TileWidth-1 {
-			g.filled = append(g.filled, t) // the first tile that the tail fills
+			filled = append(filled, t) // the first tile that the tail fills
 		}
 	}
-	return g, nil
+	return filled, nil
 }
 
 // levels returns, for each tile level in which the tail fills a tile, the range of hashes
@@ -98,31 +93,18 @@ func (s span) before() uint64 { return s.from &^ (TileWidth - 1) }
 
 // readBefore reads, for every first tile of a level that a slice fills, the hashes that
 // the tile already has.
-func readBefore(ctx context.Context, q schema.Querier, g grown) (map[ownerTile][]events.Hash, error) {
+func readBefore(ctx context.Context, q schema.Querier, filled []*tail) (map[ownerTile][]events.Hash, error) {
 	var (
 		before = make(map[ownerTile][]events.Hash)
 		batch  pgx.Batch
 	)
-	for _, t := range g.filled {
+	for _, t := range filled {
 		for level, s := range t.levels() {
 			if s.before() == s.from {
 				continue
 			}
 			key := ownerTile{t.owner, place{uint(level), s.from / TileWidth}}
-			sql, args := `SELECT leaf_hash FROM memories WHERE owner = $1 AND leaf_index >= $2 AND leaf_index < $3 ORDER BY leaf_index`,
-				[]any{string(t.owner), int64(s.before()), int64(s.from)}
-			if level > 0 {
-				sql = `SELECT root FROM tiles WHERE owner = $1 AND tile_index >= $2 AND tile_index < $3 AND level = $4 ORDER BY tile_index`
-				args = append(args, int16(level-1))
-			}
-			batch.Queue(sql, args...).Query(func(rows pgx.Rows) error {
-				var h events.Hash
-				_, err := pgx.ForEachRow(rows, []any{column.Hash(&h)}, func() error {
-					before[key] = append(before[key], h)
-					return nil
-				})
-				return err
-			})
+			queueHashes(&batch, t.owner, uint(level), s.before(), s.from, func(hashes []events.Hash) { before[key] = hashes })
 		}
 	}
 	if batch.Len() == 0 {
@@ -139,9 +121,9 @@ type tile struct {
 
 // complete assembles the tiles, lowest level first: the roots of one level are the hashes
 // of the next.
-func (g grown) complete(before map[ownerTile][]events.Hash) ([]tile, error) {
+func complete(filled []*tail, before map[ownerTile][]events.Hash) ([]tile, error) {
 	var tiles []tile
-	for _, t := range g.filled {
+	for _, t := range filled {
 		hashes := t.hashes
 		for level, s := range t.levels() {
 			key := ownerTile{t.owner, place{uint(level), s.from / TileWidth}}

@@ -33,7 +33,7 @@ func Inclusion(ctx context.Context, q schema.Querier, owner events.Owner, index,
 	if err != nil {
 		return Proof{}, err
 	}
-	return inclusionFrom(index, size, c.hash)
+	return inclusionFrom(nodes, index, size, c.hash)
 }
 
 // Link proves that one size of a log is a prefix of another.
@@ -62,7 +62,7 @@ func Between(ctx context.Context, q schema.Querier, owner events.Owner, from, to
 	if l.ToRoot, err = rootFrom(to, c.hash); err != nil {
 		return Link{}, err
 	}
-	l.Path, err = consistencyFrom(from, to, c.hash)
+	l.Path, err = pathFrom(nodes, c.hash)
 	return l, err
 }
 
@@ -124,22 +124,21 @@ func load(ctx context.Context, q schema.Querier, owner events.Owner, size uint64
 	c := make(cache, len(wanted))
 	var batch pgx.Batch
 	for p, need := range wanted {
-		switch {
-		case p.full(size):
-			batch.Queue(`SELECT hashes FROM tiles WHERE owner = $1 AND level = $2 AND tile_index = $3`,
-				string(owner), int16(p.level), int64(p.tile)).
-				Query(func(rows pgx.Rows) error { return c.readTile(p, rows) })
-		case p.level == 0:
-			first := int64(p.tile * TileWidth)
-			batch.Queue(`SELECT leaf_hash FROM memories WHERE owner = $1 AND leaf_index >= $2 AND leaf_index < $3 ORDER BY leaf_index`,
-				string(owner), first, first+int64(need)).
-				Query(func(rows pgx.Rows) error { return c.readEdge(p, need, rows) })
-		default:
-			first := int64(p.tile * TileWidth)
-			batch.Queue(`SELECT root FROM tiles WHERE owner = $1 AND level = $2 AND tile_index >= $3 AND tile_index < $4 ORDER BY tile_index`,
-				string(owner), int16(p.level-1), first, first+int64(need)).
-				Query(func(rows pgx.Rows) error { return c.readEdge(p, need, rows) })
+		if first := p.tile * TileWidth; !p.full(size) {
+			queueHashes(&batch, owner, p.level, first, first+need, func(hashes []events.Hash) { c[p] = hashes })
+			continue
 		}
+		batch.Queue(`SELECT hashes FROM tiles WHERE owner = $1 AND level = $2 AND tile_index = $3`, string(owner), int16(p.level), int64(p.tile)).
+			QueryRow(func(row pgx.Row) error {
+				packed, found, err := column.One(row, "read tile", column.Value[[]byte])
+				if err == nil && !found {
+					err = fmt.Errorf("%w: no level %d tile %d", ErrIncomplete, p.level, p.tile)
+				}
+				if err == nil {
+					c[p], err = unpack(packed)
+				}
+				return err
+			})
 	}
 	if err := q.SendBatch(ctx, &batch).Close(); err != nil {
 		return nil, fmt.Errorf("read tree cache: %w", err)
@@ -147,34 +146,25 @@ func load(ctx context.Context, q schema.Querier, owner events.Owner, size uint64
 	return c, nil
 }
 
-func (c cache) readTile(p place, rows pgx.Rows) error {
-	var packed []byte
-	n := 0
-	if _, err := pgx.ForEachRow(rows, []any{&packed}, func() error {
-		n++
-		hashes, err := unpack(packed)
-		c[p] = hashes
-		return err
-	}); err != nil {
-		return err
+// queueHashes adds a query of the hashes of a tile level from one (inclusive) to another
+// (exclusive), as far as they are there.
+func queueHashes(batch *pgx.Batch, owner events.Owner, level uint, from, to uint64, found func([]events.Hash)) {
+	sql, args := `SELECT leaf_hash FROM memories WHERE owner = $1 AND leaf_index >= $2 AND leaf_index < $3 ORDER BY leaf_index`,
+		[]any{string(owner), int64(from), int64(to)}
+	if level > 0 {
+		sql = `SELECT root FROM tiles WHERE owner = $1 AND tile_index >= $2 AND tile_index < $3 AND level = $4 ORDER BY tile_index`
+		args = append(args, int16(level-1))
 	}
-	if n != 1 {
-		return fmt.Errorf("%w: no level %d tile %d", ErrIncomplete, p.level, p.tile)
-	}
-	return nil
-}
-
-func (c cache) readEdge(p place, need uint64, rows pgx.Rows) error {
-	hashes := make([]events.Hash, 0, need)
-	var h events.Hash
-	if _, err := pgx.ForEachRow(rows, []any{column.Hash(&h)}, func() error {
-		hashes = append(hashes, h)
-		return nil
-	}); err != nil {
+	batch.Queue(sql, args...).Query(func(rows pgx.Rows) error {
+		hashes := make([]events.Hash, 0, to-from)
+		var h events.Hash
+		_, err := pgx.ForEachRow(rows, []any{column.Hash(&h)}, func() error {
+			hashes = append(hashes, h)
+			return nil
+		})
+		found(hashes)
 		return err
-	}
-	c[p] = hashes
-	return nil
+	})
 }
 
 // unpack splits the bytes of a tile into hashes.

@@ -81,12 +81,8 @@ func inclusionNodes(index, size uint64) (proof.Nodes, error) {
 	return nodes, nil
 }
 
-func inclusionFrom(index, size uint64, hash hashOf) (Proof, error) {
-	nodes, err := inclusionNodes(index, size)
-	if err != nil {
-		return Proof{}, err
-	}
-	p := Proof{Index: index, Size: size}
+func inclusionFrom(nodes proof.Nodes, index, size uint64, hash hashOf) (p Proof, err error) {
+	p = Proof{Index: index, Size: size}
 	if p.Leaf, err = hash(compact.NewNodeID(0, index)); err != nil {
 		return Proof{}, err
 	}
@@ -104,14 +100,6 @@ func consistencyNodes(from, to uint64) (proof.Nodes, error) {
 		return proof.Nodes{}, fmt.Errorf("%w: %w", ErrRange, err)
 	}
 	return nodes, nil
-}
-
-func consistencyFrom(from, to uint64, hash hashOf) ([]events.Hash, error) {
-	nodes, err := consistencyNodes(from, to)
-	if err != nil {
-		return nil, err
-	}
-	return pathFrom(nodes, hash)
 }
 
 // pathFrom collects a proof's nodes, and folds the nodes that make up an incomplete
