@@ -82,23 +82,18 @@ func (p *Picked) read(ctx context.Context, hits []recall.Hit) (rows []*memories.
 		leaves[i] = h.Leaf
 	}
 	slices.Sort(leaves)
-	found := make([]*memories.Memory, len(leaves))
-	next := 0
-	err = memories.At(ctx, p.service.Pool, p.reader.Owner, leaves, func(m *memories.Memory) error {
-		for leaves[next] < m.LeafIndex {
-			next++
-		}
-		found[next] = m
-		bytes += len(m.Sealed) + m.Metadata.Len()
-		return nil
-	})
+	found, err := memories.At(ctx, p.service.Pool, p.reader.Owner, leaves)
 	if err != nil {
 		return nil, 0, fmt.Errorf("read memories: %w", err)
 	}
+	byLeaf := make(map[uint64]*memories.Memory, len(found))
+	for _, m := range found {
+		byLeaf[m.LeafIndex] = m
+		bytes += len(m.Sealed) + m.Metadata.Len()
+	}
 	rows = make([]*memories.Memory, len(hits))
 	for i, h := range hits {
-		at, _ := slices.BinarySearch(leaves, h.Leaf)
-		if rows[i] = found[at]; rows[i] == nil { // no row has this owner and index
+		if rows[i] = byLeaf[h.Leaf]; rows[i] == nil { // no row has this owner and index
 			rows[i] = &memories.Memory{ID: uuid.Nil.String(), Owner: p.reader.Owner, LeafIndex: h.Leaf}
 		}
 	}

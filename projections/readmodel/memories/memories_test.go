@@ -1,7 +1,6 @@
 package memories_test
 
 import (
-	"context"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -54,15 +53,14 @@ func TestOddMetadataComesBackAsItWas(t *testing.T) {
 				}
 			}
 			fixture.Apply(t, pool, fixture.Slice(1, messages...), memories.Projection{})
-			i := 0
-			if err := memories.At(t.Context(), pool, a.Owner, run(0, len(want)+1), func(m *memories.Memory) error {
+			got, err := memories.At(t.Context(), pool, a.Owner, run(0, len(want)+1))
+			if err != nil || len(got) != len(want) {
+				t.Fatalf("scanned %d of %d: %v", len(got), len(want), err)
+			}
+			for i, m := range got {
 				if m.LeafIndex != uint64(i) || m.Metadata.String() != want[i] || string(m.Sealed) != "sealed \x00 "+string(a.Owner) {
 					t.Errorf("memory %d came back otherwise", i)
 				}
-				i++
-				return nil
-			}); err != nil || i != len(want) {
-				t.Errorf("scanned %d of %d: %v", i, len(want), err)
 			}
 		})
 	}
@@ -196,11 +194,8 @@ func checkCover(t *testing.T, pool *pgxpool.Pool, owner events.Owner, want []str
 		from  uint64
 		limit int
 	}{{0, 100}, {0, 7}, {11, 5}, {29, 1}} {
-		var list []*memories.Memory
-		if err := memories.At(t.Context(), pool, owner, run(page.from, page.limit), func(m *memories.Memory) error {
-			list = append(list, m)
-			return nil
-		}); err != nil {
+		list, err := memories.At(t.Context(), pool, owner, run(page.from, page.limit))
+		if err != nil {
 			t.Fatal(err)
 		}
 		checkAt(t, pool, owner, list)
@@ -222,12 +217,12 @@ func checkAt(t *testing.T, pool *pgxpool.Pool, owner events.Owner, list []*memor
 	t.Helper()
 	for step := 1; step < 20; step++ {
 		var leaves []uint64
-		var want []memories.Memory
+		var want []*memories.Memory
 		for i := 0; i < len(list); i += step {
-			want, leaves = append(want, *list[i]), append(leaves, list[i].LeafIndex)
+			want, leaves = append(want, list[i]), append(leaves, list[i].LeafIndex)
 		}
 		leaves = append(leaves, 1_000_000)
-		got, err := at(t.Context(), pool, owner, leaves...)
+		got, err := memories.At(t.Context(), pool, owner, leaves)
 		if err != nil || len(got) != len(want) {
 			t.Fatalf("at %v: %v, %d memories", leaves, err, len(got))
 		}
@@ -238,7 +233,7 @@ func checkAt(t *testing.T, pool *pgxpool.Pool, owner events.Owner, list []*memor
 		}
 	}
 	for _, leaves := range [][]uint64{nil, {}, {math.MaxUint64}} {
-		if got, err := at(t.Context(), pool, owner, leaves...); err != nil || len(got) != 0 {
+		if got, err := memories.At(t.Context(), pool, owner, leaves); err != nil || len(got) != 0 {
 			t.Errorf("at %v: %v, %v", leaves, got, err)
 		}
 	}
@@ -251,12 +246,4 @@ func run(from uint64, n int) []uint64 {
 		leaves[i] = from + uint64(i)
 	}
 	return leaves
-}
-
-func at(ctx context.Context, pool *pgxpool.Pool, owner events.Owner, leaves ...uint64) (found []memories.Memory, err error) {
-	err = memories.At(ctx, pool, owner, leaves, func(m *memories.Memory) error {
-		found = append(found, *m)
-		return nil
-	})
-	return found, err
 }

@@ -4,24 +4,23 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/projections/internal/column"
 	"github.com/memory-ledger/ledger/projections/schema"
 )
 
-// At calls yield with the owner's memories of the given leaves, in leaf order, as they
-// arrive from the database. The leaves must be in ascending order. At skips leaves that the
-// read model does not hold. If yield returns an error, At stops and returns it. The caller
-// can keep each Memory. The connection is busy until At returns, so yield should not wait
-// for slow readers.
-func At(ctx context.Context, q schema.Querier, owner events.Owner, leaves []uint64, yield func(*Memory) error) error {
+// At returns the owner's memories of the given leaves, in leaf order, without those that the
+// read model does not hold. The leaves must be in ascending order.
+func At(ctx context.Context, q schema.Querier, owner events.Owner, leaves []uint64) ([]*Memory, error) {
 	n := uint64(len(leaves))
 	if n == 0 || leaves[n-1] > math.MaxInt64 {
-		return nil
+		return nil, nil
 	}
 	first, last := leaves[0], leaves[n-1]
 	query, args := `SELECT `+columns+` FROM memories m `, []any{string(owner), first, last}
@@ -41,30 +40,11 @@ func At(ctx context.Context, q schema.Querier, owner events.Owner, leaves []uint
 				SELECT * FROM memories WHERE owner = $1 AND leaf_index = wanted.leaf OFFSET 0) m
 			ORDER BY m.leaf_index`, []any{string(owner), leaves}
 	}
-	rows, err := q.Query(ctx, query, args...)
-	if err != nil {
-		return fmt.Errorf("memories of %d leaves: %w", n, err)
-	}
-	defer rows.Close()
-	for rows.Next() {
-		m, err := scan(rows)
-		if err != nil {
-			return fmt.Errorf("memories of %d leaves: %w", n, err)
-		}
-		for len(leaves) > 0 && leaves[0] < m.LeafIndex {
-			leaves = leaves[1:]
-		}
-		if len(leaves) == 0 || leaves[0] != m.LeafIndex {
-			continue
-		}
-		if err := yield(m); err != nil {
-			return err
-		}
-	}
-	if err := rows.Err(); err != nil {
-		return fmt.Errorf("memories of %d leaves: %w", n, err)
-	}
-	return nil
+	found, err := column.All(ctx, q, fmt.Sprintf("memories of %d leaves", n), func(row pgx.Row) (*Memory, error) { return scan(row) }, query, args...)
+	return slices.DeleteFunc(found, func(m *Memory) bool {
+		_, wanted := slices.BinarySearch(leaves, m.LeafIndex)
+		return !wanted
+	}), err
 }
 
 // Body is the sealed text of a leaf.
