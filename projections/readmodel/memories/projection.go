@@ -3,7 +3,6 @@ package memories
 import (
 	"cmp"
 	"context"
-	"encoding/binary"
 	"math"
 	"slices"
 	"strconv"
@@ -61,39 +60,16 @@ func (Projection) Apply(_ context.Context, w *projector.Writer, s projector.Slic
 		w.ExecRows(`INSERT INTO memories (`+stored+`)
 			SELECT * FROM unnest($1::text[], $2::bigint[], $3::uuid[], $4::bytea[], $5::text[], $6::bytea[], $7::timestamptz[], $8::bytea[], $9::bigint[], $10::text[], $11::text[], $12::smallint[], $13::uuid[], $14::timestamptz[], $15::text[])`, values)
 	default:
-		order := byOwner(rows)
+		// Put each owner's rows side by side: they arrive in log order, but reads ask for one
+		// owner's leaves. For a long slice, this touches a fraction of the pages, both of the
+		// index that is filled and of the table.
+		slices.SortFunc(rows, func(a, b written) int {
+			return cmp.Or(strings.Compare(a.owner, b.owner), cmp.Compare(a.LeafIndex, b.LeafIndex))
+		})
 		w.Copy("memories", strings.Split(stored, ", "),
-			pgx.CopyFromSlice(len(rows), func(i int) ([]any, error) { return rows[order[i].row].values(), nil }))
+			pgx.CopyFromSlice(len(rows), func(i int) ([]any, error) { return rows[i].values(), nil }))
 	}
 	return nil
-}
-
-// place is the sort key of a row.
-type place struct {
-	first uint64 // first bytes of the owner, which differ for most owners
-	row   int
-}
-
-// byOwner returns an order that puts each owner's rows side by side. The rows arrive in
-// log order, but reads ask for one owner's leaves. For a long slice, this order touches a
-// fraction of the pages, both of the index that is filled and of the table.
-func byOwner(rows []written) []place {
-	order := make([]place, len(rows))
-	for i := range rows {
-		var first [8]byte
-		copy(first[:], rows[i].owner)
-		order[i] = place{binary.BigEndian.Uint64(first[:]), i}
-	}
-	slices.SortFunc(order, func(a, b place) int {
-		if a.first != b.first {
-			return cmp.Compare(a.first, b.first)
-		}
-		if order := strings.Compare(rows[a.row].owner, rows[b.row].owner); order != 0 {
-			return order
-		}
-		return cmp.Compare(a.row, b.row)
-	})
-	return order
 }
 
 // values returns the row's values in the order of stored.
