@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -40,7 +39,6 @@ func (*GapError) Is(target error) bool { return target == ErrGap || target == Er
 // damage remembers the message that the server could not return to a reader of this
 // process.
 type damage struct {
-	mu   sync.Mutex
 	what error
 	// again looks for the message: nil means that it can be read, or that the log, which may
 	// have been restored, does not have it.
@@ -51,24 +49,12 @@ type damage struct {
 func (l *JetStream) noteGap(err error) error {
 	var gap *GapError
 	if errors.As(err, &gap) {
-		l.damage.set(gap, func(ctx context.Context) error {
+		l.damage.Store(&damage{gap, func(ctx context.Context) error {
 			_, _, err := l.look(ctx, getRequest{Seq: gap.Expected}, l.reaches(gap.Expected))
 			return err
-		})
+		}})
 	}
 	return err
-}
-
-func (d *damage) set(what error, again func(context.Context) error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.what, d.again = what, again
-}
-
-func (d *damage) newest() (again func(context.Context) error, what error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.again, d.what
 }
 
 // Damaged returns an ErrDamaged if the server itself reports missing messages, or if it
@@ -82,14 +68,14 @@ func (l *JetStream) Damaged(ctx context.Context) error {
 	if state := info.State; state.Msgs < state.LastSeq { // nothing is ever deleted
 		return fmt.Errorf("%w: its server has %d of %d messages: %s", ErrDamaged, state.Msgs, state.LastSeq, cure)
 	}
-	again, what := l.damage.newest()
-	if what == nil {
+	found := l.damage.Load()
+	if found == nil {
 		return nil
 	}
-	if again(ctx) != nil {
-		return what
+	if found.again(ctx) != nil {
+		return found.what
 	}
-	l.damage.set(nil, nil) // a node was refilled, its disk is back, or the log was restored
+	l.damage.CompareAndSwap(found, nil) // a node was refilled, its disk is back, or the log was restored
 	return nil
 }
 

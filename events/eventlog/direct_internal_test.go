@@ -43,7 +43,7 @@ func scriptedAt(t *testing.T, url, subject string, answer func(request *nats.Msg
 		t.Fatal(err)
 	}
 	only := &lease{asking: make(chan struct{}, 1), contact: func(context.Context) (contact, error) { return contact{}, nil }}
-	return &JetStream{nc: client, inboxes: newInboxes(client), damage: &damage{}, lease: only}
+	return &JetStream{nc: client, inboxes: newInboxes(client), lease: only}
 }
 
 // withoutStreams returns the URL of a NATS server without JetStream, which would answer the

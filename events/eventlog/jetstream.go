@@ -37,7 +37,7 @@ type JetStream struct {
 	// the stream was opened; see askLeader.
 	clustered bool
 	// damage remembers a message that the server has but can't return.
-	damage *damage
+	damage atomic.Pointer[damage]
 	// lease detects a leader that may no longer be the leader.
 	lease *lease
 	// silent: an attempt got no answer in time, and no other attempt has since got one.
@@ -111,7 +111,7 @@ func Open(ctx context.Context, nc *nats.Conn) (*JetStream, error) {
 		return nil, fmt.Errorf("open stream %s: %w: %w", StreamName, ErrUnavailable, err)
 	}
 	l := &JetStream{
-		nc: nc, js: js, inboxes: newInboxes(nc), damage: &damage{},
+		nc: nc, js: js, inboxes: newInboxes(nc),
 		clustered: stream.CachedInfo().Config.Replicas > 1 || nc.ConnectedClusterName() != "",
 	}
 	l.lease = newLease(l)

@@ -221,10 +221,10 @@ func (l *JetStream) last(ctx context.Context, filter string, old bool) (Record, 
 func (l *JetStream) find(ctx context.Context, request getRequest, is func(context.Context) (bool, error)) (Record, bool, error) {
 	record, found, err := l.look(ctx, request, is)
 	if errors.Is(err, errUnread) {
-		l.damage.set(fmt.Errorf("%w: its server does not find a message that it has: %s", ErrDamaged, cure), func(ctx context.Context) error {
+		l.damage.Store(&damage{fmt.Errorf("%w: its server does not find a message that it has: %s", ErrDamaged, cure), func(ctx context.Context) error {
 			_, _, err := l.look(ctx, request, is)
 			return err
-		})
+		}})
 	}
 	return record, found, err
 }

@@ -70,7 +70,7 @@ func TestWhatReachesNobodyIsNotStored(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(nc.Close)
-	log := &JetStream{nc: nc, inboxes: newInboxes(nc), damage: &damage{}}
+	log := &JetStream{nc: nc, inboxes: newInboxes(nc)}
 	refused := func(by error) {
 		t.Helper()
 		ctx, cancel := context.WithTimeout(t.Context(), 2*retryPause)
