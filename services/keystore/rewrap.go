@@ -101,12 +101,12 @@ func (s *Store) each(ctx context.Context, do func(events.Owner) error) error {
 	const listPatience = 30 * time.Second
 	patience := time.NewTimer(listPatience)
 	defer patience.Stop()
-	for {
+	for sent := 0; ; sent++ {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-patience.C:
-			return fmt.Errorf("list data keys: %w: no more of them came for %v, and not all did", ErrUnavailable, listPatience)
+			return fmt.Errorf("list data keys: %w: the bucket sent %d keys, then nothing for %v", ErrUnavailable, sent, listPatience)
 		case entry, open := <-entries.Updates():
 			switch {
 			case !open && ctx.Err() != nil:
