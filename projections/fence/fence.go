@@ -95,14 +95,6 @@ func New(pool *pgxpool.Pool, log eventlog.Reader, opts Options) (*Fence, error) 
 	return f, nil
 }
 
-// WaitOwner returns once the read models reflect every event of the owner that was
-// acknowledged before the call, including events about the chain. Errors: ErrBehind,
-// ErrLogShort, the log's, ctx's.
-func (f *Fence) WaitOwner(ctx context.Context, owner events.Owner) error {
-	_, err := f.WaitOwnerHead(ctx, owner)
-	return err
-}
-
 // Head describes the read models after a wait. If a later wait returns an equal Head that
 // is Known, data that was read for the owner after the first wait is still current.
 type Head struct {
@@ -125,8 +117,10 @@ func (h Head) Before(other Head) bool {
 	return h.Tables < other.Tables || h.Tables == other.Tables && h.Seq < other.Seq
 }
 
-// WaitOwnerHead is WaitOwner, and returns the owner's Head. An empty owner stands for all.
-func (f *Fence) WaitOwnerHead(ctx context.Context, owner events.Owner) (Head, error) {
+// WaitOwner returns once the read models reflect every event of the owner that was
+// acknowledged before the call, including events about the chain. An empty owner stands for
+// all; then the Head has no sequence. Errors: ErrBehind, ErrLogShort, the log's, ctx's.
+func (f *Fence) WaitOwner(ctx context.Context, owner events.Owner) (Head, error) {
 	ctx, cancel := context.WithTimeout(ctx, f.opts.Timeout)
 	defer cancel()
 	ctx, span := tracing.Start(ctx, "fence")
@@ -213,12 +207,9 @@ func (f *Fence) checkLength() error {
 // that arrive together share one read of the log, which starts after all of them arrived. Its
 // errors are those of WaitOwner.
 func (f *Fence) WaitAll(ctx context.Context) error {
-	_, err := f.WaitAllHead(ctx)
+	_, err := f.WaitOwner(ctx, "")
 	return err
 }
-
-// WaitAllHead is WaitAll, and returns a Head without a sequence.
-func (f *Fence) WaitAllHead(ctx context.Context) (Head, error) { return f.WaitOwnerHead(ctx, "") }
 
 // Wait returns once the read models hold the log up to seq, for all owners.
 func (f *Fence) Wait(ctx context.Context, seq uint64) error {

@@ -132,7 +132,7 @@ func TestAWaitEndsWhenThePositionIsReached(t *testing.T) {
 				wait  func() error
 			}{
 				{3, func() error { return f.Wait(t.Context(), 3) }},
-				{6, func() error { return f.WaitOwner(t.Context(), owner) }}, // including the chain's events
+				{6, func() error { return errorOf(f.WaitOwner(t.Context(), owner)) }}, // including the chain's events
 				{7, func() error { return f.WaitAll(t.Context()) }},
 			}
 			done := make([]chan error, len(waits))
@@ -178,7 +178,7 @@ func TestAWaitThatTakesTooLong(t *testing.T) {
 		// The fence's timeout, and then an earlier deadline of the caller.
 		for name, wait := range map[string]func() error{
 			"all": func() error { return f.WaitAll(t.Context()) }, "a sequence": func() error { return f.Wait(t.Context(), 1) },
-			"an owner": func() error { return f.WaitOwner(t.Context(), fixture.NewActor().Owner) },
+			"an owner": func() error { return errorOf(f.WaitOwner(t.Context(), fixture.NewActor().Owner)) },
 		} {
 			if err := wait(); !errors.Is(err, fence.ErrBehind) {
 				t.Errorf("the fence's deadline for %s: %v", name, err)
@@ -251,7 +251,7 @@ func TestReadModelsThatAreAheadOfTheLog(t *testing.T) {
 	knows(t, f, 7)
 	owner := fixture.NewActor().Owner
 	for _, wait := range []func(context.Context) error{
-		f.WaitAll, func(ctx context.Context) error { return f.WaitOwner(ctx, owner) },
+		f.WaitAll, func(ctx context.Context) error { return errorOf(f.WaitOwner(ctx, owner)) },
 	} {
 		fixture.Eventually(t, 2*time.Minute, func() error {
 			if err := wait(t.Context()); !errors.Is(err, fence.ErrLogShort) {
@@ -263,7 +263,7 @@ func TestReadModelsThatAreAheadOfTheLog(t *testing.T) {
 	log.mu.Lock()
 	log.head = 7
 	log.mu.Unlock()
-	fixture.Eventually(t, 2*time.Minute, func() error { return errors.Join(f.WaitAll(t.Context()), f.WaitOwner(t.Context(), owner)) })
+	fixture.Eventually(t, 2*time.Minute, func() error { return errors.Join(f.WaitAll(t.Context()), errorOf(f.WaitOwner(t.Context(), owner))) })
 }
 
 // TestAPositionIsNotBelievedWithoutAConnection: the database may be another one when the

@@ -113,7 +113,7 @@ func (s *stage) schemas() (n int) {
 // check reads an owner's log and tree as a service would.
 func (s *stage) check(a *fixture.Actor) error {
 	ctx, want := s.t.Context(), a.Leaves()
-	if err := s.fence.WaitOwner(ctx, a.Owner); err != nil {
+	if _, err := s.fence.WaitOwner(ctx, a.Owner); err != nil {
 		return err
 	}
 	o, found, err := owners.Find(ctx, s.pool, a.Owner)

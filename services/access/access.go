@@ -227,11 +227,11 @@ func (d *Authenticator) identify(ctx context.Context, l *lookups, token string, 
 		if l.kind == command.CredentialCoreSession && !read {
 			return told, head, nil // the decision refuses a session that has ended
 		}
-		if head, err = d.fence.WaitAllHead(ctx); err == nil {
+		if head, err = d.fence.WaitOwner(ctx, ""); err == nil {
 			who, err = d.lookUp(ctx, l, hash, told, head)
 		}
 	case read:
-		head, err = d.fence.WaitOwnerHead(ctx, who.owner)
+		head, err = d.fence.WaitOwner(ctx, who.owner)
 		if err == nil && (!head.Known() || head != who.head || who.expired(d.now())) {
 			who, err = d.lookUp(ctx, l, hash, who, head)
 		}

@@ -76,7 +76,8 @@ func (s shown) write(content string) {
 // used returns how many reads were spent.
 func (s shown) used() int {
 	s.counter.t.Helper()
-	must(s.counter.t, s.counter.Fence.WaitOwner(s.counter.t.Context(), s.owner))
+	_, err := s.counter.Fence.WaitOwner(s.counter.t.Context(), s.owner)
+	must(s.counter.t, err)
 	g, err := s.counter.ByID(s.counter.t.Context(), s.owner, events.GrantCase, s.id)
 	must(s.counter.t, err)
 	return g.Used

@@ -116,7 +116,7 @@ func (x *importing) finished(ctx context.Context, why error) (err error) {
 		return why
 	}
 	r := x.reader
-	if r.Head, err = x.service.Fence.WaitOwnerHead(ctx, r.Owner); err != nil {
+	if r.Head, err = x.service.Fence.WaitOwner(ctx, r.Owner); err != nil {
 		return err
 	}
 	size, root, err := x.service.whole(ctx, r)

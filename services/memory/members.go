@@ -145,7 +145,7 @@ func (s *Service) superseded(ctx context.Context, d *Draft, ids *[]string) (foun
 		return nil, nil
 	}
 	reader := Reader{Owner: d.Owner, Namespaces: d.Namespaces}
-	if reader.Head, err = s.Fence.WaitOwnerHead(ctx, d.Owner); err != nil {
+	if reader.Head, err = s.Fence.WaitOwner(ctx, d.Owner); err != nil {
 		return nil, err
 	}
 	for _, id := range *ids {
