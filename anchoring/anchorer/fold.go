@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/events/verify"
 	"github.com/memory-ledger/ledger/projections/projector"
-	"github.com/memory-ledger/ledger/projections/tree"
 )
 
 // dayLayout formats the key of spending: the UTC day.
@@ -108,7 +108,7 @@ var errLog = errors.New("the log contradicts itself")
 // chain events, and of nothing else. Its row keeps the exported fields as JSON.
 type owner struct {
 	key      events.Owner
-	frontier *tree.Frontier
+	frontier verify.Tree
 
 	ChainSeq     uint64 // of the newest message in the chain family
 	ChainVersion int
@@ -138,7 +138,7 @@ type attempt struct {
 	Transaction []byte
 }
 
-func newOwner(key events.Owner) *owner { return &owner{key: key, frontier: tree.EmptyFrontier()} }
+func newOwner(key events.Owner) *owner { return &owner{key: key, frontier: verify.NewTree()} }
 
 func (o *owner) size() uint64 { return o.frontier.Size() }
 

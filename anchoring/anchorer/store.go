@@ -15,9 +15,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/events/verify"
 	"github.com/memory-ledger/ledger/projections/projector"
 	"github.com/memory-ledger/ledger/projections/schema"
-	"github.com/memory-ledger/ledger/projections/tree"
 )
 
 // tablesTimeout bounds the statements on the tables. Without it, a database that went
@@ -304,7 +304,7 @@ func decode(key events.Owner, state []byte) (*owner, error) {
 	s := saved{owner: newOwner(key)}
 	err := json.Unmarshal(state, &s)
 	if err == nil {
-		s.frontier, err = tree.NewFrontier(s.Size, s.Frontier)
+		s.frontier, err = verify.TreeOf(s.Size, s.Frontier)
 	}
 	return s.owner, err
 }

@@ -116,7 +116,7 @@ func (e *Export) Memories() iter.Seq2[ExportedMemory, error] {
 }
 
 // Root returns the root of the leaves that were read so far.
-func (e *Export) Root() (Hash, error) { return e.tree.Root() }
+func (e *Export) Root() Hash { return e.tree.Root() }
 
 // at sets the line of an Error.
 func (e *Export) at(line uint64, err error) error {
@@ -168,9 +168,7 @@ func (e *Export) memory() (m ExportedMemory, err error) {
 	if err != nil {
 		return m, e.at(e.line, err)
 	}
-	if err := e.tree.Add(m.LeafHash); err != nil {
-		return m, err
-	}
+	e.tree.Append(m.LeafHash)
 	if a := e.Header.Anchor; a != nil && a.CommittedSize == e.tree.Size() {
 		return m, e.compare(a.CommittedRoot, "anchor.committedRoot")
 	}
@@ -199,11 +197,7 @@ func (e *Export) entry(raw jsontext.Value, want Hash) (*Entry, error) {
 
 // compare compares the root of the leaves so far with a root from the header.
 func (e *Export) compare(want Hash, field string) error {
-	root, err := e.Root()
-	if err != nil {
-		return err
-	}
-	if root != want {
+	if root := e.Root(); root != want {
 		return e.at(1, Wrong(ErrWrongRoot, field, "it is %s, the first %d leaves have the root %s", want, e.tree.Size(), root))
 	}
 	return nil

@@ -3,6 +3,7 @@ package verify
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/transparency-dev/merkle/compact"
 	"github.com/transparency-dev/merkle/proof"
@@ -69,29 +70,56 @@ func Consistency(from, to uint64, first Hash, path []Hash) (second Hash, err err
 	return Hash(mismatch.CalculatedRoot), nil
 }
 
-// Tree computes the root of leaves that arrive one by one. It keeps one hash per
-// level.
+var ranges = compact.RangeFactory{Hash: hasher.HashChildren}
+
+// Tree is what appending to a log's tree needs: the roots of the perfect subtrees that make
+// it up, one for each level at most.
 type Tree struct{ r *compact.Range }
 
 // NewTree returns the tree of an empty log.
-func NewTree() Tree {
-	return Tree{(&compact.RangeFactory{Hash: hasher.HashChildren}).NewEmptyRange(0)}
+func NewTree() Tree { return Tree{ranges.NewEmptyRange(0)} }
+
+// TreeOf returns the tree of size leaves from what Hashes returned.
+func TreeOf(size uint64, hashes []Hash) (Tree, error) {
+	raw := make([][]byte, len(hashes))
+	for i := range hashes {
+		raw[i] = slices.Clone(hashes[i][:])
+	}
+	r, err := ranges.NewRange(0, size, raw)
+	if err != nil {
+		return Tree{}, fmt.Errorf("tree of %d leaves: %w", size, err)
+	}
+	return Tree{r}, nil
 }
 
 // Size returns the number of leaves.
 func (t Tree) Size() uint64 { return t.r.End() }
 
-// Add appends a leaf.
-func (t Tree) Add(leaf Hash) error { return t.r.Append(leaf[:], nil) }
+func (t Tree) Append(leaves ...Hash) {
+	for _, leaf := range leaves { // the range keeps this copy
+		if err := t.r.Append(leaf[:], nil); err != nil {
+			panic(err) // only a range that was tampered with fails
+		}
+	}
+}
 
 // Root returns the root of the leaves so far.
-func (t Tree) Root() (Hash, error) {
+func (t Tree) Root() Hash {
 	if t.Size() == 0 {
-		return EmptyRoot, nil
+		return EmptyRoot
 	}
 	root, err := t.r.GetRootHash(nil)
 	if err != nil {
-		return Hash{}, err
+		panic(err) // the range begins at 0
 	}
-	return Hash(root), nil
+	return Hash(root)
+}
+
+// Hashes returns the roots of the subtrees, the largest first.
+func (t Tree) Hashes() []Hash {
+	hashes := make([]Hash, len(t.r.Hashes()))
+	for i, h := range t.r.Hashes() {
+		hashes[i] = Hash(h)
+	}
+	return hashes
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/events/verify"
 	"github.com/memory-ledger/ledger/events/verify/canonical"
 	"github.com/memory-ledger/ledger/events/verify/leaf"
 	"github.com/memory-ledger/ledger/projections/tree"
@@ -57,7 +58,7 @@ type owner struct {
 	chainLastSeq            uint64
 
 	leaves    []events.Hash
-	rooted    *tree.Frontier // of the first leaves; see root
+	rooted    verify.Tree // of the first leaves; see root
 	active    map[events.GrantKind]*grant
 	importing *imported // nil: none is running
 
@@ -67,7 +68,7 @@ type owner struct {
 func (f *fold) owner(name events.Owner) *owner {
 	o := f.owners[name]
 	if o == nil {
-		o = &owner{name: name, rooted: tree.EmptyFrontier()}
+		o = &owner{name: name, rooted: verify.NewTree()}
 		f.owners[name] = o
 	}
 	return o
@@ -85,7 +86,7 @@ func (o *owner) skip(family events.Family, seq uint64) {
 // batches grow.
 func (o *owner) root(size uint64) events.Hash {
 	if size < o.rooted.Size() {
-		o.rooted = tree.EmptyFrontier()
+		o.rooted = verify.NewTree()
 	}
 	o.rooted.Append(o.leaves[o.rooted.Size():size]...)
 	return o.rooted.Root()

@@ -50,6 +50,13 @@ type Proof struct {
 	Root       events.Hash
 }
 
+// RootOf returns the root of a tree of these leaves, or of the hashes of any level.
+func RootOf(hashes []events.Hash) events.Hash {
+	t := verify.NewTree()
+	t.Append(hashes...)
+	return t.Root()
+}
+
 type hashOf func(id compact.NodeID) (events.Hash, error)
 
 // rootNodes returns the perfect subtrees that make up the tree of a size.
@@ -66,11 +73,11 @@ func rootFrom(size uint64, hash hashOf) (events.Hash, error) {
 			return events.Hash{}, err
 		}
 	}
-	frontier, err := NewFrontier(size, hashes)
+	whole, err := verify.TreeOf(size, hashes)
 	if err != nil {
 		return events.Hash{}, err
 	}
-	return frontier.Root(), nil
+	return whole.Root(), nil
 }
 
 func inclusionNodes(index, size uint64) (proof.Nodes, error) {

@@ -10,6 +10,7 @@ import (
 	"github.com/transparency-dev/merkle/rfc6962"
 
 	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/events/verify"
 	"github.com/memory-ledger/ledger/infra/testkit"
 	"github.com/memory-ledger/ledger/projections/tree"
 )
@@ -21,7 +22,7 @@ const everySize = 600
 func TestRootsOfEverySmallSize(t *testing.T) {
 	t.Parallel()
 	leaves := leafHashes(everySize)
-	frontier, err := tree.NewFrontier(0, nil)
+	frontier, err := verify.TreeOf(0, nil)
 	must(t, err)
 	for size := range everySize + 1 {
 		want := naiveRoot(leaves[:size])
@@ -32,7 +33,7 @@ func TestRootsOfEverySmallSize(t *testing.T) {
 			t.Fatalf("frontier of %d leaves has %d and root %s, want %s", size, frontier.Size(), frontier.Root(), want)
 		}
 		// The kept size and hashes are enough to continue.
-		frontier, err = tree.NewFrontier(frontier.Size(), frontier.Hashes())
+		frontier, err = verify.TreeOf(frontier.Size(), frontier.Hashes())
 		must(t, err)
 		if size < everySize {
 			frontier.Append(leaves[size])
@@ -77,8 +78,8 @@ func TestOutsideTheTree(t *testing.T) {
 			t.Errorf("consistency of %d to %d: %v", c.from, c.to, err)
 		}
 	}
-	if _, err := tree.NewFrontier(3, nil); !errors.Is(err, tree.ErrRange) {
-		t.Errorf("a frontier without hashes: %v", err)
+	if _, err := verify.TreeOf(3, nil); err == nil {
+		t.Error("a tree of three leaves without hashes")
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/eventlog/logtest"
+	"github.com/memory-ledger/ledger/events/verify"
 	"github.com/memory-ledger/ledger/events/verify/canonical"
 	"github.com/memory-ledger/ledger/events/verify/leaf"
 	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
@@ -102,7 +103,7 @@ func (h *history) cut(t testing.TB, w *writer) string {
 
 // root returns the root of the first leaves.
 func (w *writer) root(size int) events.Hash {
-	frontier := tree.EmptyFrontier()
+	frontier := verify.NewTree()
 	for _, m := range w.written[:size] {
 		frontier.Append(m.LeafHash)
 	}

@@ -141,11 +141,8 @@ func (x *importing) verify(from io.Reader, present uint64, root events.Hash) err
 		return command.ErrNotPrefix
 	}
 	for m, err := range export.Memories() {
-		if err == nil && m.Index+1 == present {
-			var first events.Hash
-			if first, err = export.Root(); err == nil && first != root {
-				return command.ErrNotPrefix
-			}
+		if err == nil && m.Index+1 == present && export.Root() != root {
+			return command.ErrNotPrefix
 		}
 		if err == nil {
 			err = x.check(&m)

@@ -57,16 +57,8 @@ type showing struct {
 
 func rootOf(leaves []Hash) Hash {
 	tree := verify.NewTree()
-	for _, leaf := range leaves {
-		if err := tree.Add(leaf); err != nil {
-			panic(err)
-		}
-	}
-	root, err := tree.Root()
-	if err != nil {
-		panic(err)
-	}
-	return root
+	tree.Append(leaves...)
+	return tree.Root()
 }
 
 func (s *showing) RoundTrip(r *http.Request) (*http.Response, error) {
