@@ -139,6 +139,10 @@ func (f *follower) run(ctx context.Context, head uint64) error {
 				return err
 			}
 		case <-look.C:
+			if len(is.incoming) > 0 { // there is more than yield could take
+				look.Reset(retryPause)
+				continue
+			}
 			if is.err != nil && opening == nil && time.Since(opens) >= followLook {
 				opening, opens = f.open(ctx, f.next-1), time.Now()
 			}

@@ -2,6 +2,7 @@ package projector
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -17,9 +18,8 @@ import (
 // is empty. The subscriber sends a slice after the previous one was acknowledged. After a nack
 // it ends: the next session reads the checkpoint and follows the log from there.
 //
-// The next slice grows while the current one is applied, and until the pace allows the
-// next one. So a reader that is behind gets long slices, and a reader that keeps up gets
-// short ones.
+// The follower gathers the next slice once the current one is applied and the pace allows it.
+// So a reader that is behind gets long slices, and a reader that keeps up gets short ones.
 type SliceSubscriber struct {
 	follower   eventlog.Follower
 	from       uint64
@@ -30,10 +30,9 @@ type SliceSubscriber struct {
 	err     error // of the follower; read it after running.Wait
 }
 
-// pace is the least time from one slice to the next, unless the next one is already long: a
-// transaction costs the database the same for one message as for fifty. A message that
-// arrives after a pause this long is sent at once. A reader waits at most this long for what
-// was just written.
+// pace is the least time from one slice to the next: a transaction costs the database the
+// same for one message as for fifty. A message that arrives after a pause this long is sent at
+// once. A reader waits at most this long for what was just written.
 const pace = 5 * time.Millisecond
 
 // NewSliceSubscriber returns a subscriber over a follower of the log, for one Subscribe. from
@@ -47,17 +46,43 @@ func NewSliceSubscriber(follower eventlog.Follower, from uint64, maxRecords int)
 // can no longer be followed; Err returns the reason in the last case.
 func (s *SliceSubscriber) Subscribe(ctx context.Context, _ string) (<-chan *message.Message, error) {
 	ctx, s.cancel = context.WithCancel(ctx)
-	received, out := make(chan eventlog.Slice), make(chan *message.Message)
-	s.running.Go(func() {
-		defer close(received)
-		s.err = s.follow(ctx, received)
-	})
+	out := make(chan *message.Message)
 	s.running.Go(func() {
 		defer close(out)
-		defer s.cancel() // otherwise the follower would block on received
-		s.emit(ctx, received, out)
+		cfg := eventlog.FollowConfig{From: s.from, MaxRecords: s.maxRecords, MaxBytes: maxSliceBytes}
+		err := s.follower.Follow(ctx, cfg, func(slice eventlog.Slice) error { return pass(ctx, slice, out) })
+		if ctx.Err() == nil && !errors.Is(err, errNacked) {
+			s.err = err
+		}
 	})
 	return out, nil
+}
+
+var errNacked = errors.New("the slice was nacked")
+
+// pass sends a slice, and returns when the next one may follow.
+func pass(ctx context.Context, slice eventlog.Slice, out chan<- *message.Message) error {
+	paced := time.NewTimer(pace)
+	defer paced.Stop()
+	msg := message.NewMessageWithContext(context.WithValue(ctx, sliceKey{}, slice), fmt.Sprintf("%d to %d", slice.First, slice.Last), nil)
+	select {
+	case out <- msg:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	select {
+	case <-msg.Acked():
+	case <-msg.Nacked():
+		return errNacked
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	select {
+	case <-paced.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // Close implements message.Subscriber. It waits until the follower has returned.
@@ -72,86 +97,6 @@ func (s *SliceSubscriber) Close() error {
 func (s *SliceSubscriber) Err() error {
 	s.running.Wait()
 	return s.err
-}
-
-func (s *SliceSubscriber) follow(ctx context.Context, received chan<- eventlog.Slice) error {
-	// Receive half a slice at a time, so that two halves make a whole slice.
-	cfg := eventlog.FollowConfig{From: s.from, MaxRecords: (s.maxRecords + 1) / 2, MaxBytes: maxSliceBytes / 2}
-	err := s.follower.Follow(ctx, cfg, func(slice eventlog.Slice) error {
-		select {
-		case received <- slice:
-			return nil
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	})
-	if ctx.Err() != nil {
-		return nil
-	}
-	return err
-}
-
-// emit sends the slices one by one, and lets the next one grow meanwhile. If the follower
-// fails, emit still sends the messages that it has received.
-func (s *SliceSubscriber) emit(ctx context.Context, received <-chan eventlog.Slice, out chan<- *message.Message) {
-	paces := time.NewTimer(0)
-	defer paces.Stop()
-	var next growing
-	var acked, nacked <-chan struct{} // of the slice being applied
-	paced, lost := true, false
-	for {
-		isLong := 2*len(next.Records) > s.maxRecords || 2*next.bytes > maxSliceBytes
-		idle, empty := acked == nil, next.Last == 0
-		switch {
-		case idle && empty && lost:
-			return
-		case idle && !empty && (paced || isLong || lost):
-			msg := message.NewMessageWithContext(context.WithValue(ctx, sliceKey{}, next.Slice), fmt.Sprintf("%d to %d", next.First, next.Last), nil)
-			select {
-			case out <- msg:
-			case <-ctx.Done():
-				return
-			}
-			acked, nacked = msg.Acked(), msg.Nacked()
-			next, paced = growing{}, false
-			paces.Reset(pace)
-			continue
-		}
-		more := received
-		if isLong || lost {
-			more = nil
-		}
-		select {
-		case slice, open := <-more:
-			if lost = !open; open {
-				next.grow(slice)
-			}
-		case <-acked:
-			acked, nacked = nil, nil
-		case <-nacked:
-			return
-		case <-paces.C:
-			paced = true
-		case <-ctx.Done():
-			return
-		}
-	}
-}
-
-// growing is a slice and the total length of its payloads.
-type growing struct {
-	eventlog.Slice
-	bytes int
-}
-
-func (g *growing) grow(more eventlog.Slice) {
-	if g.Last == 0 {
-		g.First = more.First
-	}
-	g.Last, g.Records = more.Last, append(g.Records, more.Records...)
-	for i := range more.Records {
-		g.bytes += len(more.Records[i].Payload)
-	}
 }
 
 type sliceKey struct{}
