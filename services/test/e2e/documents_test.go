@@ -44,7 +44,7 @@ func TestDocuments(t *testing.T) {
 	wallet := stacktest.NewWallet()
 	core.SignIn(wallet)
 	moved := strings.NewReplacer("http://127.0.0.1:3001", core.URL, "http://127.0.0.1:3002", extension.URL)
-	environ := append(os.Environ(), "LEDGER_DATA_DIR="+dir, "CORE_URL="+core.URL, "OWNER="+wallet.PublicKey)
+	environ := append(os.Environ(), "LEDGER_DATA_DIR="+dir, "CORE_URL="+core.URL, "OWNER="+wallet.PublicKey, "TMPDIR="+t.TempDir())
 	for _, path := range all {
 		name, err := filepath.Rel(root, path)
 		noErr(t, err)
