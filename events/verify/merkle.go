@@ -95,6 +95,7 @@ func TreeOf(size uint64, hashes []Hash) (Tree, error) {
 // Size returns the number of leaves.
 func (t Tree) Size() uint64 { return t.r.End() }
 
+// Append adds leaves, also to copies of the Tree.
 func (t Tree) Append(leaves ...Hash) {
 	for _, leaf := range leaves { // the range keeps this copy
 		if err := t.r.Append(leaf[:], nil); err != nil {

@@ -114,6 +114,21 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	return s, nil
 }
 
+// With runs a server while use works with a connection to it, and logs nothing.
+func With(ctx context.Context, cfg Config, use func(*nats.Conn) error) (err error) {
+	cfg.Logger = slog.New(slog.DiscardHandler)
+	s, err := Start(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.Stop(context.WithoutCancel(ctx))) }()
+	conn, err := s.Connect()
+	if err != nil {
+		return err
+	}
+	return use(conn)
+}
+
 func (s *Server) start(ctx context.Context, cfg Config) error {
 	s.password, s.readPassword = cmp.Or(cfg.Password, rand.Text()), rand.Text()
 	var err error

@@ -186,16 +186,7 @@ func (r *restoring) toFolder(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	server, err := localnats.Start(ctx, localnats.Config{Dir: store, Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, server.Stop(context.WithoutCancel(ctx))) }()
-	nc, err := server.Connect()
-	if err != nil {
-		return err
-	}
-	return r.all(ctx, nc)
+	return localnats.With(ctx, localnats.Config{Dir: store}, func(nc *nats.Conn) error { return r.all(ctx, nc) })
 }
 
 // all puts the admin log back first, so that it can say that the rest begins. If there is

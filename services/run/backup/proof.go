@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
 
@@ -49,23 +48,16 @@ func onTrial(ctx context.Context, n note, path string, use func(*nats.Conn) erro
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	server, err := localnats.Start(ctx, localnats.Config{Dir: dir, NoSync: true, Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, server.Stop(context.WithoutCancel(ctx))) }()
-	nc, err := server.Connect()
-	if err != nil {
-		return err
-	}
 	config, err := natsconf.StreamConfig(n.Stream, 1)
 	if err != nil {
 		return err
 	}
-	if err := send(ctx, nc, n, config, path, func(uint64) {}); err != nil {
-		return err
-	}
-	return use(nc)
+	return localnats.With(ctx, localnats.Config{Dir: dir, NoSync: true}, func(nc *nats.Conn) error {
+		if err := send(ctx, nc, n, config, path, func(uint64) {}); err != nil {
+			return err
+		}
+		return use(nc)
+	})
 }
 
 // readAll reads every message of a restored copy. A log must have every sequence from 1 on.
