@@ -6,7 +6,7 @@
 // fence, unless the log still ends where it did at the last look-up. A write leaves the
 // check to the decision, where the owner's expected version guards it.
 //
-// Unknown, expired and revoked credentials get the same answer, and none is remembered.
+// Unknown, expired and revoked credentials get the same answer.
 package access
 
 import (
@@ -101,7 +101,8 @@ type Authenticator struct {
 	fence *fence.Fence
 	now   func() time.Time
 	kinds func(token string) *lookups
-	// live holds the credentials that were alive at their last look-up.
+	// live holds the credentials that were alive at their last look-up, and signed sessions
+	// that have only written: their signature is good, and each decision checks them.
 	live *lru.Cache[events.Hash, identity]
 	// Hits counts look-ups by whether the credential was remembered as alive.
 	Hits *cachestats.Counter
@@ -225,6 +226,8 @@ func (d *Authenticator) identify(ctx context.Context, l *lookups, token string, 
 			return identity{}, head, ErrUnauthenticated
 		}
 		if l.kind == command.CredentialCoreSession && !read {
+			told.head.Tables = d.fence.Tables()
+			d.live.Add(hash, told)
 			return told, head, nil // the decision refuses a session that has ended
 		}
 		if head, err = d.fence.WaitOwner(ctx, ""); err == nil {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
 	"github.com/memory-ledger/ledger/services/access"
+	"github.com/memory-ledger/ledger/services/signin"
 	"github.com/memory-ledger/ledger/services/test/stacktest"
 )
 
@@ -46,5 +47,37 @@ func TestASessionEndsWhileItIsRemembered(t *testing.T) {
 				t.Errorf("%s, over after %d looks at the clock: %v", name, inTime, err)
 			}
 		}
+	}
+}
+
+// TestASessionThatOnlyWritesIsVerifiedOnce: a signed session that has written is remembered,
+// and still ends when it is signed out, and at its time.
+func TestASessionThatOnlyWritesIsVerifiedOnce(t *testing.T) {
+	t.Parallel()
+	s := stacktest.Start(t, stacktest.Options{})
+	base, f := s.Beside(t)
+	wallet := stacktest.NewWallet()
+	token := s.Core[0].Token(wallet)
+	header, now := "Bearer "+token, time.Now()
+	clock := func() time.Time { return now }
+	credentials := access.NewCore(base.Pool, f, signin.NewSignedTokens([]byte(base.Config.JWTSecret), clock), clock)
+	for range 3 {
+		if caller, err := credentials.Write(t.Context(), header); err != nil || string(caller.Owner) != wallet.PublicKey {
+			t.Fatalf("%+v, %v", caller, err)
+		}
+	}
+	if hits, misses := credentials.Hits.Hits.Load(), credentials.Hits.Misses.Load(); hits != 2 || misses != 1 {
+		t.Errorf("%d of 3 writes found the session remembered, %d did not", hits, misses)
+	}
+	s.Core[0].Expect(200, "DELETE", "/auth/sessions", nil, s.Core[0].SignIn(wallet))
+	if _, err := credentials.Read(t.Context(), header); !errors.Is(err, access.ErrUnauthenticated) {
+		t.Errorf("a read of a session that was signed out: %v", err)
+	}
+	if _, err := credentials.Write(t.Context(), header); err != nil {
+		t.Errorf("a write, whose decision refuses the session: %v", err)
+	}
+	now = now.Add(2 * signin.CoreSessionLifetime)
+	if _, err := credentials.Write(t.Context(), header); !errors.Is(err, access.ErrUnauthenticated) {
+		t.Errorf("a write after the session's time: %v", err)
 	}
 }
