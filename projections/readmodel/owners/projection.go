@@ -154,7 +154,9 @@ type standing struct {
 	previous bool // the leaf before the slice's first leaf exists
 }
 
-// ask reads the states of the changes' owners, in the same order.
+// ask reads the states of the changes' owners, in the same order. Each LIMIT makes PostgreSQL
+// look up one row after another: it would read a table of a thousand owners as a whole, for
+// each slice.
 func ask(ctx context.Context, q schema.Querier, changes []*change) ([]standing, error) {
 	owner, previous := make([]string, len(changes)), make([]*int64, len(changes))
 	for i, c := range changes {
@@ -168,7 +170,7 @@ func ask(ctx context.Context, q schema.Querier, changes []*change) ([]standing, 
 	}, `
 SELECT o.owner IS NOT NULL, o.last_seq IS NOT NULL, leaf.there IS NOT NULL
 FROM unnest($1::text[], $2::bigint[]) WITH ORDINALITY AS d (owner, previous, n)
-LEFT JOIN owners o ON o.owner = d.owner
+LEFT JOIN LATERAL (SELECT owner, last_seq FROM owners WHERE owner = d.owner LIMIT 1) AS o ON true
 LEFT JOIN LATERAL (SELECT true AS there FROM memories m WHERE m.owner = d.owner AND m.leaf_index = d.previous LIMIT 1) AS leaf ON true
 ORDER BY n`, owner, previous)
 }
