@@ -16,6 +16,7 @@ import (
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/events/eventlog/logtest"
+	"github.com/memory-ledger/ledger/events/verify"
 	"github.com/memory-ledger/ledger/infra/localnats/natstest"
 	"github.com/memory-ledger/ledger/infra/testkit"
 	"github.com/memory-ledger/ledger/services/run/assembly"
@@ -165,6 +166,42 @@ func TestVerifyExport(t *testing.T) {
 	}
 	for _, file := range bad {
 		verify(folder+"bad/"+file.Name(), exitFinding, "")
+	}
+}
+
+// TestVerifyExportIsToldWhose: with --program and --authority, an export that someone else
+// anchored is refused, as a receipt is.
+func TestVerifyExportIsToldWhose(t *testing.T) {
+	onlyEnviron(t, nil)
+	const (
+		folder    = "../../../events/verify/testdata/export/"
+		owner     = "5Pk716N113awdSaUDZEPZVi9Zs6hJmG5KCJtp5qQK3LB"
+		program   = "YMN9Qj5jPNp7j14VPcML1B6xGgcPWVZUGLFU3Mnyfaf"
+		authority = "2kAiQNWWtXy8bTzmgMUhQFHAmuPyNSxmUVZ96PAbHi1g"
+		stranger  = "9qVEsM5xVLiHf8FdiLeisn9Wfy5iYau3pQgTVxxXDPQu"
+		commits   = "commits to this owner's log"
+	)
+	text, err := os.ReadFile(folder + "good.ndjson")
+	must(t, err)
+	export := filepath.Join(t.TempDir(), "export.ndjson")
+	account := verify.CommitmentAddress(program, authority, owner)
+	must(t, os.WriteFile(export, bytes.Replace(text, []byte("cGfHiC6Kgg3FpFZvgwGcswsCRtp4aBP2fzuXRQPizuN"), []byte(account), 1), 0o600))
+	for args, want := range map[string]struct {
+		code  int
+		named bool // who committed
+	}{
+		export:                           {0, false},
+		export + " --program " + program: {0, false},
+		export + " --program " + program + " --authority " + authority:  {0, true},
+		export + " --authority " + authority:                            {exitUsage, false},
+		export + " --program " + program + " --authority " + stranger:   {exitFinding, false},
+		export + " --program " + stranger + " --authority " + authority: {exitFinding, false},
+		folder + "good-not-anchored.ndjson --program " + program:        {exitNotAnchored, false},
+	} {
+		var out strings.Builder
+		if code := run(strings.Fields("verify-export "+args), &out); code != want.code || strings.Contains(out.String(), commits) != want.named {
+			t.Errorf("%s: exit code %d, %s", args, code, out.String())
+		}
 	}
 }
 

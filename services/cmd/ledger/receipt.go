@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/memory-ledger/ledger/events/verify"
 )
@@ -56,9 +57,7 @@ Exit codes: 0 good, 1 the receipt is wrong, 2 not a receipt, or no answer, 3 wit
 			return err
 		},
 	}
-	command.Flags().StringVar(&rpc, "rpc", "", "URL of a Solana JSON-RPC node to check the commitment against")
-	command.Flags().StringVar(&by.ProgramID, "program", "", "address of the program that must hold the commitment")
-	command.Flags().StringVar(&by.Authority, "authority", "", "public key of who must have committed; with --program")
+	addChain(command.Flags(), &by, &rpc)
 	command.Flags().StringVar(&to.file, "complete", "", "file for the receipt with its anchor")
 	command.Flags().StringVar(&to.later, "later", "", "a later receipt of the same memory; with --complete")
 	return command
@@ -133,9 +132,7 @@ func verifyReceipt(cmd *cobra.Command, raw []byte, by verify.Issuer, rpc string)
 	} else {
 		fmt.Fprintln(out, "not anchored when the receipt was made")
 	}
-	if by.Authority != "" {
-		fmt.Fprintf(out, "good: the account is where the authority %s commits to this owner's log\n", by.Authority)
-	}
+	printIssuer(out, by)
 	if rpc == "" {
 		return nil
 	}
@@ -143,39 +140,63 @@ func verifyReceipt(cmd *cobra.Command, raw []byte, by verify.Issuer, rpc string)
 	if err != nil {
 		return found(err)
 	}
-	fmt.Fprintf(out, "good: the chain holds it: account %s, %d leaves now, root %s\n", r.Anchor.Account, held.Size, held.Root)
-	if by.ProgramID == "" || by.Authority == "" {
-		fmt.Fprintf(out, "committed by %s, to the program %s: whether these are the service's, --authority and --program say\n", held.Authority, r.Anchor.ProgramID)
-	}
+	printHeld(out, r.Anchor, held, by)
 	return nil
+}
+
+// printIssuer says that the commitment is the authority's, if one was named.
+func printIssuer(out io.Writer, by verify.Issuer) {
+	if by.Authority != "" {
+		fmt.Fprintf(out, "good: the account is where the authority %s commits to this owner's log\n", by.Authority)
+	}
+}
+
+// printHeld says what the chain holds, and who committed it if no issuer was named.
+func printHeld(out io.Writer, a *verify.Anchor, held *verify.Onchain, by verify.Issuer) {
+	fmt.Fprintf(out, "good: the chain holds it: account %s, %d leaves now, root %s\n", a.Account, held.Size, held.Root)
+	if by.ProgramID == "" || by.Authority == "" {
+		fmt.Fprintf(out, "committed by %s, to the program %s: whether these are the service's, --authority and --program say\n", held.Authority, a.ProgramID)
+	}
 }
 
 func newVerifyExport() *cobra.Command {
 	var rpc string
+	var by verify.Issuer
 	command := &cobra.Command{
 		Use:   "verify-export FILE",
 		Short: "Checks an owner's export, offline or against the chain",
 		Long: `Checks an export of GET /export: each entry hashes to its leaf, the leaves have the
 root that the export names, and the export is complete. The command reads only the
 file (- for standard input). With --rpc it also asks a Solana node whether the chain
-holds the commitment that the export names.
+holds the commitment that the export names. With --program and --authority, as for
+verify-receipt, an export that someone else anchored is refused.
 
 Exit codes: 0 good, 1 the export is wrong, 2 no file, or no answer from the node, 3 with
---rpc: it was made before its anchor; fetch it again.`,
+--rpc or --program: it was made before its anchor; fetch it again.`,
 		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error { return verifyExport(cmd, args[0], rpc) },
+		RunE: func(cmd *cobra.Command, args []string) error { return verifyExport(cmd, args[0], by, rpc) },
 	}
-	command.Flags().StringVar(&rpc, "rpc", "", "URL of a Solana JSON-RPC node to check the commitment against")
+	addChain(command.Flags(), &by, &rpc)
 	return command
 }
 
-func verifyExport(cmd *cobra.Command, name, rpc string) error {
+// addChain adds the flags that say which chain holds a commitment, and who made it.
+func addChain(flags *pflag.FlagSet, by *verify.Issuer, rpc *string) {
+	flags.StringVar(rpc, "rpc", "", "URL of a Solana JSON-RPC node to check the commitment against")
+	flags.StringVar(&by.ProgramID, "program", "", "address of the program that must hold the commitment")
+	flags.StringVar(&by.Authority, "authority", "", "public key of who must have committed; with --program")
+}
+
+func verifyExport(cmd *cobra.Command, name string, by verify.Issuer, rpc string) error {
 	in, err := open(cmd, name)
 	if err != nil {
 		return err
 	}
 	defer in.Close()
 	h, opened, err := checkLeaves(cmd.ErrOrStderr(), in)
+	if err == nil {
+		err = h.Anchor.VerifyIssuer(by, h.Owner)
+	}
 	if err != nil {
 		return found(err)
 	}
@@ -187,6 +208,7 @@ func verifyExport(cmd *cobra.Command, name, rpc string) error {
 	} else {
 		fmt.Fprintf(out, "good: the first %d leaves have the root that was committed, %s\n", h.Anchor.CommittedSize, h.Anchor.CommittedRoot)
 	}
+	printIssuer(out, by)
 	if rpc == "" {
 		return nil
 	}
@@ -194,8 +216,7 @@ func verifyExport(cmd *cobra.Command, name, rpc string) error {
 	if err != nil {
 		return found(err)
 	}
-	fmt.Fprintf(out, "good: the chain holds it: account %s, %d leaves now, root %s\n", h.Anchor.Account, held.Size, held.Root)
-	fmt.Fprintf(out, "committed by %s, to the program %s: whether these are the service's, its operator says\n", held.Authority, h.Anchor.ProgramID)
+	printHeld(out, h.Anchor, held, by)
 	return nil
 }
 
