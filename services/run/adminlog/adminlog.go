@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/uuid"
 	"github.com/nats-io/nats.go/jetstream"
 )
@@ -77,7 +78,8 @@ func Begin(ctx context.Context, js jetstream.JetStream, act Record) (end func(co
 }
 
 func put(ctx context.Context, js jetstream.JetStream, act Record) error {
-	text, err := json.Marshal(act, json.Deterministic(true))
+	// The name of a folder, a user or a machine need not be UTF-8.
+	text, err := json.Marshal(act, json.Deterministic(true), jsontext.AllowInvalidUTF8(true))
 	if err != nil {
 		return fmt.Errorf("record: %w", err)
 	}

@@ -103,6 +103,33 @@ func TestABackupOfAnotherLog(t *testing.T) {
 	}
 }
 
+// TestABackupIntoAFolderOfOldNames: file systems know bytes, not UTF-8. Such a folder takes a
+// backup, and the admin log shows its name as far as text can.
+func TestABackupIntoAFolderOfOldNames(t *testing.T) {
+	t.Parallel()
+	server := natstest.Start(t)
+	provisioned(t, server.URL())
+	dir, cfg := filepath.Join(t.TempDir(), "f\xfcr"), config.Config{NATSURL: server.URL()}
+	backUp := func() error {
+		return assembly.Backup(t.Context(), cfg, dir, []backup.Part{backup.Log}, func(backup.Done) {}, quiet)
+	}
+	must(t, backUp())
+	if err := backUp(); !errors.Is(err, backup.ErrNotEmpty) {
+		t.Errorf("again: %v", err)
+	}
+	var states []adminlog.State
+	must(t, assembly.AdminLog(t.Context(), cfg, 1, func(e adminlog.Entry) error {
+		states = append(states, e.State)
+		if !strings.HasSuffix(e.About["to"], "f\ufffdr") {
+			t.Errorf("about %q", e.About["to"])
+		}
+		return nil
+	}))
+	if want := []adminlog.State{adminlog.Begun, adminlog.Done, adminlog.Begun, adminlog.Failed}; !slices.Equal(states, want) {
+		t.Errorf("recorded %v", states)
+	}
+}
+
 // TestAFailedBackupIsRemoved: a failed backup leaves no files that would make the next
 // backup fail.
 func TestAFailedBackupIsRemoved(t *testing.T) {
