@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/memory-ledger/ledger/events/verify"
+	"github.com/memory-ledger/ledger/infra/datadir"
 )
 
 func newVerifyReceipt() *cobra.Command {
@@ -52,7 +53,7 @@ Exit codes: 0 good, 1 the receipt is wrong, 2 not a receipt, or no answer, 3 wit
 				err = verifyReceipt(cmd, done, by, rpc)
 			}
 			if err == nil {
-				err = os.WriteFile(to.file, done, 0o600)
+				err = datadir.WriteFile(to.file, done, 0o600)
 			}
 			return err
 		},

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bytes"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -71,5 +73,28 @@ func TestVerifyReceiptBeforeItsAnchor(t *testing.T) {
 		if code := run(strings.Fields(c.args), &out); code != c.code || !strings.Contains(out.String(), c.says) {
 			t.Errorf("%s: exit code %d, %s", c.args, code, out.String())
 		}
+	}
+}
+
+// TestAReceiptIsCompletedInPlace: the completed receipt may replace the receipt itself. Until
+// it is written whole, as on a full disk, the old one is there.
+func TestAReceiptIsCompletedInPlace(t *testing.T) {
+	onlyEnviron(t, nil)
+	const folder = "../../../events/verify/testdata/receipt/"
+	early, err := os.ReadFile(folder + "good-not-anchored.json")
+	must(t, err)
+	receipt := filepath.Join(t.TempDir(), "receipt.json")
+	must(t, os.WriteFile(receipt, early, 0o600))
+	old, err := os.Open(receipt)
+	must(t, err)
+	defer old.Close()
+	if code := run(strings.Fields("verify-receipt "+receipt+" --complete "+receipt+" --later "+folder+"good.json"), io.Discard); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	if kept, err := io.ReadAll(old); err != nil || !bytes.Equal(kept, early) {
+		t.Errorf("the old receipt was overwritten: %d of %d bytes, %v", len(kept), len(early), err)
+	}
+	if done, err := os.ReadFile(receipt); err != nil || !bytes.Contains(done, []byte(`"committedSize":11`)) {
+		t.Errorf("%s, %v", done, err)
 	}
 }
