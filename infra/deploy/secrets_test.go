@@ -1,6 +1,7 @@
 package deploy_test
 
 import (
+	"crypto/tls"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -34,5 +35,51 @@ func TestSecretsWithoutOpenssl(t *testing.T) {
 			t.Errorf("%s: it left %v, %v", name, kept, err)
 		}
 		must(t, os.RemoveAll(filepath.Join(bin, "openssl")))
+	}
+}
+
+// TestSecretsAreMadeAfterAStop: the script was killed before it named a file. Run again, it
+// makes what is missing, keeps what is there, and leaves no unnamed secret. Its user is not
+// root, and may not write to the files that it makes.
+func TestSecretsAreMadeAfterAStop(t *testing.T) {
+	t.Parallel()
+	script, err := filepath.Abs("secrets")
+	must(t, err)
+	for _, at := range []string{"jwt_secret", "ca_certificate", "nats_certificate", "gateway_certificate"} {
+		bin := t.TempDir()
+		mv := "#!/bin/bash\nif [ \"$2\" = \"$AT\" ]; then kill -9 $PPID; exit 1; fi\nexec /bin/mv \"$@\"\n"
+		must(t, os.WriteFile(filepath.Join(bin, "mv"), []byte(mv), 0o700))
+		dir := filepath.Join(t.TempDir(), "secrets")
+		run := func(at string) error {
+			command := []string{script, dir}
+			if os.Geteuid() == 0 { // root without its rights, which it would write everywhere with
+				command = append([]string{"setpriv", "--bounding-set=-all"}, command...)
+			}
+			run := exec.Command(command[0], command[1:]...)
+			run.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "AT="+at)
+			return run.Run()
+		}
+		if run(at) == nil {
+			t.Fatalf("%s: it was not stopped", at)
+		}
+		before, err := os.ReadFile(filepath.Join(dir, "nats_passwords"))
+		must(t, err)
+		if err := run(""); err != nil {
+			t.Errorf("%s, again: %v", at, err)
+			continue
+		}
+		after, err := os.ReadFile(filepath.Join(dir, "nats_passwords"))
+		must(t, err)
+		if string(before) != string(after) {
+			t.Errorf("%s: it made new passwords", at)
+		}
+		if hidden, err := filepath.Glob(filepath.Join(dir, ".*")); err != nil || len(hidden) > 0 {
+			t.Errorf("%s: it left %v, %v", at, hidden, err)
+		}
+		for _, name := range []string{"nats", "postgres", "gateway"} {
+			if _, err := tls.LoadX509KeyPair(filepath.Join(dir, name+"_certificate"), filepath.Join(dir, name+"_key")); err != nil {
+				t.Errorf("%s: %s: %v", at, name, err)
+			}
+		}
 	}
 }
