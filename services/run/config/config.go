@@ -311,6 +311,8 @@ func ParseMasterKey(name, text string) (key MasterKeySetting, err error) {
 	return MasterKeySetting{Key: keystore.MasterKey(raw)}, nil
 }
 
+//go:generate go run ./write ../../..
+
 // Variable is the documentation of one environment variable.
 type Variable struct {
 	Name       string

@@ -2,7 +2,9 @@ package main
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -17,5 +19,14 @@ func TestUpToDate(t *testing.T) {
 		if got, err := os.ReadFile(filepath.Join("../../../..", name)); err != nil || string(got) != want {
 			t.Errorf("%s is out of date, run make generate: %v", name, err)
 		}
+	}
+}
+
+// TestTheyAreMadeByGoGenerate: the command that the generated documents name makes them.
+func TestTheyAreMadeByGoGenerate(t *testing.T) {
+	t.Parallel()
+	out, err := exec.Command("go", "generate", "-n", "..").CombinedOutput() // only says what it would do
+	if err != nil || !strings.Contains(string(out), "go run ./write ../../..") {
+		t.Errorf("%s, %v", out, err)
 	}
 }
