@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"text/tabwriter"
@@ -48,7 +49,7 @@ func (c *console) Opened(folder string) (*slog.Logger, error) {
 		return nil, fmt.Errorf("open the log of this run: %w", err)
 	}
 	c.folder = folder
-	return slog.New(warning{slog.NewTextHandler(file, &slog.HandlerOptions{Level: c.level}), c}), nil
+	return slog.New(warning{slog.NewTextHandler(file, &slog.HandlerOptions{Level: c.level}), c, nil}), nil
 }
 
 func (c *console) Say(line string) {
@@ -160,19 +161,22 @@ func (c *console) warn(r slog.Record) {
 type warning struct {
 	slog.Handler
 	console *console
+	attrs   []slog.Attr // of the logger, beside those of a record
 }
 
 func (w warning) Handle(ctx context.Context, r slog.Record) error {
 	if r.Level >= slog.LevelWarn {
-		w.console.warn(r)
+		shown := r.Clone()
+		shown.AddAttrs(w.attrs...)
+		w.console.warn(shown)
 	}
 	return w.Handler.Handle(ctx, r)
 }
 
 func (w warning) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return warning{w.Handler.WithAttrs(attrs), w.console}
+	return warning{w.Handler.WithAttrs(attrs), w.console, slices.Concat(w.attrs, attrs)}
 }
 
 func (w warning) WithGroup(name string) slog.Handler {
-	return warning{w.Handler.WithGroup(name), w.console}
+	return warning{w.Handler.WithGroup(name), w.console, w.attrs}
 }

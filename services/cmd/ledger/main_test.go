@@ -70,7 +70,7 @@ func TestAStartSaysThatItWaits(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	c := &console{out: &out, getenv: func(string) string { return "" }}
-	log := slog.New(warning{slog.NewTextHandler(io.Discard, nil), c})
+	log := slog.New(warning{slog.NewTextHandler(io.Discard, nil), c, nil})
 	log.Warn("something else")
 	log.Warn(assembly.WaitingFor+"the database", "err", "connection refused")
 	if out.String() != "waiting for the database: connection refused …\n" {
@@ -78,6 +78,10 @@ func TestAStartSaysThatItWaits(t *testing.T) {
 	}
 	c.Up(assembly.Up{})
 	if !strings.HasSuffix(out.String(), " warn: something else\n") {
+		t.Errorf("%q", out.String())
+	}
+	log.With("status", 503).With("err", "no space left on device").Error("request failed") // as the APIs log
+	if !strings.HasSuffix(out.String(), " error: request failed: no space left on device\n") {
 		t.Errorf("%q", out.String())
 	}
 }
