@@ -1,0 +1,58 @@
+package deploy_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestALostDiskKeepsTheCopiesElsewhere: a machine without its copies, and perhaps with an
+// empty log, does not delete the copies at the other place before it has made as many. From
+// then on both places have the same ones.
+func TestALostDiskKeepsTheCopiesElsewhere(t *testing.T) {
+	t.Parallel()
+	script, err := os.ReadFile("one-machine/programs/backup")
+	must(t, err)
+	dir := t.TempDir()
+	elsewhere := filepath.Join(dir, "elsewhere")
+	for name, text := range map[string]string{
+		"ledger": `mkdir -p "$2/log" "$2/keystore" && touch "$2/log/stream.json" "$2/keystore/stream.json"`,
+		"date":   `echo >>"$DIR/days" && echo "day-$(wc -l <"$DIR/days")"`,
+		"rsync":  `case "$*" in *--delete*) rm -r "$DIR"/elsewhere/* ;; esac; cp -r "${@: -2:1}". "${@: -1}"`,
+		"backup": strings.ReplaceAll(string(script), "/usr/local/bin/ledger", filepath.Join(dir, "ledger")),
+	} {
+		must(t, os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/bash\n"+text+"\n"), 0o700))
+	}
+	backUp := func(state string) (copies []string) {
+		t.Helper()
+		run := exec.Command(filepath.Join(dir, "backup"))
+		run.Env = []string{"PATH=" + dir + ":" + os.Getenv("PATH"), "DIR=" + dir, "STATE_DIRECTORY=" + filepath.Join(dir, state), "BACKUP_TO=" + elsewhere, "BACKUP_KEEP=2"}
+		if out, err := run.CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		found, err := os.ReadDir(elsewhere)
+		must(t, err)
+		for _, f := range found {
+			copies = append(copies, f.Name())
+		}
+		return copies
+	}
+	must(t, os.Mkdir(elsewhere, 0o700))
+	for _, c := range []struct {
+		state string
+		want  []string
+	}{
+		{"disk", []string{"day-1"}},
+		{"disk", []string{"day-1", "day-2"}},
+		{"disk", []string{"day-2", "day-3"}},
+		{"another disk", []string{"day-2", "day-3", "day-4"}},
+		{"another disk", []string{"day-4", "day-5"}},
+	} {
+		if got := backUp(c.state); !slices.Equal(got, c.want) {
+			t.Errorf("on the %s: %v, want %v", c.state, got, c.want)
+		}
+	}
+}
