@@ -177,9 +177,7 @@ func (i *importing) add(ctx context.Context, e foreign.Entry, source string) err
 	}
 	if n := len(was); n > 0 && was[n-1].id != "" { // not of an entry of this run with the same id
 		m.Supersedes = []string{was[n-1].id}
-		i.counts.changed++
 	}
-	i.counts.stored++
 	i.known[e.ID] = append(was, stored{content: e.Content})
 	text, err := json.Marshal(m)
 	if err != nil {
@@ -200,17 +198,22 @@ func (i *importing) add(ctx context.Context, e foreign.Entry, source string) err
 func (i *importing) flush(ctx context.Context) error {
 	batch := i.batch
 	i.batch, i.bytes = nil, 0
-	if len(batch) == 0 || i.dry {
-		return nil
+	if len(batch) > 0 && !i.dry {
+		text, err := json.Marshal(batch)
+		if err != nil {
+			return err
+		}
+		sum := sha256.Sum256(text)
+		_, err = i.client.WriteBatch(ctx, batch, memoryledger.IdempotencyKey("import-"+hex.EncodeToString(sum[:])))
+		if err != nil {
+			return fmt.Errorf("after %d entries: %w", i.counts.stored, err)
+		}
 	}
-	text, err := json.Marshal(batch)
-	if err != nil {
-		return err
-	}
-	sum := sha256.Sum256(text)
-	_, err = i.client.WriteBatch(ctx, batch, memoryledger.IdempotencyKey("import-"+hex.EncodeToString(sum[:])))
-	if err != nil {
-		return fmt.Errorf("after %d entries: %w", int(i.read)-len(batch), err)
+	i.counts.stored += len(batch)
+	for _, m := range batch {
+		if m.Supersedes != nil {
+			i.counts.changed++
+		}
 	}
 	return nil
 }
