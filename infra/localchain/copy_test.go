@@ -3,12 +3,16 @@ package localchain_test
 import (
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/memory-ledger/ledger/infra/localchain"
 	"github.com/memory-ledger/ledger/infra/localchain/localchaintest"
+	"github.com/memory-ledger/ledger/infra/node"
+	"github.com/memory-ledger/ledger/infra/npm"
 )
 
 // TestACopyIsOfOneMoment copies a chain many times, while transactions arrive and the
@@ -71,5 +75,29 @@ func TestOnlyAWholeStateIsCopied(t *testing.T) {
 		if _, err := os.Stat(filepath.Join(to, "state")); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("%s left a state: %v", name, err)
 		}
+	}
+}
+
+// TestAShortWriteIsContinued: where a call writes only a part, as on a disk that fills up, the
+// saved state is whole all the same.
+func TestAShortWriteIsContinued(t *testing.T) {
+	t.Parallel()
+	program, err := node.Program(t.Context(), npm.CacheFolder(), nil)
+	must(t, err)
+	store, err := filepath.Abs("server/store.js")
+	must(t, err)
+	const script = `
+const fs = require('node:fs');
+const all = fs.writeSync;
+fs.writeSync = (fd, bytes, offset = 0, length = bytes.length - offset, at = null) => all(fd, bytes, offset, Math.min(length, 1000), at);
+const { Store } = require(process.argv[1]);
+const store = new Store(process.argv[2]);
+for (const text of ['a', 'b']) store.append({ text: text.repeat(3000) });
+store.save({ genesisHash: 'g' }, Buffer.alloc(5000, 7));
+const { header, runtime, records } = new Store(process.argv[2]).load();
+console.log(header.genesisHash, runtime.length, [...records].map(({ record }) => record.text.length).join());`
+	out, err := exec.Command(program, "-e", script, store, t.TempDir()).CombinedOutput()
+	if got := strings.TrimSpace(string(out)); err != nil || got != "g 5000 3000,3000" {
+		t.Errorf("%s, %v", got, err)
 	}
 }

@@ -16,6 +16,13 @@ const path = require('node:path');
 
 const MAGIC = 'memory-ledger-localchain/1\n';
 
+// Writes all bytes, or throws: on a disk that fills up, one call writes only some of them.
+function write(fd, bytes, at) {
+  for (let done = 0; done < bytes.length; ) {
+    done += fs.writeSync(fd, bytes, done, bytes.length - done, at + done);
+  }
+}
+
 class Store {
   constructor(folder) {
     fs.mkdirSync(folder, { recursive: true, mode: 0o700 });
@@ -74,7 +81,7 @@ class Store {
 
   save(header, runtime) {
     if (this.pending.length > 0) {
-      fs.writeSync(this.log, Buffer.concat(this.pending.map((p) => p.line)), 0, this.pendingLength, this.length);
+      write(this.log, Buffer.concat(this.pending.map((p) => p.line)), this.length);
       fs.fsyncSync(this.log);
       this.length += this.pendingLength;
       this.pending = [];
@@ -85,7 +92,7 @@ class Store {
     prefix.write(MAGIC);
     prefix.writeUInt32LE(head.length, MAGIC.length);
     const fd = fs.openSync(this.state + '.new', 'w', 0o600);
-    for (const part of [prefix, head, runtime]) fs.writeSync(fd, part);
+    write(fd, Buffer.concat([prefix, head, runtime]), 0);
     fs.fsyncSync(fd);
     fs.closeSync(fd);
     fs.renameSync(this.state + '.new', this.state);
