@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 
 	"github.com/memory-ledger/ledger/infra/npm"
 )
@@ -143,5 +144,6 @@ func copyPrograms(native, into string) (string, error) {
 	if err := openToAll(aside); err != nil {
 		return "", err
 	}
+	syscall.Sync() // as after a fetch: a power cut must not leave empty programs under this name
 	return filepath.Join(home, "bin"), os.Rename(aside, home)
 }

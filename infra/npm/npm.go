@@ -29,6 +29,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -87,8 +88,8 @@ func Only(folder, pattern string) (string, error) {
 	return found[0], nil
 }
 
-// fetch works in a temporary folder and renames the result. A crash leaves the temporary
-// folder. Nothing runs from it, and the next fetch of the set removes it.
+// fetch works in a temporary folder and renames the result. A crash or a power cut leaves the
+// temporary folder. Nothing runs from it, and the next fetch of the set removes it.
 func fetch(ctx context.Context, cache, folder string, set Set, say func(line string)) error {
 	packages, err := parse(set.Lock, here())
 	if err != nil {
@@ -121,6 +122,9 @@ func fetch(ctx context.Context, cache, folder string, set Set, say func(line str
 			return err
 		}
 	}
+	// Without it, a power cut soon after may leave a folder of empty files, which counts as
+	// fetched ever after.
+	syscall.Sync()
 	return os.Rename(aside, folder)
 }
 

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -79,6 +80,35 @@ func serve(t *testing.T, archives map[string][]byte) *registry {
 	t.Cleanup(server.Close)
 	t.Setenv("npm_config_registry", server.URL)
 	return r
+}
+
+// TestAPowerCutAfterAFetch: what is fetched is on the disk before it gets the name by which it
+// counts as fetched. The test runs itself, and watches its calls of the system.
+func TestAPowerCutAfterAFetch(t *testing.T) {
+	const within = "NPM_FETCH_WITHIN"
+	good := archive(t, file{"package/index.js", "1", 0o644})
+	set := Set{Name: "set", What: "the set", Lock: lockOf(t, map[string]entry{"node_modules/p": {Version: "1.0.0", Integrity: integrity(good)}})}
+	if cache := os.Getenv(within); cache != "" {
+		serve(t, map[string][]byte{"/p/-/p-1.0.0.tgz": good})
+		must(t, errorOf(Fetch(t.Context(), cache, set, nil)))
+		return
+	}
+	strace, err := exec.LookPath("strace")
+	if err != nil {
+		t.Skip("without strace: ", err)
+	}
+	cache, trace := t.TempDir(), filepath.Join(t.TempDir(), "trace")
+	run := exec.Command(strace, "-f", "-o", trace, "-e", "trace=sync,?rename,?renameat,?renameat2", os.Args[0], "-test.run", "^"+t.Name()+"$")
+	run.Env = append(os.Environ(), within+"="+cache)
+	if out, err := run.CombinedOutput(); err != nil {
+		t.Skipf("strace can't be used here: %v: %s", err, out)
+	}
+	calls, err := os.ReadFile(trace)
+	must(t, err)
+	before, _, named := strings.Cut(string(calls), filepath.Join(cache, "set-"))
+	if !named || !strings.Contains(before, "sync()") {
+		t.Errorf("it was named without a sync: %s", calls)
+	}
 }
 
 func TestFetchThatFails(t *testing.T) {
