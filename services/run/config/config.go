@@ -207,6 +207,8 @@ func (c *Config) validate() []error {
 	must(c.StakeMaturity >= 0, "STAKE_MATURITY: must not be negative")
 	must(min(c.QuotaWrites, c.QuotaMints, c.QuotaKeys, c.QuotaSearches) >= 0 && c.QuotaBytesPerDay >= 0, "QUOTA_WRITES, QUOTA_MINTS, QUOTA_KEYS, QUOTA_SEARCHES, QUOTA_BYTES_PER_DAY: must not be negative")
 	must(c.NewOwners == "on" || c.NewOwners == "off", "NEW_OWNERS: must be on or off")
+	// A cache that holds nothing would still count the owners who read.
+	must(c.BodyCacheBytes >= 1<<20, "BODY_CACHE_BYTES: must be at least 1048576")
 	if c.TraceEndpoint != "" {
 		u, err := url.Parse(c.TraceEndpoint)
 		must(err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && u.RawQuery == "" && u.Fragment == "",

@@ -104,6 +104,16 @@ func TestStakingSettings(t *testing.T) {
 	}
 }
 
+func TestACacheThatHoldsNothing(t *testing.T) {
+	t.Parallel()
+	for value, ok := range map[string]bool{"-1": false, "0": false, "1048575": false, "1048576": true} {
+		_, err := config.Load([]string{"BODY_CACHE_BYTES=" + value})
+		if (err == nil) != ok || err != nil && !strings.Contains(err.Error(), "BODY_CACHE_BYTES: must be at least") {
+			t.Errorf("%s: %v", value, err)
+		}
+	}
+}
+
 // TestARunNeedsOnlyRightSettings: a local run makes what is not set, and names every setting
 // that is wrong at once.
 func TestARunNeedsOnlyRightSettings(t *testing.T) {
