@@ -66,6 +66,24 @@ func TestOddMetadataComesBackAsItWas(t *testing.T) {
 	}
 }
 
+// TestAMemorySupersedesVeryMany: a message that the log holds must not stop the projector.
+func TestAMemorySupersedesVeryMany(t *testing.T) {
+	t.Parallel()
+	_, pool := fixture.Database(t)
+	a := fixture.NewActor()
+	first, last := a.Memory(`{}`), a.Memory(`{}`)
+	first.LeafIndex, last.LeafIndex = 39_999, 40_000
+	last.Supersedes = append([]uint64{39_999}, run(0, 39_999)...)
+	fixture.Apply(t, pool, fixture.Slice(1, a.Say(first, last)), memories.Projection{})
+	got, err := memories.Corrections(t.Context(), pool, a.Owner, 40_001)
+	if err != nil || len(got) != 40_000 {
+		t.Errorf("%d corrections: %v", len(got), err)
+	}
+	if m, _, err := byID(t, pool, a.Owner, first.MemoryID); err != nil || len(m.SupersededBy) != 1 || m.SupersededBy[0].ID != last.MemoryID {
+		t.Errorf("superseded by %v: %v", m.SupersededBy, err)
+	}
+}
+
 // byID asks for one memory.
 func byID(t *testing.T, pool *pgxpool.Pool, owner events.Owner, id string) (memories.Memory, bool, error) {
 	t.Helper()

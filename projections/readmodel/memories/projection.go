@@ -47,7 +47,11 @@ func (Projection) Apply(_ context.Context, w *projector.Writer, s projector.Slic
 			return projector.Unexpected(r, e, "the memory id is not a UUID")
 		}
 		rows = append(rows, written{data, id, string(e.Owner), int64(r.Seq), e.Time.Time()})
-		insertCorrections(w, &rows[len(rows)-1])
+		if len(data.Supersedes) > 0 {
+			w.Exec(`INSERT INTO corrections (owner, leaf_index, by_leaf, position)
+				SELECT $1, leaf, $2, n - 1 FROM unnest($3::bigint[]) WITH ORDINALITY AS superseded (leaf, n)`,
+				e.Owner, data.LeafIndex, data.Supersedes)
+		}
 	}
 	switch {
 	case len(rows) == 0:
@@ -148,12 +152,4 @@ func WithHash(ctx context.Context, q schema.Querier, owner events.Owner, hashes 
 	}, `SELECT leaf_index, leaf_hash FROM memories WHERE owner = $1 AND leaf_hash = ANY($2)`, string(owner), texts)
 	slices.SortFunc(leaves, func(a, b Hashed) int { return cmp.Compare(a.Leaf, b.Leaf) })
 	return leaves, err
-}
-
-// insertCorrections adds a row for each leaf that a memory supersedes.
-func insertCorrections(w *projector.Writer, m *written) {
-	for i, leaf := range m.Supersedes {
-		w.Exec(`INSERT INTO corrections (owner, leaf_index, by_leaf, position) VALUES ($1, $2, $3, $4)`,
-			m.owner, int64(leaf), int64(m.LeafIndex), i)
-	}
 }
