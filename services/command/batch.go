@@ -80,6 +80,13 @@ func (x *Executor) recallBatch(ctx context.Context, first Written, c Command) er
 // ErrSupersededGone: a memory can't be corrected, because it was taken back.
 var ErrSupersededGone = errors.New("a memory to supersede was retracted, forgotten or erased")
 
+// MaxSuperseded bounds the leaves that the memories of one message supersede: a request of
+// some bytes corrects all equal memories, and each is a row in the read model.
+const MaxSuperseded = 10_000
+
+// ErrTooManySuperseded: there are too many memories that equal those to supersede.
+var ErrTooManySuperseded = fmt.Errorf("the memories to supersede, with those that equal them, are more than %d", MaxSuperseded)
+
 // Superseded is a memory that another one corrects.
 type Superseded = memories.Hashed
 
@@ -100,11 +107,12 @@ func (c *WriteMemory) supersedes(first uint64, before []*WriteMemory) (leaves []
 	for _, m := range c.Supersedes {
 		leaves = append(leaves, m.Leaf)
 	}
+	named := leaves
 	corrects := func(hash events.Hash) bool {
 		return slices.ContainsFunc(c.Supersedes, func(m Superseded) bool { return m.Hash == hash })
 	}
 	for _, m := range c.alike {
-		if corrects(m.Hash) && !slices.Contains(leaves, m.Leaf) {
+		if corrects(m.Hash) && !slices.Contains(named, m.Leaf) {
 			leaves = append(leaves, m.Leaf)
 		}
 	}

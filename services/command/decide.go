@@ -241,7 +241,12 @@ func (s *State) write(now time.Time, via events.Via, salt events.Salt, memories 
 	if err := s.admit(now, memories...); err != nil {
 		return nil, err
 	}
+	all := 0 // superseded leaves
 	for i, m := range memories {
+		supersedes := m.supersedes(s.Leaves, memories[:i])
+		if all += len(supersedes); all > MaxSuperseded {
+			return nil, ErrTooManySuperseded
+		}
 		index := s.Leaves + uint64(i)
 		sealed, sealing, err := m.Seal(index)
 		if err != nil {
@@ -251,7 +256,7 @@ func (s *State) write(now time.Time, via events.Via, salt events.Salt, memories 
 		written = append(written, &events.MemoryWritten{
 			MemoryID: m.MemoryID, LeafIndex: index, LeafHash: m.LeafHash, LeafVersion: leaf.Version,
 			Metadata: jsontext.Value(m.Metadata.String()), Sealed: sealed, IdempotencyKeyHash: m.IdempotencyKey, Via: &via, Salt: salt, Sealing: sealing,
-			Supersedes: m.supersedes(s.Leaves, memories[:i]),
+			Supersedes: supersedes,
 		})
 	}
 	return written, nil

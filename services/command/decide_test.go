@@ -487,3 +487,32 @@ func TestExpiredKeys(t *testing.T) {
 		t.Errorf("ended %v, %v", d, err)
 	}
 }
+
+// TestSupersedingVeryManyEqualMemories: a short request must not make a message and rows
+// without bound.
+func TestSupersedingVeryManyEqualMemories(t *testing.T) {
+	t.Parallel()
+	s, equal := NewState(testOwner), events.Hash{1}
+	s.Leaves = MaxSuperseded + 1
+	write := func(equals uint64) *WriteMemory {
+		m := &WriteMemory{
+			MemoryID: "m", Metadata: canonical.Empty, Supersedes: []Superseded{{Leaf: 7, Hash: equal}},
+			Seal: func(uint64) ([]byte, int, error) { return nil, events.SealedByLeaf, nil },
+		}
+		for leaf := range equals {
+			m.alike = append(m.alike, Superseded{Leaf: leaf, Hash: equal})
+		}
+		return m
+	}
+	d, err := write(MaxSuperseded).decide(s, time.Now())
+	if err != nil || len(d.Events) != 1 || len(d.Events[0].(*events.MemoryWritten).Supersedes) != MaxSuperseded {
+		t.Errorf("as many as are allowed: %v", err)
+	}
+	if d, err := write(MaxSuperseded+1).decide(s, time.Now()); !errors.Is(err, ErrTooManySuperseded) || len(d.Events) > 0 {
+		t.Errorf("one more: %d events, %v", len(d.Events), err)
+	}
+	half := write(MaxSuperseded/2 + 1)
+	if d, err := (&WriteBatch{Memories: []*WriteMemory{half, half}}).decide(s, time.Now()); !errors.Is(err, ErrTooManySuperseded) || len(d.Events) > 0 {
+		t.Errorf("one more in a batch: %d events, %v", len(d.Events), err)
+	}
+}

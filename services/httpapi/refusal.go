@@ -95,6 +95,7 @@ var table = []row{
 	{memory.ErrDiffers, http.StatusBadRequest, ""},
 	{memory.ErrOutside, http.StatusForbidden, ""},
 	{command.ErrSupersededGone, http.StatusGone, ""},
+	{command.ErrTooManySuperseded, http.StatusRequestEntityTooLarge, ""},
 	{memory.ErrContentTooLarge, http.StatusRequestEntityTooLarge, ""},
 	{memory.ErrMetadataTooLarge, http.StatusRequestEntityTooLarge, ""},
 	{memory.ErrBatchCount, http.StatusBadRequest, ""},

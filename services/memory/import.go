@@ -306,7 +306,9 @@ func (x *importing) leaf(m *verify.ExportedMemory, key *keystore.OwnerKey) (l co
 			return l, err
 		}
 		l.Metadata, l.Salt, body = canonical.Trusted(e.Metadata), events.SaltSealed, string(salt)+e.Content
-		l.Supersedes = x.supersededBy(l.Metadata, l.Imported.Via)
+		if l.Supersedes = x.supersededBy(l.Metadata, l.Imported.Via); len(l.Supersedes) > command.MaxSuperseded {
+			return l, fmt.Errorf("leaf %d: %w", m.Index, command.ErrTooManySuperseded)
+		}
 	}
 	l.Seal = func(leaf uint64) ([]byte, int, error) { return key.Seal(leaf, l.MemoryID, body) }
 	l.SealedBytes = len(body) + keystore.Overhead
