@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json"
@@ -322,8 +323,12 @@ func (x *importing) supersededBy(metadata canonical.Object, via *events.Via) (le
 	if via != nil && via.Kind == events.ViaDrop {
 		return nil
 	}
-	for _, hash := range correctedBy(metadata) {
-		leaves = append(leaves, x.corrected[hash]...)
+	hashes := correctedBy(metadata)
+	for i, hash := range hashes {
+		// A caller may have written one twice. More than are allowed are refused.
+		if !slices.Contains(hashes[:i], hash) && len(leaves) <= command.MaxSuperseded {
+			leaves = append(leaves, x.corrected[hash]...)
+		}
 	}
 	return leaves
 }

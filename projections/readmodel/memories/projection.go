@@ -49,7 +49,8 @@ func (Projection) Apply(_ context.Context, w *projector.Writer, s projector.Slic
 		rows = append(rows, written{data, id, string(e.Owner), int64(r.Seq), e.Time.Time()})
 		if len(data.Supersedes) > 0 {
 			w.Exec(`INSERT INTO corrections (owner, leaf_index, by_leaf, position)
-				SELECT $1, leaf, $2, n - 1 FROM unnest($3::bigint[]) WITH ORDINALITY AS superseded (leaf, n)`,
+				SELECT $1, leaf, $2, n - 1 FROM unnest($3::bigint[]) WITH ORDINALITY AS superseded (leaf, n)
+				ON CONFLICT (owner, leaf_index, by_leaf) DO NOTHING`,
 				e.Owner, data.LeafIndex, data.Supersedes)
 		}
 	}

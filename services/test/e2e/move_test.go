@@ -304,6 +304,25 @@ func TestGivingUpAnImport(t *testing.T) {
 	wantAudit(t, to.Config)
 }
 
+// TestAnImportedCorrectionNamesALeafTwice: metadata may hold what the service would not write.
+func TestAnImportedCorrectionNamesALeafTwice(t *testing.T) {
+	t.Parallel()
+	from, wallet := stacktest.Start(t, stacktest.Options{}), stacktest.NewWallet()
+	core, session := from.Core[0], from.Core[0].SignIn(wallet)
+	hash := core.Expect(201, "POST", "/memories", map[string]any{"content": "Ada lives in Oslo"}, session).Text("leafHash")
+	core.Expect(201, "POST", "/memories", map[string]any{"content": "Ada lives in Porto", "metadata": map[string]any{"supersedes": []string{hash, hash}}}, session)
+	export := core.Expect(200, "GET", "/export", nil, session).Body
+
+	to, _ := another(t, 0)
+	there, mine := to.Core[0], to.Core[0].SignIn(wallet)
+	there.Expect(200, "POST", "/import", export, mine, ndjson)
+	all := decode[[]told](t, there.Expect(200, "GET", "/memories", nil, mine).Body)
+	if len(all) != 2 || len(all[0].SupersededBy) != 1 || len(all[1].Supersedes) != 1 {
+		t.Errorf("%+v", all)
+	}
+	wantAudit(t, to.Config)
+}
+
 // TestAnOwnerTakesAFile: the command moves an owner's log from one deployment to another, and
 // the Go client finds and proves the memories there by the ids that they had.
 func TestAnOwnerTakesAFile(t *testing.T) {
