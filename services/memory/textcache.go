@@ -184,7 +184,8 @@ func (t *TextCache) putRow(r Reader, m *memories.Memory) {
 	if was != nil && (was.Anchored && !m.Anchored || was.Retracted && !m.Retracted) {
 		return
 	}
-	bytes := int64(len(m.Sealed)+m.Metadata.Len()) + 640 // and about 640 bytes beside the texts
+	// And about 640 bytes beside the texts, and 80 for each correction.
+	bytes := int64(len(m.Sealed)+m.Metadata.Len()+80*(len(m.Supersedes)+len(m.SupersededBy))) + 640
 	if was != nil {
 		bytes = 0 // the same leaf
 	}

@@ -26,6 +26,11 @@ func TestTheCacheKeepsToItsBudget(t *testing.T) {
 			t.Fatalf("%d bytes are kept", used)
 		}
 	}
+	r := Reader{Owner: "0", Head: at(1)}
+	x.putRow(r, &memories.Memory{ID: "corrected", Owner: r.Owner, SupersededBy: make([]memories.Other, 5000)})
+	if x.row(r, "corrected") != nil {
+		t.Error("a row is kept that has more corrections than fit")
+	}
 	o := x.kept("0")
 	x.Drop("0")
 	x.put("0", o, &chunk{texts: make([]byte, 10), created: make([]uint32, 1)})
