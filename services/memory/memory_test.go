@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"math"
 	"testing"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
 	"github.com/memory-ledger/ledger/infra/testkit"
 	"github.com/memory-ledger/ledger/projections/readmodel/batches"
+	"github.com/memory-ledger/ledger/projections/readmodel/memories"
 	"github.com/memory-ledger/ledger/services/command"
 )
 
@@ -116,4 +118,15 @@ func TestHeadSaysWhatWaits(t *testing.T) {
 	last := h.cut(t, w)
 	h.confirm(t, w, last, 4)
 	check("all anchored", nil, false)
+}
+
+// TestMomentsOfARanking: a time that a ranking can't hold becomes the next one that it can.
+func TestMomentsOfARanking(t *testing.T) {
+	t.Parallel()
+	for year, want := range map[int]uint32{0: 0, 1970: 0, 2106: 4291747200, 2107: math.MaxUint32, 9999: math.MaxUint32} {
+		created := time.Date(year, 1, 1, 0, 0, 0, 0, time.UTC)
+		if got := momentOf(memories.Body{Created: created}); got != want {
+			t.Errorf("%v: %d, want %d", created, got, want)
+		}
+	}
 }

@@ -3,6 +3,7 @@ package memory
 import (
 	"context"
 	"errors"
+	"math"
 	"runtime"
 	"slices"
 
@@ -168,7 +169,7 @@ func (p *Picked) open(ctx context.Context, number, to uint64, most int, yield fu
 // the memory of it.
 func momentOf(b memories.Body) uint32 {
 	at := memories.Moment(b.Created, b.Metadata)
-	return uint32(max(0, min(at.Unix(), b.Created.Unix())))
+	return uint32(max(0, min(at.Unix(), b.Created.Unix(), math.MaxUint32)))
 }
 
 // errFull ends the read of texts.
