@@ -26,6 +26,7 @@ import (
 	"github.com/gagliardetto/solana-go"
 
 	"github.com/memory-ledger/ledger/anchoring/program"
+	"github.com/memory-ledger/ledger/events/verify/leaf"
 )
 
 var (
@@ -84,7 +85,7 @@ func (c *Client) GenesisHash(ctx context.Context) (string, error) {
 	if err := c.call(ctx, &hash, "getGenesisHash"); err != nil {
 		return "", err
 	}
-	if raw, err := solana.HashFromBase58(bounded(hash, 44)); err != nil || raw.IsZero() {
+	if raw, ok := decoded(hash); !ok || raw.IsZero() {
 		return "", malformed("getGenesisHash")
 	}
 	return hash, nil
@@ -101,11 +102,11 @@ func (c *Client) LatestBlockhash(ctx context.Context) (Blockhash, error) {
 	if reply.Value == nil || reply.Value.LastValidBlockHeight == 0 || reply.Value.LastValidBlockHeight > math.MaxInt64 {
 		return Blockhash{}, malformed("getLatestBlockhash")
 	}
-	hash, err := solana.HashFromBase58(bounded(reply.Value.Blockhash, 44))
-	if err != nil {
+	hash, ok := decoded(reply.Value.Blockhash)
+	if !ok {
 		return Blockhash{}, malformed("getLatestBlockhash")
 	}
-	return Blockhash{hash, reply.Value.LastValidBlockHeight}, nil
+	return Blockhash{solana.Hash(hash), reply.Value.LastValidBlockHeight}, nil
 }
 
 // FinalizedHeight returns the block height and the slot of the same finalized block.
@@ -211,7 +212,7 @@ func (c *Client) Accounts(ctx context.Context, keys []solana.PublicKey, commitme
 		return nil, 0, fmt.Errorf("%d accounts in one call", len(keys))
 	}
 	var reply contextual[[]*struct {
-		Owner solana.PublicKey
+		Owner string
 		Data  []string
 	}]
 	options := map[string]any{"encoding": "base64", "commitment": commitment}
@@ -229,11 +230,12 @@ func (c *Client) Accounts(ctx context.Context, keys []solana.PublicKey, commitme
 		if len(v.Data) != 2 || v.Data[1] != "base64" {
 			return nil, 0, malformed("getMultipleAccounts")
 		}
+		owner, ok := decoded(v.Owner)
 		data, err := base64.StdEncoding.DecodeString(v.Data[0])
-		if err != nil {
+		if err != nil || !ok {
 			return nil, 0, malformed("getMultipleAccounts")
 		}
-		accounts[i] = &Account{v.Owner, data}
+		accounts[i] = &Account{owner, data}
 	}
 	return accounts, *reply.Context.Slot, nil
 }
@@ -249,9 +251,15 @@ type contextual[T any] struct {
 	Value   T
 }
 
-// bounded cuts a text before it is decoded, because the time to decode base58 grows with
-// the square of the length.
-func bounded(s string, most int) string { return s[:min(len(s), most)] }
+// decoded decodes a key or hash. solana-go's decoders take hours for a text as long as a
+// reply may be, so the form is checked first.
+func decoded(text string) (key solana.PublicKey, ok bool) {
+	if !leaf.IsBase58(text, solana.PublicKeyLength) {
+		return key, false
+	}
+	key, err := solana.PublicKeyFromBase58(text)
+	return key, err == nil
+}
 
 func malformed(method string) error {
 	return fmt.Errorf("%s: %w: malformed reply", method, ErrUnreachable)

@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gagliardetto/solana-go"
 
@@ -91,6 +92,31 @@ func TestBrokenAnswersAreNoAnswers(t *testing.T) {
 	}
 	if _, err := chain.New("localhost:8899"); !errors.Is(err, chain.ErrURL) {
 		t.Errorf("no URL: %v", err)
+	}
+}
+
+// The time to decode base58 grows with the square of the length: a key as long as a reply
+// may be would keep the anchorer busy for hours, past every deadline.
+func TestLongKeysAreNoAnswers(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("z", 1<<20)
+	for name, body := range map[string]string{
+		"genesis":   `{"result":"` + long + `"}`,
+		"blockhash": `{"result":{"value":{"blockhash":"` + long + `","lastValidBlockHeight":1}}}`,
+		"accounts":  `{"result":{"context":{"slot":1},"value":[{"owner":"` + long + `","data":["","base64"]},null]}}`,
+	} {
+		begun := time.Now()
+		if err := calls[name](t, answering(t, 200, body)); !errors.Is(err, chain.ErrUnreachable) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if took := time.Since(begun); took > 10*time.Second {
+			t.Errorf("%s: it took %s", name, took)
+		}
+	}
+	// A key with more behind it is not that key.
+	client := answering(t, 200, `{"result":"11111111111111111111111111111112111111111111111111"}`)
+	if hash, err := client.GenesisHash(t.Context()); err == nil {
+		t.Errorf("the genesis hash is %s", hash)
 	}
 }
 

@@ -7,6 +7,8 @@ import (
 	"strconv"
 
 	"github.com/gagliardetto/solana-go"
+
+	"github.com/memory-ledger/ledger/events/verify/leaf"
 )
 
 // MaxSignatures is the largest page that Signatures returns.
@@ -47,21 +49,12 @@ func (c *Client) Signatures(ctx context.Context, account solana.PublicKey, befor
 	}
 	list := make([]Signature, len(reply))
 	for i, v := range reply {
-		if v == nil || v.Slot == nil || !signatureForm(v.Signature) {
+		if v == nil || v.Slot == nil || !leaf.IsBase58(v.Signature, solana.SignatureLength) {
 			return nil, malformed("getSignaturesForAddress")
 		}
 		list[i] = Signature{v.Signature, *v.Slot, v.Err != nil}
 	}
 	return list, nil
-}
-
-func signatureForm(text string) bool {
-	const longest = 88
-	if len(text) > longest {
-		return false
-	}
-	raw, err := solana.SignatureFromBase58(text)
-	return err == nil && raw.String() == text
 }
 
 // TokenChange is a transaction's effect on a token account.
