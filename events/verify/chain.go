@@ -87,18 +87,18 @@ func (a *Anchor) VerifyOnchain(ctx context.Context, node Node, owner string) (*O
 	if a == nil {
 		return nil, notAnchored()
 	}
-	var genesis string
-	if err := node.call(ctx, &genesis, "getGenesisHash"); err != nil {
+	genesis, err := node.genesisHash(ctx)
+	if err != nil {
 		return nil, err
 	}
 	if genesis != a.Cluster {
 		return nil, Wrong(ErrChain, "anchor.cluster", "it is %s, the node is on the chain %s", a.Cluster, genesis)
 	}
-	var account struct{ Value *solanaAccount }
-	if err := node.call(ctx, &account, "getAccountInfo", a.Account, map[string]any{"encoding": "base64", "commitment": "finalized"}); err != nil {
+	account, err := node.account(ctx, a.Account)
+	if err != nil {
 		return nil, err
 	}
-	held, err := a.compareAccount(account.Value, owner)
+	held, err := a.compareAccount(account, owner)
 	if err != nil {
 		return nil, err
 	}
@@ -206,15 +206,43 @@ func (n Node) call(ctx context.Context, result any, method string, params ...any
 		Error  *struct{ Message string }
 	}
 	if err := json.Unmarshal(reply, &answer, json.MatchCaseInsensitiveNames(true)); err != nil {
-		return fmt.Errorf("%w: %s: malformed reply", ErrUnreachable, method)
+		return malformedReply(method)
 	}
 	if answer.Error != nil {
 		return fmt.Errorf("%w: %s: %s", ErrUnreachable, method, answer.Error.Message)
 	}
 	if err := json.Unmarshal(answer.Result, result, json.MatchCaseInsensitiveNames(true)); err != nil {
-		return fmt.Errorf("%w: %s: malformed reply", ErrUnreachable, method)
+		return malformedReply(method)
 	}
 	return nil
+}
+
+func (n Node) genesisHash(ctx context.Context) (hash string, err error) {
+	const method = "getGenesisHash"
+	if err := n.call(ctx, &hash, method); err != nil {
+		return "", err
+	}
+	if !leaf.IsBase58(hash, 32) {
+		return "", malformedReply(method)
+	}
+	return hash, nil
+}
+
+// account returns nil only if the node says that there is no such account.
+func (n Node) account(ctx context.Context, address string) (account *solanaAccount, err error) {
+	const method = "getAccountInfo"
+	var reply struct{ Value jsontext.Value }
+	if err := n.call(ctx, &reply, method, address, map[string]any{"encoding": "base64", "commitment": "finalized"}); err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal(reply.Value, &account, json.MatchCaseInsensitiveNames(true)); err != nil {
+		return nil, malformedReply(method)
+	}
+	return account, nil
+}
+
+func malformedReply(method string) error {
+	return fmt.Errorf("%w: %s: malformed reply", ErrUnreachable, method)
 }
 
 func (n Node) post(ctx context.Context, call any) ([]byte, error) {

@@ -219,7 +219,7 @@ func TestWhatTheChainSays(t *testing.T) {
 
 func TestChainUnreachable(t *testing.T) {
 	t.Parallel()
-	for _, body := range []string{"<html>", "{}", `{"result":1}`, `{"error":{"message":"busy"}}`} {
+	for _, body := range []string{"<html>", "{}", `{"result":1}`, `{"result":null}`, `{"error":{"message":"busy"}}`} {
 		node := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, body) }))
 		if _, err := good().VerifyOnchain(t.Context(), node.URL+"/secret"); !errors.Is(err, ErrUnreachable) {
 			t.Errorf("%s: %v", body, err)
@@ -228,6 +228,27 @@ func TestChainUnreachable(t *testing.T) {
 		if _, err := good().VerifyOnchain(t.Context(), node.URL+"/secret"); !errors.Is(err, ErrUnreachable) || strings.Contains(err.Error(), "secret") {
 			t.Errorf("closed: %v", err)
 		}
+	}
+}
+
+// An answer that does not say whether there is an account is no answer: it must not make the
+// receipt a lie.
+func TestAnswersWithoutTheAccount(t *testing.T) {
+	t.Parallel()
+	for _, result := range []string{`null`, `{}`, `{"context":{"slot":1}}`} {
+		node := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+			var call struct{ Method string }
+			_ = stdjson.NewDecoder(q.Body).Decode(&call)
+			if call.Method == "getGenesisHash" {
+				_, _ = io.WriteString(w, `{"result":"`+genesis+`"}`)
+				return
+			}
+			_, _ = io.WriteString(w, `{"result":`+result+`}`)
+		}))
+		if _, err := good().VerifyOnchain(t.Context(), node.URL); !errors.Is(err, ErrUnreachable) {
+			t.Errorf("%s: %v", result, err)
+		}
+		node.Close()
 	}
 }
 

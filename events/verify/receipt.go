@@ -401,7 +401,8 @@ func (r *Receipt) CompleteOnchain(ctx context.Context, rpcURL string, by Issuer)
 		return nil, errors.New("the issuer's program and authority are needed, in base58")
 	}
 	node := Node{rpcURL, http.DefaultClient}
-	if err := node.call(ctx, &a.Cluster, "getGenesisHash"); err != nil {
+	var err error
+	if a.Cluster, err = node.genesisHash(ctx); err != nil {
 		return nil, err
 	}
 	for before := ""; ; {
