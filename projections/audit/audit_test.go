@@ -62,7 +62,8 @@ func story(n int) []fixture.Message {
 		}
 		leaves = append(leaves, m.LeafHash)
 		if i == 130 {
-			before := &events.Imported{ID: fixture.UUID(), CreatedAt: now, Via: &events.Via{Kind: events.ViaKey, ID: key}}
+			first := events.At(time.Date(0, 2, 29, 0, 0, 0, 1e6, time.UTC)) // the year 0, which PostgreSQL calls 1 BC
+			before := &events.Imported{ID: fixture.UUID(), CreatedAt: first, Via: &events.Via{Kind: events.ViaKey, ID: key}}
 			m.Imported, m.Salt = before, events.SaltNone
 			say(&events.ImportStarted{Root: m.LeafHash, Size: 200, Leaves: 130}, m, &events.ImportFinished{Root: m.LeafHash, Reason: events.ImportGivenUp, Leaves: 131})
 			continue

@@ -156,7 +156,15 @@ func (a *auditor) compareCheckpoint(db *snapshot) {
 	}
 }
 
-func stamp(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05.999999-07") }
+// stamp returns a time as PostgreSQL writes it. An imported memory may be from the year 0,
+// which PostgreSQL calls 1 BC.
+func stamp(t time.Time) string {
+	const afterYear = "-01-02 15:04:05.999999-07"
+	if t = t.UTC(); t.Year() == 0 {
+		return "0001" + t.Format(afterYear) + " BC"
+	}
+	return t.Format("2006" + afterYear)
+}
 
 // text returns a value as PostgreSQL writes it, or null for a nil pointer or slice.
 func text(v any) string {
