@@ -71,7 +71,6 @@ type Anchorer struct {
 	store   *store
 	folding *projector.Runner
 	rent    *atomic.Uint64 // lamports of a commitment account; 0: not read yet
-	wake    chan struct{}  // capacity 1: a slice was folded
 	status  status
 	metrics *metrics
 }
@@ -83,17 +82,14 @@ func New(cfg Config) (*Anchorer, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &Anchorer{
-		cfg: cfg, store: &store{pool: cfg.Pool, key: key},
-		rent: new(atomic.Uint64), wake: make(chan struct{}, 1),
-	}
+	a := &Anchorer{cfg: cfg, store: &store{pool: cfg.Pool, key: key}, rent: new(atomic.Uint64)}
 	if a.metrics, err = newMetrics(a); err != nil {
 		return nil, err
 	}
 	a.folding, err = projector.New(projector.Config{
 		Name: "anchorer", Pool: cfg.Pool, Schema: schemaName, Tables: tables{}, Log: cfg.Log,
 		Projections: []projector.Projection{&fold{anchorer: a}}, Only: relevant,
-		Work: a.drive, Renew: a.renewal, Applied: a.folded, Turn: cfg.Turn,
+		Work: a.drive, Renew: a.renewal, Applied: func(uint64) { _ = cfg.around(true) }, Turn: cfg.Turn,
 		Logger: cfg.Logger, MinBackoff: 200 * time.Millisecond, MaxBackoff: 10 * time.Second,
 	})
 	return a, err
@@ -123,17 +119,6 @@ func (a *Anchorer) renewal(err error) []projector.Step {
 	return a.store.empty()
 }
 
-// folded wakes the driver after each slice.
-func (a *Anchorer) folded(uint64) {
-	if a.cfg.around != nil {
-		_ = a.cfg.around(true)
-	}
-	select {
-	case a.wake <- struct{}{}:
-	default: // a wake-up is already pending
-	}
-}
-
 // drive runs steps until ctx ends or something fails. It begins once the fold holds all
 // that the log held at the start. An earlier decision would rest on stale state.
 func (a *Anchorer) drive(ctx context.Context) (err error) {
@@ -144,8 +129,7 @@ func (a *Anchorer) drive(ctx context.Context) (err error) {
 	}
 	var counted time.Time
 	for {
-		more, err := d.step(ctx)
-		if err != nil {
+		if err := d.step(ctx); err != nil {
 			return err
 		}
 		// This is how often waiting owners are counted, for the metrics.
@@ -157,7 +141,7 @@ func (a *Anchorer) drive(ctx context.Context) (err error) {
 			a.status.set(func(s *status) { s.counts = waiting })
 			counted = time.Now()
 		}
-		if !a.rest(ctx, more) {
+		if !eventlog.Pause(ctx, a.cfg.PollEvery) {
 			return nil
 		}
 	}
@@ -170,25 +154,6 @@ func (a *Anchorer) newDriver() *driver {
 		folded:  func() uint64 { return a.folding.Status().Position },
 		signer:  signer{a.cfg.Authority, a.cfg.Program, a.cfg.PriorityFee},
 		flights: make(map[string]*flight), busy: make(map[events.Owner]uint64), held: make(map[events.Owner]*hold),
-	}
-}
-
-// rest waits for the next step: until the next poll or, if more is true, until a slice
-// was folded. It returns false if ctx ended.
-func (a *Anchorer) rest(ctx context.Context, more bool) bool {
-	timer := time.NewTimer(a.cfg.PollEvery)
-	defer timer.Stop()
-	wake := a.wake
-	if !more {
-		wake = nil
-	}
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	case <-wake:
-		return eventlog.Pause(ctx, min(50*time.Millisecond, a.cfg.PollEvery))
 	}
 }
 
@@ -223,7 +188,7 @@ type Config struct {
 	PriorityFee       uint64 // micro-lamports per compute unit
 	MaxLamportsPerDay uint64 // spending bound for a UTC day; 0: none
 
-	PollEvery   time.Duration // between polls of the transactions in flight; default 1 s
+	PollEvery   time.Duration // between steps, and so between polls of the chain; default 1 s
 	ResendEvery time.Duration // between sends of the same bytes; default 2 s
 	MaxFlights  int           // transactions in flight at once; default 64
 
@@ -250,6 +215,9 @@ func (c *Config) setDefaults() {
 	c.MaxFlights = cmp.Or(max(0, c.MaxFlights), 64)
 	if c.Now == nil {
 		c.Now = time.Now
+	}
+	if c.around == nil {
+		c.around = func(bool) error { return nil }
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)

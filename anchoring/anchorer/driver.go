@@ -59,11 +59,10 @@ type driver struct {
 	resting time.Time
 }
 
-// step looks for work and moves everything as far forward as it can now. It reports
-// whether to step again soon. An error ends the session: the log or the database failed.
-// Trouble with the chain is not an error: it shows in the status, and the next step tries
-// again.
-func (d *driver) step(ctx context.Context) (busy bool, err error) {
+// step looks for work and moves everything as far forward as it can now. An error ends the
+// session: the log or the database failed. Trouble with the chain is not an error: it shows
+// in the status, and the next step tries again.
+func (d *driver) step(ctx context.Context) error {
 	defer func() {
 		if ctx.Err() == nil {
 			d.status.setCache(d.lagging())
@@ -73,21 +72,21 @@ func (d *driver) step(ctx context.Context) (busy bool, err error) {
 	d.release()
 	work, err := d.find(ctx)
 	if err != nil {
-		return false, err
+		return err
 	}
 	idle := len(work) == 0 && len(d.flights) == 0
 	if idle && !d.status.probeDue(d.cfg.Now()) {
-		return false, nil
+		return nil
 	}
 	height, err := d.lookAtChain(ctx)
 	d.status.setChain(err, d.cfg.Now())
 	if err != nil || idle {
-		return false, ctx.Err()
+		return ctx.Err()
 	}
 	if err := d.advance(ctx, height); err != nil {
-		return false, err
+		return err
 	}
-	return true, d.launch(ctx, work)
+	return d.launch(ctx, work)
 }
 
 // release removes owners from busy once the fold has their newest events.

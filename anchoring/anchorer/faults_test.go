@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -346,5 +347,38 @@ func TestAnotherLog(t *testing.T) {
 	p.stop()
 	if n := len(said.of(slog.LevelError, rebuilt)); n != 1 {
 		t.Errorf("%d lines say that the state is rebuilt, want 1", n)
+	}
+}
+
+// countedChain counts the steps of an anchorer that is not settling a batch: each asks for
+// the genesis hash once.
+type countedChain struct {
+	Chain
+	steps atomic.Int32
+}
+
+func (c *countedChain) GenesisHash(ctx context.Context) (string, error) {
+	c.steps.Add(1)
+	return c.Chain.GenesisHash(ctx)
+}
+
+// While a batch is in flight, other owners' writes do not poll the chain: endpoints limit
+// the rate of requests.
+func TestWritesDoNotPollTheChain(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, false)
+	counted, pool := &countedChain{Chain: w.client}, w.pool()
+	key := w.owners(1)[0]
+	w.start(nil, func(c *Config) { c.Chain, c.PollEvery = counted, time.Hour })
+	w.await("a batch is in flight", func(all map[events.Owner]*history) bool { return all[key] != nil && len(all[key].submitted) > 0 })
+	for range 10 {
+		other := w.owners(1)[0]
+		testkit.Await(t, "the leaf is folded", func() (folded bool) {
+			w.must(pool.QueryRow(t.Context(), `SELECT seq >= $1 FROM ledger_anchor.checkpoint`, w.seqs[other]).Scan(&folded))
+			return folded
+		})
+	}
+	if n := counted.steps.Load(); n != 1 {
+		t.Errorf("the chain was asked in %d steps, want 1", n)
 	}
 }

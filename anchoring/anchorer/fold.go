@@ -30,10 +30,8 @@ func (*fold) Name() string { return "anchorer" }
 func (*fold) Tables() []string { return []string{"owners", "clusters", "spending"} }
 
 func (f *fold) Apply(ctx context.Context, w *projector.Writer, s projector.Slice) error {
-	if f.anchorer.cfg.around != nil {
-		if err := f.anchorer.cfg.around(false); err != nil {
-			return err
-		}
+	if err := f.anchorer.cfg.around(false); err != nil {
+		return err
 	}
 	changed, err := f.touched(ctx, s.Records)
 	if err != nil {
