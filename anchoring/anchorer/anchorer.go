@@ -90,7 +90,7 @@ func New(cfg Config) (*Anchorer, error) {
 		Name: "anchorer", Pool: cfg.Pool, Schema: schemaName, Tables: tables{}, Log: cfg.Log,
 		Projections: []projector.Projection{&fold{anchorer: a}}, Only: relevant,
 		Work: a.drive, Renew: a.renewal, Applied: func(uint64) { _ = cfg.around(true) }, Turn: cfg.Turn,
-		Logger: cfg.Logger, MinBackoff: 200 * time.Millisecond, MaxBackoff: 10 * time.Second,
+		Logger: cfg.Logger, MinBackoff: 200 * time.Millisecond, MaxBackoff: 10 * time.Second, ReadyLag: cfg.readyLag,
 	})
 	return a, err
 }
@@ -198,7 +198,9 @@ type Config struct {
 	Registerer prometheus.Registerer                   // nil: none
 	Turn       func(ctx context.Context, working bool) // see projector.Config
 
-	around func(committed bool) error // for tests: called before a slice is applied, and after it is saved
+	// For tests.
+	around   func(committed bool) error // called before a slice is applied, and after it is saved
+	readyLag time.Duration              // see projector.Config
 }
 
 func (c *Config) setDefaults() {

@@ -382,3 +382,21 @@ func TestWritesDoNotPollTheChain(t *testing.T) {
 		t.Errorf("the chain was asked in %d steps, want 1", n)
 	}
 }
+
+// An anchorer that lags behind the log does not know which leaves wait, so neither its
+// metrics nor its driver notice.
+func TestLaggingIsNotReady(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, false)
+	w.owners(1)
+	p := w.start(nil, func(c *Config) { c.readyLag = time.Nanosecond }).waitAnchored(w)
+	w.turns(p, nil)
+	held, err := w.pool().Begin(t.Context())
+	w.must(err)
+	_, err = held.Exec(t.Context(), `LOCK TABLE ledger_anchor.owners IN EXCLUSIVE MODE`)
+	w.must(err)
+	w.owners(1)
+	testkit.Await(t, "it is behind the log", func() bool { return strings.Contains(fmt.Sprint(p.Ready()), "behind the log") })
+	w.must(held.Rollback(t.Context()))
+	w.turns(p, nil)
+}

@@ -10,7 +10,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/memory-ledger/ledger/anchoring/chain"
-	"github.com/memory-ledger/ledger/projections/projector"
 )
 
 var ErrNotReady = errors.New("anchorer not ready")
@@ -104,18 +103,10 @@ func (s *status) probeDue(now time.Time) bool {
 // Ready returns nil while leaves are being anchored, by this anchorer or, if this
 // anchorer is a standby, by another one.
 func (a *Anchorer) Ready() error {
-	switch folding := a.folding.Status(); {
-	case folding.Err != nil:
-		return fmt.Errorf("%w: %w", ErrNotReady, folding.Err)
-	case folding.State == projector.Standby:
-		return nil
-	case folding.State != projector.Live:
-		return fmt.Errorf("%w: reading the log", ErrNotReady)
-	}
 	s := &a.status
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := errors.Join(s.chain, s.funds, s.alarm, s.cache); err != nil {
+	if err := errors.Join(a.folding.Ready(), s.chain, s.funds, s.alarm, s.cache); err != nil {
 		return fmt.Errorf("%w: %w", ErrNotReady, err)
 	}
 	return nil
