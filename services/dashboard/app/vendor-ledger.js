@@ -226,13 +226,19 @@ async function checkOnchain(rpcUrl, receipt, options = {}) {
   const a = receipt.anchor;
   if (!a) throw new NotAnchoredError();
   const call = (method, ...params) => rpc(rpcUrl, options, method, params);
-  const genesis = await call("getGenesisHash");
+  const genesis = await genesisHash(call);
   if (genesis !== a.cluster) throw new AnchorError("anchor.cluster", `it is ${a.cluster}, the node is on the chain ${genesis}`);
   const account = await call("getAccountInfo", a.account, { encoding: "base64", commitment: "finalized" });
-  const held = await checkAccount(a, account?.value, receipt.entry.owner);
+  if (account?.value === void 0) throw new ChainUnreachableError("getAccountInfo: malformed reply");
+  const held = await checkAccount(a, account.value, receipt.entry.owner);
   const options0 = { encoding: "json", commitment: "confirmed", maxSupportedTransactionVersion: 0 };
   checkTransaction(a, await call("getTransaction", a.txSignature, options0), receipt.entry.owner);
   return held;
+}
+async function genesisHash(call) {
+  const hash = await call("getGenesisHash");
+  if (typeof hash !== "string") throw new ChainUnreachableError("getGenesisHash: malformed reply");
+  return hash;
 }
 async function checkIssuer(receipt, by) {
   const a = receipt.anchor;
@@ -549,7 +555,7 @@ async function completeOnchain(rpcUrl, receipt, by, options = {}) {
   if (!account) throw new TypeError("issuer: program and authority must be public keys in base58");
   if (r.anchor?.account === account) return r;
   const call = (method, ...params) => rpc(rpcUrl, options, method, params);
-  const cluster = await call("getGenesisHash");
+  const cluster = await genesisHash(call);
   for (let before; ; ) {
     const page = await call("getSignaturesForAddress", account, { commitment: "finalized", ...before && { before } });
     if (page.length === 0) throw new NotAnchoredError();

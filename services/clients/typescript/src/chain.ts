@@ -38,13 +38,21 @@ export async function checkOnchain(rpcUrl: string, receipt: Anchored, options: C
   const a = receipt.anchor;
   if (!a) throw new NotAnchoredError();
   const call = (method: string, ...params: unknown[]) => rpc(rpcUrl, options, method, params);
-  const genesis = await call("getGenesisHash");
+  const genesis = await genesisHash(call);
   if (genesis !== a.cluster) throw new AnchorError("anchor.cluster", `it is ${a.cluster}, the node is on the chain ${genesis}`);
-  const account = (await call("getAccountInfo", a.account, { encoding: "base64", commitment: "finalized" })) as { value: Account | null } | null;
-  const held = await checkAccount(a, account?.value, receipt.entry.owner);
+  const account = (await call("getAccountInfo", a.account, { encoding: "base64", commitment: "finalized" })) as { value?: Account | null } | null;
+  if (account?.value === undefined) throw new ChainUnreachableError("getAccountInfo: malformed reply");
+  const held = await checkAccount(a, account.value, receipt.entry.owner);
   const options0 = { encoding: "json", commitment: "confirmed", maxSupportedTransactionVersion: 0 };
   checkTransaction(a, (await call("getTransaction", a.txSignature, options0)) as Transaction | null, receipt.entry.owner);
   return held;
+}
+
+/** The genesis hash of a node's chain. */
+export async function genesisHash(call: (method: string) => Promise<unknown>): Promise<string> {
+  const hash = await call("getGenesisHash");
+  if (typeof hash !== "string") throw new ChainUnreachableError("getGenesisHash: malformed reply");
+  return hash;
 }
 
 /** Checks that a receipt's anchor names the given issuer. It does not ask the chain. */
@@ -68,7 +76,7 @@ export interface Transaction {
 }
 
 /** Compares the account's 128 bytes (docs/audit.md has the layout) with the anchor. */
-async function checkAccount(a: Anchor, account: Account | null | undefined, owner: string): Promise<Onchain> {
+async function checkAccount(a: Anchor, account: Account | null, owner: string): Promise<Onchain> {
   if (!account) throw new AnchorError("anchor.account", `there is no account ${a.account} on the chain`);
   if (account.owner !== a.programId) throw new AnchorError("anchor.programId", `it is ${a.programId}, the account belongs to ${account.owner}`);
   let data: Uint8Array;

@@ -1,5 +1,5 @@
 import { fromBase58 } from "./bytes.js";
-import { commitmentAddress, commitments, rpc, type ChainOptions, type Transaction } from "./chain.js";
+import { commitmentAddress, commitments, genesisHash, rpc, type ChainOptions, type Transaction } from "./chain.js";
 import { CantCompleteError, LeafMismatchError, LogForkedError, NoCorrectionError, NotAnchoredError, OwnerMismatchError, RootMismatchError } from "./errors.js";
 import { verifyReceipt } from "./receipt.js";
 import type { Anchor, Receipt } from "./schema/core.js";
@@ -45,7 +45,7 @@ export async function completeOnchain(rpcUrl: string, receipt: unknown, by: { pr
   if (!account) throw new TypeError("issuer: program and authority must be public keys in base58");
   if (r.anchor?.account === account) return r;
   const call = (method: string, ...params: unknown[]) => rpc(rpcUrl, options, method, params);
-  const cluster = (await call("getGenesisHash")) as string;
+  const cluster = await genesisHash(call);
   for (let before: string | undefined; ; ) {
     const page = (await call("getSignaturesForAddress", account, { commitment: "finalized", ...(before && { before }) })) as { signature: string; err: unknown }[];
     if (page.length === 0) throw new NotAnchoredError();

@@ -198,7 +198,12 @@ export function vectors(ledger, files) {
       equal((await ledger.checkOnchain("http://rpc", receipt, { fetch: nodeOf(vectorChain(size)) })).size, size);
     }
     await rejects(ledger.checkOnchain("http://rpc", receipt, { fetch: nodeOf(vectorChain(10)) }), ledger.AnchorError, { field: "anchor.committedSize" });
-    await rejects(ledger.checkOnchain("http://rpc", receipt, { fetch: async () => new Response("<html>") }), ledger.ChainUnreachableError);
+    for (const body of ["<html>", '{"result":null}']) {
+      await rejects(ledger.checkOnchain("http://rpc", receipt, { fetch: async () => new Response(body) }), ledger.ChainUnreachableError);
+    }
+    const withoutAccount = async (url, request) =>
+      JSON.parse(request.body).method === "getAccountInfo" ? new Response('{"result":{}}') : nodeOf(vectorChain(11))(url, request);
+    await rejects(ledger.checkOnchain("http://rpc", receipt, { fetch: withoutAccount }), ledger.ChainUnreachableError);
   });
 
   const badReceipts = named("events/verify/testdata/receipt/bad/");
