@@ -54,11 +54,13 @@ def check_issuer(receipt: Receipt, by: Issuer) -> None:
 
 def check_anchor_onchain(rpc_url: str, a: Anchor, owner: str, fetch: Fetch | None) -> Onchain:
     node = Node(rpc_url, fetch)
-    genesis = node.call("getGenesisHash")
+    genesis = node.genesis_hash()
     if genesis != a["cluster"]:
         raise AnchorError("anchor.cluster", f"it is {a['cluster']}, the node is on the chain {genesis}")
     account = node.call("getAccountInfo", a["account"], {"encoding": "base64", "commitment": "finalized"})
-    held = _check_account(a, account["value"] if isinstance(account, dict) else None, owner)
+    if not isinstance(account, dict) or "value" not in account:
+        raise ChainUnreachableError("getAccountInfo: malformed reply")
+    held = _check_account(a, account["value"], owner)
     _check_transaction(a, node.transaction(a["txSignature"]), owner)
     return held
 
@@ -157,6 +159,12 @@ class Node:
         except Exception as err:
             # The URL may hold a key, so report only the reason.
             raise ChainUnreachableError(f"{method}: {err or type(err).__name__}") from None
+
+    def genesis_hash(self) -> str:
+        found = self.call("getGenesisHash")
+        if not isinstance(found, str):
+            raise ChainUnreachableError("getGenesisHash: malformed reply")
+        return found
 
     def transaction(self, signature: str) -> Mapping[str, Any] | None:
         found = self.call("getTransaction", signature, {"encoding": "json", "commitment": "confirmed", "maxSupportedTransactionVersion": 0})

@@ -65,7 +65,7 @@ def complete_onchain(rpc_url: str, receipt: object, by: Issuer, fetch: Fetch | N
     if r["anchor"] and r["anchor"]["account"] == account:
         return r
     node = Node(rpc_url, fetch)
-    cluster = node.call("getGenesisHash")
+    cluster = node.genesis_hash()
     before: dict[str, Any] = {}
     while True:
         page = node.call("getSignaturesForAddress", account, {"commitment": "finalized", **before})

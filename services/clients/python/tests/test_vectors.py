@@ -228,9 +228,13 @@ class Receipts(unittest.TestCase):
         with self.assertRaises(ledger.AnchorError) as caught:
             ledger.check_onchain("http://rpc", receipt, vector_chain(10))
         self.assertEqual(caught.exception.field, "anchor.committedSize")
-        for body in (b"<html>", [], {"error": {"message": "no"}}, {}):
+        for body in (b"<html>", [], {"error": {"message": "no"}}, {}, {"result": None}):
             with self.assertRaises(ledger.ChainUnreachableError):
                 ledger.check_onchain("http://rpc", receipt, lambda _: answer(body))
+        for account in ({}, None):
+            without = node(lambda method, _, account=account: receipt["anchor"]["cluster"] if method == "getGenesisHash" else account)
+            with self.assertRaises(ledger.ChainUnreachableError):
+                ledger.check_onchain("http://rpc", receipt, without)
 
     def test_bad(self) -> None:
         names = named(RECEIPTS + "bad")
