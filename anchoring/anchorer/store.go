@@ -72,24 +72,15 @@ type tables struct{}
 // errTables says that the tables are missing or belong to another build.
 var errTables = errors.New("the anchorer's tables are not of this build")
 
-// Have implements projector.Tables. It drops tables of another build and creates them
-// again once no other anchorer works on them: it takes the lock on projector.AloneKey
-// exclusively.
-func (t tables) Have(ctx context.Context, conn *pgx.Conn) (bool, error) {
+// Have implements projector.Tables. It drops tables of another build and creates them again.
+func (t tables) Have(ctx context.Context, conn *pgx.Conn) error {
 	ctx, cancel := context.WithTimeout(ctx, tablesTimeout)
 	defer cancel()
-	if err := t.Check(ctx, conn); !errors.Is(err, errTables) {
-		return err == nil, err
+	err := t.Check(ctx, conn)
+	if errors.Is(err, errTables) {
+		err = makeTables(ctx, conn)
 	}
-	var alone bool
-	if err := conn.QueryRow(ctx, `SELECT pg_try_advisory_lock($1)`, projector.AloneKey(schemaName)).Scan(&alone); err != nil || !alone {
-		return false, err
-	}
-	if err := makeTables(ctx, conn); err != nil {
-		return false, err
-	}
-	_, err := conn.Exec(ctx, `SELECT pg_advisory_unlock($1)`, projector.AloneKey(schemaName))
-	return err == nil, err
+	return err
 }
 
 func (tables) Check(ctx context.Context, q schema.Querier) error {

@@ -15,9 +15,9 @@
 // checkpoint agree, and the projector follows the log from the checkpoint on.
 //
 // Every failure is handled alike. The projector drops the connection, which releases the
-// locks and ends the open transaction. After a pause it starts again from the checkpoint.
+// lock and ends the open transaction. After a pause it starts again from the checkpoint.
 // It retries a failing slice forever, and [Runner.Ready] returns the reason. It skips no
-// message. Because it releases the locks between tries, a standby of a newer build can
+// message. Because it releases the lock between tries, a standby of a newer build can
 // take over. If the tables do not fit the log, the projector also retries forever, until
 // an operator restores the log or rebuilds the tables. [Config.Renew] empties tables that
 // are only a cache. The projector makes missing tables again.

@@ -19,7 +19,7 @@ import (
 	"github.com/memory-ledger/ledger/projections/schema"
 )
 
-// session is one run of the projector, until an error: a connection that holds the locks,
+// session is one run of the projector, until an error: a connection that holds the lock,
 // and the slices from the checkpoint on.
 type session struct {
 	runner     *Runner
@@ -66,7 +66,7 @@ func (r *Runner) session(ctx context.Context, maxRecords int) error {
 // slice can have held.
 var errPassed = errors.New("past the trouble")
 
-// project projects from the checkpoint on, with the locks held. Slices shorter than
+// project projects from the checkpoint on, with the lock held. Slices shorter than
 // usual find a bad message; long ones cost the database far less, so project soon returns
 // to them.
 func (r *Runner) project(ctx context.Context, conn *pgx.Conn, maxRecords int) error {
@@ -137,7 +137,7 @@ func (r *Runner) otherLog(position uint64, was, is time.Time) error {
 		ErrOtherLog, r.cfg.Schema, was.UTC().Format(time.RFC3339Nano), position, is.UTC().Format(time.RFC3339Nano), r.advice())
 }
 
-// connect opens a connection outside the pool: it holds the locks, and has settings that
+// connect opens a connection outside the pool: it holds the lock, and has settings that
 // no other connection should have.
 func (r *Runner) connect(ctx context.Context) (*pgx.Conn, error) {
 	cfg := r.cfg.Pool.Config().ConnConfig.Copy()
@@ -368,7 +368,7 @@ func (s *session) checkConn(ctx context.Context) error {
 // newRouter returns a router. Its middlewares do everything for a slice except apply it.
 //
 // There is no Retry middleware. Retry would call the handler again with the same message.
-// But after an error another projector may hold the locks, the checkpoint may have moved,
+// But after an error another projector may hold the lock, the checkpoint may have moved,
 // and the projections may remember rows that were never written. So the session ends, and
 // [Runner.Run] retries with backoff: it is the only restart loop.
 func (s *session) newRouter() (*message.Router, error) {
