@@ -117,17 +117,19 @@ func decode(value jsontext.Value, into any) bool {
 		*raw = value
 		return true
 	}
-	return !hasNull(value) && json.Unmarshal(value, into) == nil
+	// Only a value of the right type is looked through: the deep arrays of a hostile file would
+	// take minutes.
+	return json.Unmarshal(value, into) == nil && !hasNull(value)
 }
 
-// hasNull reports whether a value, or an element of an array, is null. The decoder would
-// read null as false, or as a hash of zeros.
+// hasNull reports whether a value, or an element of an array, is null. The decoder reads null
+// as false, or as a hash of zeros.
 func hasNull(value jsontext.Value) bool {
 	var elements []jsontext.Value
 	if value.Kind() != '[' || json.Unmarshal(value, &elements) != nil {
 		return value.Kind() == 'n'
 	}
-	return slices.ContainsFunc(elements, hasNull)
+	return slices.ContainsFunc(elements, func(e jsontext.Value) bool { return e.Kind() == 'n' })
 }
 
 // ParseReceipt reads the JSON of a receipt and checks its form. The error is an *Error.

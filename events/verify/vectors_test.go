@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/mr-tron/base58"
 
@@ -372,6 +373,23 @@ func TestMalformed(t *testing.T) {
 		if v, ok := errors.AsType[*Error](err); !ok || v.Kind != ErrMalformed || v.Field != c.field || strings.Contains(err.Error(), "lies") != (c.field != NoReceipt) {
 			t.Errorf("%s: %v", what, err)
 		}
+	}
+}
+
+// A hostile file does not keep a service busy: an import is read by one.
+func TestDeepArrays(t *testing.T) {
+	t.Parallel()
+	const depth = 9_000
+	deep := strings.Repeat("[", depth) + `"` + strings.Repeat("x", 1<<20) + `"` + strings.Repeat("]", depth)
+	begun := time.Now()
+	if _, err := ParseReceipt([]byte(`{"version":1,"entry":{},"leafHash":` + deep + `}`)); !errors.Is(err, ErrMalformed) {
+		t.Error(err)
+	}
+	if _, err := ReadExport(strings.NewReader(`{"format":` + deep + "}\n")); !errors.Is(err, ErrMalformed) {
+		t.Error(err)
+	}
+	if took := time.Since(begun); took > 10*time.Second {
+		t.Errorf("it took %s", took)
 	}
 }
 
