@@ -311,15 +311,15 @@ func (p *process) waitAnchored(w *world) *process {
 	return p
 }
 
-// folded returns the newest position of the checkpoints in the database.
+// folded returns the position of the checkpoint in the database.
 func (w *world) folded() (seq uint64) {
 	w.t.Helper()
-	w.must(w.pool().QueryRow(w.t.Context(), `SELECT max(seq) FROM ledger_anchor.checkpoint`).Scan(&seq))
+	w.must(w.pool().QueryRow(w.t.Context(), `SELECT seq FROM ledger_anchor.checkpoint`).Scan(&seq))
 	return seq
 }
 
-// While no anchorer runs, the log is replaced by a log that ends before their checkpoint.
-// The anchorer that holds the partitions rebuilds their state once and skips nothing.
+// While no anchorer runs, the log is replaced by one that ends before the checkpoint.
+// The anchorer that works next rebuilds its state once and skips nothing.
 func TestAnotherLog(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, false)

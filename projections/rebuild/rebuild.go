@@ -94,8 +94,9 @@ type Result struct {
 
 const comment = "memory-ledger: rebuild"
 
-// Run rebuilds. After an error the live tables are unchanged, unless Result.Swapped is
-// true: then the new tables are live, and only the old tables may be left over.
+// Run rebuilds. After an error the live tables are unchanged, with two exceptions. If
+// Result.Swapped is true, the new tables are live, and only the old tables may be left over.
+// The same may be so if the answer to the swap's commit was lost. Running again is safe.
 func Run(ctx context.Context, cfg Config) (Result, error) {
 	if cfg.Patience <= 0 {
 		cfg.Patience = 10 * time.Second

@@ -263,7 +263,7 @@ func TestADifferenceIsNotSwappedInUnlessForced(t *testing.T) {
 	}
 }
 
-// A checkpoint is invalid if it is beyond the log, or does not cover a partition. That is
+// A checkpoint is invalid if it is beyond the log, or has no row. That is
 // a difference like any other, and a forced rebuild cures it: the new tables hold the
 // log, and a projector continues with them.
 func TestACheckpointOfNoSenseIsCured(t *testing.T) {
