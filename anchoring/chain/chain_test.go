@@ -2,6 +2,7 @@ package chain_test
 
 import (
 	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -143,6 +144,28 @@ func TestRefusals(t *testing.T) {
 	client = answering(t, 200, `{"error":{"code":-32005,"message":"node is behind"}}`)
 	if err := client.Send(t.Context(), nil, true); !errors.As(err, &rpc) {
 		t.Errorf("got %v", err)
+	}
+}
+
+// A node refuses to show a transaction of a later version than the call allows.
+func TestTransactionsOfVersion1AreRead(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		answer := `{"error":{"code":-32015,"message":"Transaction version (1) is not supported by the requesting client"}}`
+		if strings.Contains(string(body), `"maxSupportedTransactionVersion":1`) {
+			answer = `{"result":{"slot":5,"blockTime":1,"meta":{"preTokenBalances":[],"postTokenBalances":[]}}}`
+		}
+		_, _ = io.WriteString(w, answer)
+	}))
+	t.Cleanup(server.Close)
+	client, err := chain.New(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	if landed, err := client.Transaction(t.Context(), "signature", chain.Finalized); err != nil || landed.Slot != 5 {
+		t.Errorf("%+v, %v", landed, err)
 	}
 }
 

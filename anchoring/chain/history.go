@@ -94,7 +94,9 @@ func (c *Client) Transaction(ctx context.Context, signature string, level Commit
 			LoadedAddresses   struct{ Writable, Readonly []string }
 		}
 	}
-	options := map[string]any{"commitment": level, "encoding": "json", "maxSupportedTransactionVersion": 0}
+	// Everyone can name an account in a transaction of any version. If the node may not show
+	// one, the account's history can't be read.
+	options := map[string]any{"commitment": level, "encoding": "json", "maxSupportedTransactionVersion": 1}
 	if err := c.call(ctx, &reply, method, signature, options); err != nil {
 		return Landed{}, err
 	}

@@ -103,7 +103,7 @@ func (a *Anchor) VerifyOnchain(ctx context.Context, node Node, owner string) (*O
 		return nil, err
 	}
 	var tx *solanaTransaction
-	options := map[string]any{"encoding": "json", "commitment": "confirmed", "maxSupportedTransactionVersion": 0}
+	options := map[string]any{"encoding": "json", "commitment": "confirmed", "maxSupportedTransactionVersion": 1}
 	if err := node.call(ctx, &tx, "getTransaction", a.TxSignature, options); err != nil {
 		return nil, err
 	}

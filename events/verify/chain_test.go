@@ -112,6 +112,9 @@ func (n *nodeSays) serve(t *testing.T) string {
 			}
 			result = map[string]any{"value": value}
 		case "getTransaction":
+			if version := call.Params[1].(map[string]any)["maxSupportedTransactionVersion"]; version != 1.0 {
+				t.Errorf("transactions up to version %v are asked for: a node does not show those of version 1", version)
+			}
 			if call.Params[0] == signature {
 				result = n.tx
 			}

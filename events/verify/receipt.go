@@ -447,7 +447,7 @@ func (r *Receipt) notCommitted() error {
 // this transaction, and so all before it, committed less.
 func (r *Receipt) find(ctx context.Context, node Node, a Anchor, signature string) (done *Receipt, passed bool, err error) {
 	var tx *solanaTransaction
-	options := map[string]any{"encoding": "json", "commitment": "confirmed", "maxSupportedTransactionVersion": 0}
+	options := map[string]any{"encoding": "json", "commitment": "confirmed", "maxSupportedTransactionVersion": 1}
 	if err := node.call(ctx, &tx, "getTransaction", signature, options); err != nil || tx == nil || tx.Meta == nil || tx.Meta.Err != nil {
 		return nil, false, err
 	}

@@ -231,7 +231,7 @@ async function checkOnchain(rpcUrl, receipt, options = {}) {
   const account = await call("getAccountInfo", a.account, { encoding: "base64", commitment: "finalized" });
   if (account?.value === void 0) throw new ChainUnreachableError("getAccountInfo: malformed reply");
   const held = await checkAccount(a, account.value, receipt.entry.owner);
-  const options0 = { encoding: "json", commitment: "confirmed", maxSupportedTransactionVersion: 0 };
+  const options0 = { encoding: "json", commitment: "confirmed", maxSupportedTransactionVersion: 1 };
   checkTransaction(a, await call("getTransaction", a.txSignature, options0), receipt.entry.owner);
   return held;
 }
@@ -561,7 +561,7 @@ async function completeOnchain(rpcUrl, receipt, by, options = {}) {
     if (page.length === 0) throw new NotAnchoredError();
     for (const { signature, err } of page) {
       before = signature;
-      const read = { encoding: "json", commitment: "confirmed", maxSupportedTransactionVersion: 0 };
+      const read = { encoding: "json", commitment: "confirmed", maxSupportedTransactionVersion: 1 };
       const tx = err ? null : await call("getTransaction", signature, read);
       if (!tx?.meta || tx.meta.err) continue;
       const sizes = commitments({ programId, account }, tx, owner);

@@ -167,7 +167,7 @@ class Node:
         return found
 
     def transaction(self, signature: str) -> Mapping[str, Any] | None:
-        found = self.call("getTransaction", signature, {"encoding": "json", "commitment": "confirmed", "maxSupportedTransactionVersion": 0})
+        found = self.call("getTransaction", signature, {"encoding": "json", "commitment": "confirmed", "maxSupportedTransactionVersion": 1})
         return found if isinstance(found, dict) else None
 
 

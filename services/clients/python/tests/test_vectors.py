@@ -118,6 +118,7 @@ def holding(genesis: str, program: str, account: str, signature: str, data: byte
             return genesis
         if method == "getAccountInfo":
             return {"value": {"owner": program, "data": [base64.b64encode(data).decode(), "base64"]} if params[0] == account else None}
+        assert params[1]["maxSupportedTransactionVersion"] == 1, "a node does not show transactions of version 1"
         return tx if params[0] == signature else None
 
     return node(methods)

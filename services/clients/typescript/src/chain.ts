@@ -43,7 +43,7 @@ export async function checkOnchain(rpcUrl: string, receipt: Anchored, options: C
   const account = (await call("getAccountInfo", a.account, { encoding: "base64", commitment: "finalized" })) as { value?: Account | null } | null;
   if (account?.value === undefined) throw new ChainUnreachableError("getAccountInfo: malformed reply");
   const held = await checkAccount(a, account.value, receipt.entry.owner);
-  const options0 = { encoding: "json", commitment: "confirmed", maxSupportedTransactionVersion: 0 };
+  const options0 = { encoding: "json", commitment: "confirmed", maxSupportedTransactionVersion: 1 };
   checkTransaction(a, (await call("getTransaction", a.txSignature, options0)) as Transaction | null, receipt.entry.owner);
   return held;
 }

@@ -51,7 +51,7 @@ export async function completeOnchain(rpcUrl: string, receipt: unknown, by: { pr
     if (page.length === 0) throw new NotAnchoredError();
     for (const { signature, err } of page) { // the newest first
       before = signature;
-      const read = { encoding: "json", commitment: "confirmed", maxSupportedTransactionVersion: 0 };
+      const read = { encoding: "json", commitment: "confirmed", maxSupportedTransactionVersion: 1 };
       const tx = err ? null : ((await call("getTransaction", signature, read)) as Transaction | null);
       if (!tx?.meta || tx.meta.err) continue;
       const sizes = commitments({ programId, account }, tx, owner);

@@ -105,6 +105,7 @@ export function vectors(ledger, files) {
   // A Solana node that holds one commitment.
   const nodeOf = ({ genesis, owner, account, signature, data, tx }) => async (_url, request) => {
     const { method, params } = JSON.parse(request.body);
+    if (method === "getTransaction") equal(params[1].maxSupportedTransactionVersion, 1); // else a node does not show those of version 1
     const value = params[0] === account ? { owner, data: [base64(data), "base64"] } : null;
     const result = { getGenesisHash: genesis, getAccountInfo: { value }, getTransaction: params[0] === signature ? tx : null }[method];
     return new Response(JSON.stringify({ jsonrpc: "2.0", id: 1, result }));
