@@ -22,9 +22,6 @@ import (
 	"github.com/memory-ledger/ledger/events"
 )
 
-// InstructionLen is the length of both instructions' data in bytes.
-const InstructionLen = 16
-
 const seed = "vault"
 
 // Kind is the tag of an instruction.
@@ -35,17 +32,11 @@ const (
 	Unstake
 )
 
-// Move is the content of a staking instruction: an amount, in base units of the mint,
-// into the vault or out of it.
-type Move struct {
-	Kind   Kind
-	Amount uint64
-}
-
-// Encode returns the instruction's data: tag u64, amount u64, little-endian.
-func (m Move) Encode() []byte {
-	b := binary.LittleEndian.AppendUint64(make([]byte, 0, InstructionLen), uint64(m.Kind))
-	return binary.LittleEndian.AppendUint64(b, m.Amount)
+// instruction returns an instruction's data: tag u64, amount u64 in base units of the mint,
+// little-endian.
+func (k Kind) instruction(amount uint64) []byte {
+	tag := binary.LittleEndian.AppendUint64(nil, uint64(k))
+	return binary.LittleEndian.AppendUint64(tag, amount)
 }
 
 // Vault returns the address of a wallet's vault for a mint: the canonical address of
@@ -72,7 +63,7 @@ func NewStake(program, mint, wallet, source solana.PublicKey, amount uint64) (so
 		solana.Meta(mint),
 		solana.Meta(solana.TokenProgramID),
 		solana.Meta(solana.SystemProgramID),
-	}, Move{Stake, amount}.Encode()), nil
+	}, Stake.instruction(amount)), nil
 }
 
 // NewUnstake returns the instruction that moves amount from the wallet's vault
@@ -88,7 +79,7 @@ func NewUnstake(program, mint, wallet, destination solana.PublicKey, amount uint
 		solana.Meta(vault).WRITE(),
 		solana.Meta(mint),
 		solana.Meta(solana.TokenProgramID),
-	}, Move{Unstake, amount}.Encode()), nil
+	}, Unstake.instruction(amount)), nil
 }
 
 // Errors about the state of the chain.
