@@ -2,6 +2,7 @@ package anchorer
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -98,11 +99,5 @@ func isFunds(e *program.InstructionError) bool {
 }
 
 func (f *flight) drop(key events.Owner) {
-	kept := f.owners[:0]
-	for _, o := range f.owners {
-		if o.key != key {
-			kept = append(kept, o)
-		}
-	}
-	f.owners = kept
+	f.owners = slices.DeleteFunc(f.owners, func(o *owner) bool { return o.key == key })
 }
