@@ -4,6 +4,7 @@ import { createPrivateKey } from 'node:crypto';
 import fs from 'node:fs';
 import { connectsAnApp, connectsTheInspector } from './apps.mjs';
 import { tasks } from './tasks.mjs';
+import { Visit } from './visit.mjs';
 
 export const scenarios = {
   async 'sign in, leave, and find the session ended'(v) {
@@ -1119,16 +1120,24 @@ export const scenarios = {
     await v.fill(v.config.many);
     await v.signIn();
     await v.rows.first().waitFor();
-    // Other tests may run beside this one, which only makes a load longer: the shortest of them counts.
-    let best = Infinity;
-    for (let round = 0; round < 3 || round < 15 && best >= 1000; round++) {
-      const start = performance.now();
-      await v.page.reload({ waitUntil: 'commit' });
-      await v.rows.first().waitFor();
-      best = Math.min(best, performance.now() - start);
+    // Other tests may run beside this one, which only makes a load longer: the shortest of them counts. A machine that
+    // is slow now is slow for ten memories, too.
+    const few = new Visit(v.browser, v.config, `${v.name}, few`);
+    await few.fill(10);
+    await few.signIn();
+    const best = { many: Infinity, few: Infinity }, late = () => best.many >= Math.max(1000, 1.5 * best.few);
+    for (let round = 0; round < 3 || round < 15 && late(); round++) {
+      for (const [which, { page, rows }] of Object.entries({ many: v, few })) {
+        const start = performance.now();
+        await page.reload({ waitUntil: 'commit' });
+        await rows.first().waitFor();
+        best[which] = Math.min(best[which], performance.now() - start);
+      }
     }
-    console.error(`first memories of ${v.config.many} after ${Math.round(best)} ms`);
-    assert.ok(best < 1000, `the first memories were there after ${Math.round(best)} ms`);
+    await few.close();
+    const found = `the first of ${v.config.many} memories were there after ${Math.round(best.many)} ms, of ten after ${Math.round(best.few)} ms`;
+    console.error(found);
+    assert.ok(!late(), found);
     await v.everyLook('many');
     // Scroll to the oldest memory, past everything between.
     const scroll = (part) => v.page.evaluate((part) => scrollTo(0, document.documentElement.scrollHeight * part), part);
