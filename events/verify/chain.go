@@ -102,9 +102,8 @@ func (a *Anchor) VerifyOnchain(ctx context.Context, node Node, owner string) (*O
 	if err != nil {
 		return nil, err
 	}
-	var tx *solanaTransaction
-	options := map[string]any{"encoding": "json", "commitment": "confirmed", "maxSupportedTransactionVersion": 1}
-	if err := node.call(ctx, &tx, "getTransaction", a.TxSignature, options); err != nil {
+	tx, err := node.transaction(ctx, a.TxSignature)
+	if err != nil {
 		return nil, err
 	}
 	return held, a.compareTransaction(tx, owner)
@@ -239,6 +238,13 @@ func (n Node) account(ctx context.Context, address string) (account *solanaAccou
 		return nil, malformedReply(method)
 	}
 	return account, nil
+}
+
+// transaction returns nil if the node does not know it.
+func (n Node) transaction(ctx context.Context, signature string) (tx *solanaTransaction, err error) {
+	options := map[string]any{"encoding": "json", "commitment": "confirmed", "maxSupportedTransactionVersion": 1}
+	err = n.call(ctx, &tx, "getTransaction", signature, options)
+	return tx, err
 }
 
 func malformedReply(method string) error {

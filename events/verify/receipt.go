@@ -446,9 +446,8 @@ func (r *Receipt) notCommitted() error {
 // the anchor if the transaction committed a tree that the receipt leads to. passed means that
 // this transaction, and so all before it, committed less.
 func (r *Receipt) find(ctx context.Context, node Node, a Anchor, signature string) (done *Receipt, passed bool, err error) {
-	var tx *solanaTransaction
-	options := map[string]any{"encoding": "json", "commitment": "confirmed", "maxSupportedTransactionVersion": 1}
-	if err := node.call(ctx, &tx, "getTransaction", signature, options); err != nil || tx == nil || tx.Meta == nil || tx.Meta.Err != nil {
+	tx, err := node.transaction(ctx, signature)
+	if err != nil || tx == nil || tx.Meta == nil || tx.Meta.Err != nil {
 		return nil, false, err
 	}
 	for size, root := range tx.commitments(&a, r.Entry.Owner) {

@@ -231,14 +231,17 @@ async function checkOnchain(rpcUrl, receipt, options = {}) {
   const account = await call("getAccountInfo", a.account, { encoding: "base64", commitment: "finalized" });
   if (account?.value === void 0) throw new ChainUnreachableError("getAccountInfo: malformed reply");
   const held = await checkAccount(a, account.value, receipt.entry.owner);
-  const options0 = { encoding: "json", commitment: "confirmed", maxSupportedTransactionVersion: 1 };
-  checkTransaction(a, await call("getTransaction", a.txSignature, options0), receipt.entry.owner);
+  checkTransaction(a, await transaction(call, a.txSignature), receipt.entry.owner);
   return held;
 }
 async function genesisHash(call) {
   const hash = await call("getGenesisHash");
   if (typeof hash !== "string") throw new ChainUnreachableError("getGenesisHash: malformed reply");
   return hash;
+}
+async function transaction(call, signature) {
+  const options = { encoding: "json", commitment: "confirmed", maxSupportedTransactionVersion: 1 };
+  return await call("getTransaction", signature, options);
 }
 async function checkIssuer(receipt, by) {
   const a = receipt.anchor;
@@ -561,8 +564,7 @@ async function completeOnchain(rpcUrl, receipt, by, options = {}) {
     if (page.length === 0) throw new NotAnchoredError();
     for (const { signature, err } of page) {
       before = signature;
-      const read = { encoding: "json", commitment: "confirmed", maxSupportedTransactionVersion: 1 };
-      const tx = err ? null : await call("getTransaction", signature, read);
+      const tx = err ? null : await transaction(call, signature);
       if (!tx?.meta || tx.meta.err) continue;
       const sizes = commitments({ programId, account }, tx, owner);
       for (const { size, root } of sizes) {
@@ -1241,12 +1243,12 @@ var Sessions = class {
 var systemProgram = "11111111111111111111111111111111";
 var tokenProgram = "TokenkegQfeZyiNwAJbNbGKPFXCWuBvf9Ss623VQ5DA";
 var walletProgram = "ATokenGPvbdGVxr1b2hvZbsiqW5xWH25efTNsLJA8knL";
-async function checkTransaction2(transaction, { programId, mint, owner, move, amount }) {
+async function checkTransaction2(transaction2, { programId, mint, owner, move, amount }) {
   const refuse = (field, problem) => {
     throw new TransactionError(field, problem, "service");
   };
   if (!/^\d{1,20}$/.test(amount) || BigInt.asUintN(64, BigInt(amount)) !== BigInt(amount)) throw new TypeError("the amount is not a decimal string of base units");
-  const { keys, instructions } = decode(transaction) ?? refuse("transaction", "it is not an unsigned transaction with one signer");
+  const { keys, instructions } = decode(transaction2) ?? refuse("transaction", "it is not an unsigned transaction with one signer");
   if (keys[0] !== owner) refuse("payer", `it is ${keys[0]}, not ${owner}`);
   const [wallet, minted, token] = [owner, mint, tokenProgram].map((key) => fromBase58(key, 32));
   const vault = wallet && minted && await programAddress(programId, utf8("vault"), minted, wallet);
@@ -1265,10 +1267,10 @@ function difference(a, b) {
   if (toHex(a.data) !== toHex(b.data)) return "amount";
   return String(a.accounts) === String(b.accounts) ? void 0 : "accounts";
 }
-function decode(transaction) {
+function decode(transaction2) {
   let wire;
   try {
-    wire = fromBase64(transaction);
+    wire = fromBase64(transaction2);
   } catch {
     return void 0;
   }

@@ -43,8 +43,7 @@ export async function checkOnchain(rpcUrl: string, receipt: Anchored, options: C
   const account = (await call("getAccountInfo", a.account, { encoding: "base64", commitment: "finalized" })) as { value?: Account | null } | null;
   if (account?.value === undefined) throw new ChainUnreachableError("getAccountInfo: malformed reply");
   const held = await checkAccount(a, account.value, receipt.entry.owner);
-  const options0 = { encoding: "json", commitment: "confirmed", maxSupportedTransactionVersion: 1 };
-  checkTransaction(a, (await call("getTransaction", a.txSignature, options0)) as Transaction | null, receipt.entry.owner);
+  checkTransaction(a, await transaction(call, a.txSignature), receipt.entry.owner);
   return held;
 }
 
@@ -53,6 +52,12 @@ export async function genesisHash(call: (method: string) => Promise<unknown>): P
   const hash = await call("getGenesisHash");
   if (typeof hash !== "string") throw new ChainUnreachableError("getGenesisHash: malformed reply");
   return hash;
+}
+
+/** A transaction, null if the node does not know it. */
+export async function transaction(call: (method: string, ...params: unknown[]) => Promise<unknown>, signature: string): Promise<Transaction | null> {
+  const options = { encoding: "json", commitment: "confirmed", maxSupportedTransactionVersion: 1 };
+  return (await call("getTransaction", signature, options)) as Transaction | null;
 }
 
 /** Checks that a receipt's anchor names the given issuer. It does not ask the chain. */

@@ -1,5 +1,5 @@
 import { fromBase58 } from "./bytes.js";
-import { commitmentAddress, commitments, genesisHash, rpc, type ChainOptions, type Transaction } from "./chain.js";
+import { commitmentAddress, commitments, genesisHash, rpc, transaction, type ChainOptions } from "./chain.js";
 import { CantCompleteError, LeafMismatchError, LogForkedError, NoCorrectionError, NotAnchoredError, OwnerMismatchError, RootMismatchError } from "./errors.js";
 import { verifyReceipt } from "./receipt.js";
 import type { Anchor, Receipt } from "./schema/core.js";
@@ -51,8 +51,7 @@ export async function completeOnchain(rpcUrl: string, receipt: unknown, by: { pr
     if (page.length === 0) throw new NotAnchoredError();
     for (const { signature, err } of page) { // the newest first
       before = signature;
-      const read = { encoding: "json", commitment: "confirmed", maxSupportedTransactionVersion: 1 };
-      const tx = err ? null : ((await call("getTransaction", signature, read)) as Transaction | null);
+      const tx = err ? null : await transaction(call, signature);
       if (!tx?.meta || tx.meta.err) continue;
       const sizes = commitments({ programId, account }, tx, owner);
       for (const { size, root } of sizes) {
