@@ -71,7 +71,7 @@ export async function connectsAnApp(v) {
   const row = page.getByRole('list', { name: 'Connected apps' }).getByRole('listitem').filter({ hasText: 'Garden Assistant' });
   await row.getByText(new URL(core).host).waitFor();
   await row.getByText('garden', { exact: true }).waitFor();
-  await row.getByText('just now').waitFor({ timeout: 15_000 });
+  await row.getByText('just now').waitFor();
   await v.everyLook('apps');
   await row.getByRole('button', { name: 'End Garden Assistant' }).click();
   await row.waitFor({ state: 'detached' });
@@ -85,7 +85,6 @@ export async function connectsAnApp(v) {
 export async function connectsTheInspector(v) {
   await v.signIn({ alone: true });
   const page = await v.context.newPage(); // of another program: it may ask for what it likes
-  page.setDefaultTimeout(30_000); // it is a large program, and starts twice
   await page.addInitScript(installWallet, v.wallet);
   await page.goto(v.config.inspector);
   await page.getByRole('switch', { name: 'Connect or disconnect' }).click({ force: true }); // its label covers it

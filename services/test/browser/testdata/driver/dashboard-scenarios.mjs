@@ -612,14 +612,14 @@ export const scenarios = {
     v.expected.push(/ERR_INTERNET_DISCONNECTED|ERR_NETWORK|net::/);
     await v.context.setOffline(true);
     await v.rows.first().click();
-    await v.dialog.getByText('Memory Ledger does not answer').waitFor({ timeout: 15_000 });
+    await v.dialog.getByText('Memory Ledger does not answer').waitFor();
     await v.accessible();
     await v.shot('memory');
     await v.page.keyboard.press('Escape');
     await v.page.getByText('No connection to Memory Ledger').waitFor();
     await v.everyLook('offline');
     await v.rows.first().click();
-    await v.dialog.getByText('Memory Ledger does not answer').waitFor({ timeout: 15_000 });
+    await v.dialog.getByText('Memory Ledger does not answer').waitFor();
     await v.context.setOffline(false);
     await v.dialog.getByRole('button', { name: 'Try again' }).click();
     await v.dialog.getByText('Written').waitFor();
@@ -779,7 +779,7 @@ export const scenarios = {
     await v.page.getByRole('img', { name: /grew/ }).waitFor();
     await v.page.getByText('40 memories', { exact: true }).waitFor();
     await v.call('POST', '/memories', { content: 'one more', metadata: {} });
-    await v.page.getByText('41 memories', { exact: true }).waitFor({ timeout: 15_000 }); // live
+    await v.page.getByText('41 memories', { exact: true }).waitFor(); // live
     await v.everyLook('log');
   },
 
@@ -849,7 +849,7 @@ export const scenarios = {
     assert.equal((await ask('GET')).status, 200);
     assert.equal((await ask('POST')).status, 403);
     const row = v.page.getByRole('listitem').filter({ hasText: 'my laptop' });
-    await row.getByText('just now').waitFor({ timeout: 15_000 }); // the use shows, live
+    await row.getByText('just now').waitFor(); // the use shows, live
     await v.everyLook('access');
     await row.getByRole('button', { name: 'Revoke my laptop' }).click();
     await row.waitFor({ state: 'detached' });
@@ -961,7 +961,7 @@ export const scenarios = {
     // The owner is signed out. The log continues, but earlier memories can't be read.
     await v.page.getByRole('button', { name: 'Continue with Test Wallet' }).click();
     // A new data key is made five seconds after the old one was destroyed.
-    await v.page.getByRole('navigation').waitFor({ timeout: 20_000 });
+    await v.page.getByRole('navigation').waitFor();
     await v.go('Memories');
     await v.page.getByText('What was here was retracted, forgotten or erased.').waitFor();
     await v.everyLook('nothing-left');
@@ -1045,7 +1045,7 @@ export const scenarios = {
     const wallet = (feature, ...sign) => ({ ...v.wallet, rpc: v.config.rpc, features: ['solana:signMessage', feature].filter(Boolean), sign: ['ok', ...sign, 'ok'] });
     const amount = () => v.page.getByRole('textbox', { name: 'Amount' });
     const press = (name) => v.page.getByRole('button', { name }).click();
-    const says = (words) => v.page.getByText(words).waitFor({ timeout: 15_000 });
+    const says = (words) => v.page.getByText(words).waitFor();
     const figure = (name, amount) => v.page.locator('dl.facts div', { has: v.page.getByText(name, { exact: true }) }).getByText(amount, { exact: true }).waitFor();
     const holds = async (staked, walletBalance) => { await figure('Staked', staked); await figure('In your wallet', walletBalance); };
 

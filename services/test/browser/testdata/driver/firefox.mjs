@@ -24,7 +24,6 @@ export const complaints = []; // errors of pages, and refusals by their policies
 /** Opens an empty page. `install` runs in it before the page's own scripts. */
 export async function open(install, argument) {
   const page = await browser.newPage();
-  page.setDefaultTimeout(8000);
   page.on('pageerror', (error) => complaints.push(String(error)));
   page.on('console', (message) => message.type() === 'error' && complaints.push(message.text()));
   // BiDi does not report refusals by a policy.

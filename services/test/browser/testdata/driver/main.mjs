@@ -21,7 +21,6 @@ const context = await chromium.launchPersistentContext(config.profile, {
     `--disable-extensions-except=${config.extension}`, `--load-extension=${config.extension}`,
   ],
 });
-context.setDefaultTimeout(8000);
 process.stdin.on('end', () => context.close().finally(() => process.exit(1))).resume();
 
 const only = new RegExp(config.only || '.');

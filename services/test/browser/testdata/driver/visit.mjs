@@ -89,7 +89,6 @@ export class Visit {
   // open opens the dashboard with the wallet in it. What changes a whole context, as a clock does, needs one alone.
   async open({ wallets = [this.wallet], hash = '', viewport = { width: 1280, height: 900 }, clock = false, alone = clock || !this.lane } = {}) {
     this.context = alone ? await this.browser.newContext() : this.lane.context;
-    this.context.setDefaultTimeout(8000);
     this.page = await this.context.newPage();
     await this.page.setViewportSize(viewport);
     this.page.on('request', (request) => this.requests.push(request.url()));
