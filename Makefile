@@ -43,7 +43,7 @@ deps: ## what make verify needs beside that, installed with apt
 	@infra/install postgres node python chromium firefox fonts bpf strace nginx xxd debootstrap iptables softhsm ssh
 
 .PHONY: test
-test: fetch fmt-check vet rules unit ## what to run at every change: formatting, rules and all tests except the slow ones
+test: fetch fmt-check vet rules unit $(if $(CI),race) ## what to run at every change: formatting, rules and all tests except the slow ones
 
 # Most tests wait for a server or a chain. Running more of them at a time than there are
 # processors halves the total time. vet runs for all packages beforehand, not once more
@@ -52,11 +52,11 @@ WAITING := 6
 GOTEST := go test -vet=off -parallel $(WAITING)
 
 # The slow tests are the tests that -short skips, and the packages that need a browser
-# or a cluster of processes.
+# or a cluster of processes. CI runs make verify after make test: there, what the race
+# detector tests is tested once, with it.
 .PHONY: unit
 unit: ## all Go tests except the slow ones; the longest begin first, so that the rest runs beside them
-	$(GOTEST) -short -timeout 10m $$(go list $(PACKAGES) | awk '/services\/test\/(deployed|browser)$$/ { next } \
-	/services\/test\/e2e$$/ { print; next } { rest = rest $$0 "\n" } END { printf "%s", rest }')
+	$(GOTEST) -short -timeout 10m $(filter $(E2E),$(UNIT)) $(filter-out $(E2E),$(UNIT))
 
 # An empty Debian mostly waits for downloads and servers, so the parts that only compile and
 # compare run beside it, one after the other. What is sensitive to load runs alone.
@@ -64,7 +64,7 @@ BESIDE := staticcheck vulncheck generated lint-openapi client frameworks python 
 .PHONY: verify beside
 verify: deps ## the rest: linters, slow tests, race detector, crashes, clusters, cut networks, browser, fuzzing
 	@$(MAKE) --no-print-directory -j2 -Otarget empty-root beside
-	@$(MAKE) --no-print-directory slow race cuts
+	@$(MAKE) --no-print-directory slow $(if $(CI),,race) clusters
 beside:
 	@for part in $(BESIDE); do $(MAKE) --no-print-directory $$part || exit; done
 
@@ -84,6 +84,7 @@ CONCURRENT := "sync(/atomic)?"|$(STARTS)
 SKIPS := slow\(t\)|testing\.Short\(\)
 EMPTY := ./infra/emptyroot
 RACE = $(E2E) $(foreach p,$(filter $(call folders,$(STARTS),--include='*.go'),$(call folders,$(CONCURRENT),--include='*.go' --exclude='*_test.go')),$(if $(wildcard $p/*_test.go),$p))
+UNIT = $(filter-out $(BROWSER) $(CLUSTER) $(if $(CI),$(RACE)),$(patsubst github.com/memory-ledger/ledger/%,./%,$(shell CGO_ENABLED=0 go list $(PACKAGES))))
 SLOW = $(BROWSER) $(filter-out $(BROWSER) $(CLUSTER) $(CUTS) $(EMPTY),$(call folders,$(SKIPS),--include='*_test.go'))
 SLOW_TESTS = $(shell awk '/^func / { name = "" } /^func Test/ { name = $$2; sub(/[^A-Za-z0-9].*/, "", name) } \
 	/$(SKIPS)/ && name { print name }' $$(grep -rlE '$(SKIPS)' --include='*_test.go' $(MODULES)) | sort -u | paste -sd'|')
@@ -91,20 +92,19 @@ SLOW_TESTS = $(shell awk '/^func / { name = "" } /^func Test/ { name = $$2; sub(
 .PHONY: slow
 slow: ## the slow tests
 	$(GOTEST) -timeout 15m -run '^($(SLOW_TESTS))$$' $(SLOW)
-	go test -vet=off -timeout 10m $(CLUSTER) # a cluster of many processes: it runs alone
 
 # The first command compiles, with the compiler's garbage collection as for vet, and runs
-# nothing: the tests keep their own. The test that is left out seals 100,000 memories in one
-# goroutine, which takes the race detector minutes.
+# nothing: the tests keep their own.
 .PHONY: race
 race: export CGO_ENABLED := 1
 race: ## the packages that share memory between goroutines, with the race detector, without the slow tests
 	@$(LAZYGC) go list -race -test -export $(RACE) >/dev/null
-	$(GOTEST) -race -short -timeout 15m -skip '^TestAThousandForgottenLeaves$$' $(RACE)
+	$(GOTEST) -race -short -timeout 15m $(RACE)
 
-.PHONY: cuts
-cuts: ## machines that lose each other, in network namespaces: four minutes (skips without root, ip or iptables)
-	go test -vet=off -count=1 -timeout 10m $(CUTS)
+# Both wait more than they compute, for elections and restarts.
+.PHONY: clusters
+clusters: ## deployments of many processes, and machines that lose each other, in network namespaces: four minutes (the latter skip without root, ip or iptables)
+	go test -vet=off -count=1 -timeout 10m $(CUTS) $(CLUSTER)
 
 .PHONY: empty-root
 empty-root: ## README's two commands, and one machine's setup, on an empty Debian; EMPTY_ROOT=all runs all of make test there, for each user

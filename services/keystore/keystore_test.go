@@ -17,7 +17,7 @@ import (
 	"github.com/memory-ledger/ledger/services/keystore"
 )
 
-var must, errorOf = testkit.Must, testkit.ErrorOf
+var must, errorOf, slow = testkit.Must, testkit.ErrorOf, testkit.Slow
 
 func connect(t *testing.T, server interface{ URL() string }) jetstream.JetStream {
 	t.Helper()

@@ -93,6 +93,7 @@ func TestForgettingLeaves(t *testing.T) {
 // TestAThousandForgottenLeaves of an owner with 100,000 memories fit, and the next ones are
 // refused when the entry is full, which changes nothing.
 func TestAThousandForgottenLeaves(t *testing.T) {
+	slow(t) // and for the race detector it takes minutes
 	t.Parallel()
 	js := connect(t, natstest.Start(t))
 	bucket := bucketIn(t, js)
