@@ -152,8 +152,7 @@ func (x *Executor) Execute(ctx context.Context, owner events.Owner, c Command) e
 	})
 }
 
-// inTurn calls do, which has the owner's state for itself. If do made the owner rest, the
-// next command waits for that long.
+// inTurn calls do, which has the owner's state for itself, and then lets the owner rest.
 func (x *Executor) inTurn(ctx context.Context, owner events.Owner, do func(context.Context, *entry) error) error {
 	ctx, cancel := context.WithTimeout(ctx, x.cfg.Timeout)
 	defer cancel()
@@ -169,13 +168,14 @@ func (x *Executor) inTurn(ctx context.Context, owner events.Owner, do func(conte
 	if err := e.turn.Acquire(ctx, 1); err != nil {
 		return fmt.Errorf("%w: %w", ErrOverloaded, err)
 	}
-	err := do(ctx, e)
-	if rest := time.Until(e.rested); rest > 0 {
-		time.AfterFunc(rest, func() { e.turn.Release(1) })
-	} else {
-		e.turn.Release(1)
-	}
-	return err
+	defer func() { // even if do panics: the API answers 500, and goes on
+		if rest := time.Until(e.rested); rest > 0 {
+			time.AfterFunc(rest, func() { e.turn.Release(1) })
+		} else {
+			e.turn.Release(1)
+		}
+	}()
+	return do(ctx, e)
 }
 
 func (x *Executor) entry(owner events.Owner) *entry {

@@ -284,3 +284,15 @@ func TestWaitingHasADeadlineAndABound(t *testing.T) {
 		must(t, x.Execute(t.Context(), owner, &command.RevokeGrant{GrantID: "nobody's"}))
 	}
 }
+
+// TestAPanicHoldsUpNoOther: the API survives a panic, so the owner's next command has its turn.
+func TestAPanicHoldsUpNoOther(t *testing.T) {
+	t.Parallel()
+	x, broken := newExecutor(t, openLog(t)), write('x')
+	broken.Seal = func(uint64) ([]byte, int, error) { panic("a fault") }
+	func() {
+		defer func() { _ = recover() }()
+		_ = x.Execute(t.Context(), "alice", broken)
+	}()
+	must(t, x.Execute(t.Context(), "alice", write('y')))
+}
