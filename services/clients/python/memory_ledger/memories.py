@@ -97,8 +97,11 @@ class Memories:
         memory: Memory = self._ledger.core("GET", _path(id), timeout=timeout).body
         if not self._ledger.verify:
             return memory
-        check_answer(memory, {"id": is_text, "content": is_text, "metadata": is_object, "leafHash": is_hash, "leafIndex": is_count})
-        if memory["id"] != id:
+        check_answer(memory, {
+            "id": is_text, "content": is_text, "metadata": is_object, "leafHash": is_hash, "leafIndex": is_count, "imported": or_none(is_object),
+        })
+        imported = memory.get("imported")
+        if memory["id"] != id and not (imported and imported.get("id") == id):
             raise WrongMemoryError("id", f"it is {memory['id']}, not {id}", "service")
         receipt = self.receipt(id, timeout=timeout)
         if memory["leafHash"] != receipt["leafHash"]:

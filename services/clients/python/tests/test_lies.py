@@ -79,6 +79,17 @@ class Lies(unittest.TestCase):
                     call(service(answers))
                 self.assertEqual(caught.exception.liar, "service")
 
+    def test_an_imported_memory_is_found_by_its_id_of_before(self) -> None:
+        imported = {"id": "before", "createdAt": "2026-01-01T00:00:00.000Z", "via": {"kind": "session", "id": "s"}}
+        read = {**memory(0, A), "content": "a", "imported": imported}
+        answers: dict[str, list[Any]] = {"/log": [head(1, root=A)], "/receipt": [receipt_of("a", **alone(A))]}
+        self.assertEqual(service({**answers, "/before": [read]}).memories.get("before")["id"], "m0")
+        with self.assertRaises(ledger.WrongMemoryError):
+            service({**answers, "/other": [read]}).memories.get("other")
+        for lie in ("before", ["before"], 5):
+            with self.assertRaises(ledger.MalformedError):
+                service({**answers, "/before": [{**read, "imported": lie}]}).memories.get("before")
+
     def test_a_receipt_of_an_anchored_leaf_has_its_anchor(self) -> None:
         receipt = receipt_of("a", leafHash=A, leafIndex=0, treeSize=4, siblings=[B, CD], directions=[True, True], batchRoot=HONEST[4])
         service({"/log": [head(4)], "/receipt": [receipt]}).memories.receipt("m")
