@@ -96,6 +96,7 @@ type importing struct {
 	set    map[string]any // of every entry
 
 	known   map[string][]stored // by externalId
+	gone    int                 // leaves that the list did not have
 	batch   []memoryledger.NewMemory
 	bytes   int
 	read    uint64
@@ -139,11 +140,16 @@ func (i *importing) run(ctx context.Context, from string, o foreign.Options, bar
 
 // look lists what earlier runs stored.
 func (i *importing) look(ctx context.Context) error {
-	i.known = map[string][]stored{}
+	head, err := i.client.Head(ctx)
+	if err != nil {
+		return err
+	}
+	i.known, i.gone = map[string][]stored{}, int(head.TreeSize)
 	for m, err := range i.client.List(ctx, memoryledger.ListOptions{PageSize: 1000}) {
 		if err != nil {
 			return err
 		}
+		i.gone--
 		if id, ok := m.Metadata["externalId"].(string); ok && m.SupersededBy == nil {
 			i.known[id] = append(i.known[id], stored{m.ID, m.Content})
 		}
@@ -194,7 +200,7 @@ func (i *importing) add(ctx context.Context, e foreign.Entry, source string) err
 }
 
 // flush stores a batch. If no answer comes, the next run finds by the key, or in the list,
-// that it was stored.
+// that it was stored. A batch that was stored and taken back since has another key.
 func (i *importing) flush(ctx context.Context) error {
 	batch := i.batch
 	i.batch, i.bytes = nil, 0
@@ -203,7 +209,7 @@ func (i *importing) flush(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		sum := sha256.Sum256(text)
+		sum := sha256.Sum256(fmt.Appendf(text, "%d", i.gone))
 		_, err = i.client.WriteBatch(ctx, batch, memoryledger.IdempotencyKey("import-"+hex.EncodeToString(sum[:])))
 		if err != nil {
 			return fmt.Errorf("after %d entries: %w", i.counts.stored, err)

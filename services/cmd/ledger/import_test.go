@@ -17,7 +17,11 @@ func TestAnImportThatBreaksOff(t *testing.T) {
 	batches := 0
 	core := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		if r.Method == http.MethodGet { // nothing is stored yet
+		switch {
+		case r.URL.Path == "/log":
+			fmt.Fprint(w, "{}")
+			return
+		case r.Method == http.MethodGet: // nothing is stored yet
 			fmt.Fprint(w, "[]")
 			return
 		}

@@ -21,13 +21,13 @@ export function Import({ api }) {
     }
     const entries = await read(files, byHeading), good = entries.filter(({ why }) => !why);
     if (entries.length === 0) throw new Error('There is nothing to import here: no text, Markdown, JSON lines, export of mem0 or export of a Memory Ledger.');
-    const before = good.length > 0 ? await stored(api) : new Map();
-    setFound({ fresh: fresh(good, before), there: good.filter((e) => before.get(e.id)?.has(e.content)).length, left: entries.filter(({ why }) => why) });
+    const { before, gone } = await stored(api);
+    setFound({ fresh: fresh(good, before), gone, there: good.filter((e) => before.get(e.id)?.has(e.content)).length, left: entries.filter(({ why }) => why) });
   });
   const [store, storing, unstored] = useTask(async () => {
     for (const batch of batches(found.fresh)) {
-      // The same key for the same entries: a batch is stored once, also if its answer was lost.
-      await api.ledger.core('POST', '/memories/batch', { body: { memories: batch }, idempotencyKey: `import-${await sha256(JSON.stringify(batch))}` }).catch(api.guard);
+      // The same key for the same entries: a batch is stored once, also if its answer was lost. One that was taken back since has another key.
+      await api.ledger.core('POST', '/memories/batch', { body: { memories: batch }, idempotencyKey: `import-${await sha256(JSON.stringify([batch, found.gone]))}` }).catch(api.guard);
       setDone('Storing…');
     }
     api.refresh();
@@ -59,18 +59,21 @@ export function Import({ api }) {
     <details><summary>Moving here from another Memory Ledger</summary><p class="soft">Bring the file that you exported there with the same wallet. Your log here must be empty. All proofs from there still hold. Nothing else can be written until all of it is in; if it breaks off, bring the same file again.</p></details></section>`;
 }
 
-/** Returns what earlier imports stored, and nothing supersedes: for each external id, the memories' ids by text. */
+/**
+ * Returns what earlier imports stored, and nothing supersedes: for each external id, the memories' ids by text. gone is
+ * how many leaves have no memory any more.
+ */
 async function stored(api) {
-  const known = new Map(), { treeSize } = await api.ledger.log.head().catch(api.guard); // api.head may be older than the last import
+  const before = new Map(), { treeSize, memories } = await api.ledger.log.head().catch(api.guard); // api.head may be older than the last import
   for (let from = 0; from < treeSize; from += 1000) {
     const { body } = await api.ledger.core('GET', `/memories?limit=1000&cursor=${from}`).catch(api.guard);
     for (const { id, content, metadata: { externalId }, supersededBy } of body) {
       if (typeof externalId !== 'string' || supersededBy) continue;
-      if (!known.has(externalId)) known.set(externalId, new Map());
-      known.get(externalId).set(content, id);
+      if (!before.has(externalId)) before.set(externalId, new Map());
+      before.get(externalId).set(content, id);
     }
   }
-  return known;
+  return { before, gone: treeSize - memories };
 }
 
 /** Returns the memories to write for entries that are not stored. A text that has changed takes the old one's place. */

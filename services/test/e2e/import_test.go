@@ -71,4 +71,9 @@ func TestImports(t *testing.T) {
 		t.Errorf("lines: %s", out)
 	}
 	l.want("lines", l.found(filter(map[string]any{"namespace": "lines", "source": "diary"})), "the same line", "another")
+	for _, m := range decode[[]told](l, l.core().Expect(200, "POST", "/memories/search", filter(map[string]any{"namespace": "lines"}), l.session).Body) {
+		l.core().Expect(200, "DELETE", "/memories/"+m.ID, nil, l.session)
+	}
+	run("--from", lines, "--format", "text", "--namespace", "lines", "--source", "diary")
+	l.want("lines that were taken back and brought again", l.found(filter(map[string]any{"namespace": "lines"})), "the same line", "another")
 }

@@ -119,11 +119,12 @@ export const tasks = {
       await v.accessible();
       await v.shot('import');
       await section.getByRole('button', { name: 'Not now' }).click();
-      await section.getByLabel('Choose files').setInputFiles([
+      const chooseLines = () => section.getByLabel('Choose files').setInputFiles([
         { name: 'lines.txt', mimeType: 'text/plain', buffer: Buffer.from('One line.\n\n Another. \r\n') },
         { name: 'all.jsonl', mimeType: 'application/jsonl', buffer: Buffer.from('{"id":7,"text":"Jo is 30.","date":"1970-01-01","tags":"a, b","mood":"good","metadata":{"kept":true}}\nnot json\n') },
         { name: 'mem0.json', mimeType: 'application/json', buffer: Buffer.from('{"results":[{"id":"m1","memory":"Likes chess","created_at":"2024-07-20T01:30:36-07:00","updated_at":null,"categories":["hobbies"]}]}') },
       ]);
+      await chooseLines();
       await section.getByText('all.jsonl:2: it is not a JSON object').waitFor();
       await section.getByRole('button', { name: 'Store 4 memories' }).click();
       await section.getByText('Done: 4 memories stored.').waitFor();
@@ -138,6 +139,13 @@ export const tasks = {
         ['Likes chess', { occurredAt: '2024-07-20T01:30:36-07:00', tags: ['hobbies'], source: 'mem0', externalId: 'm1' }],
       ]);
       assert.deepEqual(all[2].supersedes, [all[0].id]);
+
+      // What was taken back can be brought again.
+      for (const { id } of all.slice(3)) await v.call('DELETE', `/memories/${id}`);
+      await chooseLines();
+      await section.getByRole('button', { name: 'Store 4 memories' }).click();
+      await section.getByText('Done: 4 memories stored.').waitFor();
+      assert.deepEqual((await v.call('GET', '/memories')).map(({ content }) => content), all.map(({ content }) => content));
     } finally {
       fs.rmSync(folder, { recursive: true });
     }
