@@ -1089,12 +1089,21 @@ export const scenarios = {
     await says('You have staked 600.25.');
     await v.close();
 
-    // With a wallet that only signs, the page sends the transaction.
+    // With a wallet that only signs, the page sends the transaction. It goes through, but the answer is lost.
     await v.signIn({ hash: '#data', wallets: [wallet('solana:signTransaction')] });
+    v.expected.push(/ERR_FAILED/);
+    let lost = false;
+    await v.page.route(`${v.config.rpc}/**`, async (route) => {
+      if (!route.request().postData()?.includes('sendTransaction')) return route.continue();
+      await route.fetch();
+      lost = true;
+      await route.abort();
+    });
     await v.page.getByRole('radio', { name: 'Unstake' }).check();
     await press('All: 600.25');
     await press('Unstake, signed with Test Wallet');
     await says('Unstaked 600.25.');
+    assert.ok(lost);
     await holds('0', '1,000.5');
     await v.close();
 
