@@ -10,7 +10,8 @@ export function useHistory(api, want, pick, since = '') {
   const [state, setState] = useState({}), all = useRef([]), from = useRef(), current = useRef(true);
   const add = (entries) => {
     const known = new Set(all.current.map((e) => e.id));
-    all.current = [...all.current, ...entries.filter((e) => !known.has(e.id))].sort((a, b) => (a.time < b.time ? 1 : -1));
+    // Events of one command have one time, and keep their order.
+    all.current = [...entries.filter((e) => !known.has(e.id)).reverse(), ...all.current].sort((a, b) => b.time.localeCompare(a.time));
   };
   // load reads backwards from a cursor, in longer and longer steps. Cursors are places in a log that all owners share, so
   // it is unknown how far back this owner's events are.

@@ -922,8 +922,10 @@ export const scenarios = {
     await v.page.getByText(/^Someone used the link to read of .*; 0 uses left$/).waitFor();
     await fetch((await mint('/memory-drops')).url, { method: 'POST', headers: { 'Content-Type': 'application/json' }, body: '{"content":"by a friend"}' });
     await v.page.getByText(/^A memory was written by the holder of the link to add of /).waitFor();
+    const rows = () => v.page.locator('.timeline p').allTextContents(), before = await rows();
     await v.call('DELETE', `/keys/${keyId}`);
     await v.page.getByText('The API key “a program” was revoked').waitFor();
+    assert.deepEqual((await rows()).slice(1), before, 'what has happened keeps its order');
     assert.ok(await v.page.locator(`a[href="#memory=${id}"]`).count() === 1);
     await v.everyLook('activity');
     await v.go('Your data');
