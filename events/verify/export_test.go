@@ -175,6 +175,10 @@ var bad = []vector{
 	{"leaf-missing", ErrHidden, 4, "index", func() string { return withoutLine(3) }},
 	replaced("entry-missing", ErrMalformed, 5, "entry", `,"entry":null`, ""),
 	replaced("leaf-with-another-member", ErrMalformed, 2, "more", `{"index":0`, `{"more":1,"index":0`),
+	replaced("content-twice", ErrMalformed, 4, "leaf", `"content":"memory 2`, `"content":"shown by other readers","content":"memory 2`),
+	replaced("createdat-no-time", ErrMalformed, 2, "createdAt", `"2026-01-02T03:00:00.000Z"`, `"2026"`),
+	replaced("createdat-no-day", ErrMalformed, 2, "createdAt", `"2026-01-02T03:00:00.000Z"`, `"2026-02-30T03:00:00.000Z"`),
+	replaced("via-with-another-member", ErrMalformed, 2, "via.more", `{"kind"`, `{"more":1,"kind"`),
 	{"last-line-missing", ErrIncomplete, 9, "line", func() string { return withoutLine(8) }},
 	{"breaks-off", ErrIncomplete, 4, "line", func() string {
 		all := lines(goodExport().text())

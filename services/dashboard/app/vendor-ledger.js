@@ -220,6 +220,17 @@ function canonicalize(value, depth = 1) {
   const names = Object.keys(members2).sort();
   return `{${names.map((name) => `${canonicalize(name)}:${canonicalize(members2[name], depth + 1)}`).join(",")}}`;
 }
+function parseUnique(text) {
+  const value = JSON.parse(text);
+  const colons = text.replace(/"[^"\\]*(?:\\.[^"\\]*)*"/g, "").split(":").length - 1;
+  if (colons !== countMembers(value)) throw new SyntaxError("an object has a name twice");
+  return value;
+}
+function countMembers(value) {
+  if (typeof value !== "object" || value === null) return 0;
+  const values = Object.values(value);
+  return values.reduce((sum, v) => sum + countMembers(v), Array.isArray(value) ? 0 : values.length);
+}
 
 // ../../clients/typescript/src/chain.ts
 async function checkOnchain(rpcUrl, receipt, options = {}) {
@@ -443,9 +454,9 @@ function checkMembers(value, expected, prefix) {
 function parseReceipt(value) {
   if (typeof value === "string") {
     try {
-      value = JSON.parse(value);
+      value = parseUnique(value);
     } catch {
-      throw new MalformedError("receipt", "it is not JSON");
+      throw new MalformedError("receipt", "it is not JSON, or an object has a name twice");
     }
   }
   if (!isObject(value)) throw new MalformedError("receipt", "it must be an object");
@@ -784,15 +795,24 @@ async function* streamedObjects(parts) {
 }
 var maxLine = 4 * 2 ** 20;
 async function* linesOf(parts) {
-  const decoder = new TextDecoder("utf-8", { ignoreBOM: true });
+  const decoder = new TextDecoder("utf-8", { ignoreBOM: true, fatal: true });
   let rest = "";
   for await (const part of parts) {
-    const lines = (rest + decoder.decode(part, { stream: true })).split("\n");
+    try {
+      rest += decoder.decode(part, { stream: true });
+    } catch {
+      throw new MalformedError("line", "it is not UTF-8");
+    }
+    const lines = rest.split("\n");
     rest = lines.pop();
     for (const line of lines) yield line + "\n";
     if (rest.length > maxLine) throw new MalformedError("line", `it has more than ${maxLine} characters`);
   }
-  rest += decoder.decode();
+  try {
+    decoder.decode();
+  } catch {
+    rest += "�";
+  }
   if (rest !== "") yield rest;
 }
 function parseJSON(text) {
@@ -1017,14 +1037,19 @@ function checkForm(head) {
 var format = "memory-ledger/export/1";
 var orNull = (is) => (v) => v === null || is(v);
 var headerMembers = { format: (v) => v === format, owner: isText, treeSize: isCount, root: isHash, anchor: orNull(isObject) };
+var isTime = (v) => {
+  const [, day] = /^(\d{4}-\d\d-\d\d)T([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d+)?(Z|[+-]([01]\d|2[0-3]):[0-5]\d)$/.exec(String(v)) ?? [];
+  return isText(v) && day !== void 0 && !Number.isNaN(Date.parse(day)) && new Date(day).toISOString().startsWith(day);
+};
 var leafMembers = {
   index: isCount,
   id: isText,
-  createdAt: (v) => isText(v) && !Number.isNaN(Date.parse(v)),
+  createdAt: isTime,
   via: orNull(isObject),
   leafHash: isHash,
   entry: orNull(isObject)
 };
+var viaMembers = { kind: isText, id: isText };
 var damagedMembers = { ...leafMembers, entry: (v) => v === null, damaged: (v) => v === true };
 var endMembers = { complete: (v) => v === true, leaves: isCount };
 async function* verifyExport(file, begin) {
@@ -1074,6 +1099,7 @@ var Lines = class {
     try {
       checkMembers(object, members2 === leafMembers && "damaged" in object ? damagedMembers : members2, "");
       if (object["entry"]) checkMembers(object["entry"], entryMembers, "entry.");
+      if (object["via"]) checkMembers(object["via"], viaMembers, "via.");
       if (object["anchor"]) checkMembers(object["anchor"], anchorMembers, "anchor.");
     } catch (err) {
       throw err instanceof MalformedError ? new MalformedError(err.field, `${this.at}: ${err.problem}`) : err;
@@ -1082,11 +1108,11 @@ var Lines = class {
   }
   #parse(text) {
     try {
-      const value = JSON.parse(text);
+      const value = parseUnique(text);
       if (isObject(value)) return value;
     } catch {
     }
-    throw new MalformedError("export", `${this.at} is not a JSON object`);
+    throw new MalformedError("export", `${this.at} is not a JSON object, or one in it has a name twice`);
   }
   async end() {
     if (!(await this.lines.next()).done) throw new MalformedError("export", `there is more after ${this.at}`);

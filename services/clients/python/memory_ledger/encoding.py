@@ -50,15 +50,22 @@ def from_base58(text: object, size: int) -> bytes | None:
 
 
 def parse_json(text: str | bytes) -> Any:
-    """Parses JSON. Raises a ValueError for anything else, also for NaN and for endless nesting."""
+    """Parses JSON. Raises a ValueError for anything else, also for NaN, for endless nesting, and for a name that an object has twice."""
     try:
-        return json.loads(text, parse_constant=_refuse)
+        return json.loads(text if isinstance(text, str) else text.decode(), parse_constant=_refuse, object_pairs_hook=_object)
     except RecursionError:
         raise ValueError("nested too deep") from None
 
 
 def _refuse(name: str) -> object:
     raise ValueError(f"{name} is not JSON")
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) < len(pairs):
+        raise ValueError("an object has a name twice: other readers may show the other value")
+    return members
 
 
 #: How deep objects and arrays may nest; the outermost object is at depth 1.

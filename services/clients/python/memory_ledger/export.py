@@ -42,7 +42,7 @@ class ExportedLeaf(_ExportedLeaf, total=False):
 
 
 def _is_time(value: object) -> bool:
-    if not isinstance(value, str) or not re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)", value, re.ASCII):
+    if not isinstance(value, str) or not re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]([01]\d|2[0-3]):[0-5]\d)", value, re.ASCII):
         return False
     try:
         datetime.fromisoformat(value[:19])
@@ -57,6 +57,7 @@ _leaf: dict[str, Check] = {
     "index": is_count, "id": is_text, "createdAt": _is_time, "via": or_none(is_object), "leafHash": is_hash, "entry": or_none(is_object),
 }
 _damaged: dict[str, Check] = {**_leaf, "entry": lambda v: v is None, "damaged": lambda v: v is True}
+_via: dict[str, Check] = {"kind": is_text, "id": is_text}
 _end: dict[str, Check] = {"complete": lambda v: v is True, "leaves": is_count}
 
 
@@ -118,6 +119,8 @@ class _Lines:
             check_members(value, _damaged if members is _leaf and "damaged" in value else members)
             if value.get("entry") is not None:
                 check_members(value["entry"], ENTRY_MEMBERS, "entry.")
+            if value.get("via") is not None:
+                check_members(value["via"], _via, "via.")
             if value.get("anchor") is not None:
                 check_members(value["anchor"], ANCHOR_MEMBERS, "anchor.")
         except MalformedError as err:

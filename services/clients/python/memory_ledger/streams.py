@@ -18,7 +18,10 @@ def lines_of(parts: Iterable[bytes]) -> Iterator[str]:
     for part in parts:
         *lines, rest = (rest + part).split(b"\n")
         for line in lines:
-            yield line.decode(errors="replace") + "\n"
+            try:
+                yield line.decode() + "\n"
+            except UnicodeDecodeError:
+                raise MalformedError("line", "it is not UTF-8") from None
         if len(rest) > _MAX_LINE:
             raise MalformedError("line", f"it has more than {_MAX_LINE} bytes")
     if rest:

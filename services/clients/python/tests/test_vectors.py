@@ -89,6 +89,10 @@ BAD_EXPORTS = {
     "leaf-missing": ("IncompleteExportError", "index"),
     "entry-missing": ("MalformedError", "entry"),
     "leaf-with-another-member": ("MalformedError", "more"),
+    "content-twice": ("MalformedError", "export"),
+    "createdat-no-time": ("MalformedError", "createdAt"),
+    "createdat-no-day": ("MalformedError", "createdAt"),
+    "via-with-another-member": ("MalformedError", "via.more"),
     "last-line-missing": ("IncompleteExportError", "export"),
     "breaks-off": ("IncompleteExportError", "export"),
     "breaks-off-before-the-last-line-end": ("IncompleteExportError", "export"),
@@ -261,6 +265,7 @@ class Receipts(unittest.TestCase):
             "", "receipt", "[]", "null", '{"a":1}', good + "{}", good.replace('"treeSize": 5,', ""), good.replace('"version"', '"extra": 1, "version"'),
             good.replace('"leafHash": "', '"leafHash": "AB'), good.replace('"treeSize": 5', '"treeSize": 5.5'), good.replace('"treeSize": 5', '"treeSize": 1e30'),
             good.replace('"treeSize": 5', '"treeSize": NaN'), good.replace('"treeSize": 5', '"treeSize": true'), "[" * 10**5,
+            good.replace('"content"', '"content": "shown by other readers", "content"'), good.encode("utf-16"), b"\xff" + good.encode(),
         ]:
             with self.assertRaises(ledger.MalformedError):
                 ledger.verify_receipt(text)
@@ -354,6 +359,13 @@ class Exports(unittest.TestCase):
                 self.read([read(f"{EXPORTS}bad/{name}.ndjson").encode()])
             with self.subTest(name):
                 self.assertEqual((type(caught.exception).__name__, caught.exception.field, caught.exception.liar), (*want, "issuer"))
+
+    def test_an_export_that_is_not_utf_8(self) -> None:
+        bad = read(EXPORTS + "good.ndjson").encode().replace(b"memory 2", b"memory \xff")
+        for size in (1, 7, len(bad)):
+            with self.assertRaises(ledger.MalformedError) as caught:
+                self.read(in_parts(bad, size))
+            self.assertEqual(caught.exception.field, "line")
 
     def test_an_export_that_ends_anywhere_is_not_whole(self) -> None:
         good = read(EXPORTS + "good.ndjson").encode()

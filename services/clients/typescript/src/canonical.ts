@@ -23,3 +23,18 @@ export function canonicalize(value: unknown, depth = 1): string {
   const names = Object.keys(members).sort();
   return `{${names.map((name) => `${canonicalize(name)}:${canonicalize(members[name], depth + 1)}`).join(",")}}`;
 }
+
+/** Parses JSON. Throws if an object has a name twice: JSON.parse takes the last one, and other readers may show the first. */
+export function parseUnique(text: string): unknown {
+  const value: unknown = JSON.parse(text);
+  // Outside of its strings, JSON has one colon for each member.
+  const colons = text.replace(/"[^"\\]*(?:\\.[^"\\]*)*"/g, "").split(":").length - 1;
+  if (colons !== countMembers(value)) throw new SyntaxError("an object has a name twice");
+  return value;
+}
+
+function countMembers(value: unknown): number {
+  if (typeof value !== "object" || value === null) return 0;
+  const values: unknown[] = Object.values(value);
+  return values.reduce<number>((sum, v) => sum + countMembers(v), Array.isArray(value) ? 0 : values.length);
+}

@@ -1,3 +1,4 @@
+import { parseUnique } from "./canonical.js";
 import { fromBase58, isHash } from "./bytes.js";
 import { AnchorError, IncompleteExportError, LeafMismatchError, MalformedError, OwnerMismatchError, RootMismatchError } from "./errors.js";
 import { linesOf } from "./http.js";
@@ -31,9 +32,15 @@ export interface ExportedLeaf {
 const format = "memory-ledger/export/1";
 const orNull = (is: Check): Check => (v) => v === null || is(v);
 const headerMembers: Record<string, Check> = { format: (v) => v === format, owner: isText, treeSize: isCount, root: isHash, anchor: orNull(isObject) };
-const leafMembers: Record<string, Check> = {
-  index: isCount, id: isText, createdAt: (v) => isText(v) && !Number.isNaN(Date.parse(v as string)), via: orNull(isObject), leafHash: isHash, entry: orNull(isObject),
+const isTime: Check = (v) => {
+  const [, day] = /^(\d{4}-\d\d-\d\d)T([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d+)?(Z|[+-]([01]\d|2[0-3]):[0-5]\d)$/.exec(String(v)) ?? [];
+  // Date.parse takes February 30 for a day of March.
+  return isText(v) && day !== undefined && !Number.isNaN(Date.parse(day)) && new Date(day).toISOString().startsWith(day);
 };
+const leafMembers: Record<string, Check> = {
+  index: isCount, id: isText, createdAt: isTime, via: orNull(isObject), leafHash: isHash, entry: orNull(isObject),
+};
+const viaMembers: Record<string, Check> = { kind: isText, id: isText };
 const damagedMembers: Record<string, Check> = { ...leafMembers, entry: (v) => v === null, damaged: (v) => v === true };
 const endMembers: Record<string, Check> = { complete: (v) => v === true, leaves: isCount };
 
@@ -96,6 +103,7 @@ class Lines {
     try {
       checkMembers(object, members === leafMembers && "damaged" in object ? damagedMembers : members, "");
       if (object["entry"]) checkMembers(object["entry"], entryMembers, "entry.");
+      if (object["via"]) checkMembers(object["via"], viaMembers, "via.");
       if (object["anchor"]) checkMembers(object["anchor"], anchorMembers, "anchor.");
     } catch (err) {
       throw err instanceof MalformedError ? new MalformedError(err.field, `${this.at}: ${err.problem}`) : err;
@@ -105,12 +113,12 @@ class Lines {
 
   #parse(text: string): Record<string, unknown> {
     try {
-      const value: unknown = JSON.parse(text);
+      const value = parseUnique(text);
       if (isObject(value)) return value as Record<string, unknown>;
     } catch {
       // Refused below.
     }
-    throw new MalformedError("export", `${this.at} is not a JSON object`);
+    throw new MalformedError("export", `${this.at} is not a JSON object, or one in it has a name twice`);
   }
 
   async end(): Promise<void> {

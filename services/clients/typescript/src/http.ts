@@ -232,15 +232,24 @@ const maxLine = 4 * 2 ** 20;
 
 /** Yields the lines of a text with their line ends. The last line may have no line end. */
 export async function* linesOf(parts: AsyncIterable<Uint8Array>): AsyncGenerator<string, void> {
-  const decoder = new TextDecoder("utf-8", { ignoreBOM: true });
+  const decoder = new TextDecoder("utf-8", { ignoreBOM: true, fatal: true });
   let rest = "";
   for await (const part of parts) {
-    const lines = (rest + decoder.decode(part, { stream: true })).split("\n");
+    try {
+      rest += decoder.decode(part, { stream: true });
+    } catch {
+      throw new MalformedError("line", "it is not UTF-8");
+    }
+    const lines = rest.split("\n");
     rest = lines.pop()!;
     for (const line of lines) yield line + "\n";
     if (rest.length > maxLine) throw new MalformedError("line", `it has more than ${maxLine} characters`);
   }
-  rest += decoder.decode();
+  try {
+    decoder.decode();
+  } catch {
+    rest += "\ufffd"; // the last character breaks off
+  }
   if (rest !== "") yield rest;
 }
 

@@ -1,4 +1,4 @@
-import { canonicalize } from "./canonical.js";
+import { canonicalize, parseUnique } from "./canonical.js";
 import { fromBase58, isHash } from "./bytes.js";
 import {
   AnchorError, ConsistencyError, ContentMismatchError, InclusionError, LeafMismatchError, MalformedError, RootMismatchError,
@@ -36,9 +36,9 @@ export function checkMembers(value: object, expected: Record<string, Check>, pre
 export function parseReceipt(value: unknown): Receipt {
   if (typeof value === "string") {
     try {
-      value = JSON.parse(value);
+      value = parseUnique(value);
     } catch {
-      throw new MalformedError("receipt", "it is not JSON");
+      throw new MalformedError("receipt", "it is not JSON, or an object has a name twice");
     }
   }
   if (!isObject(value)) throw new MalformedError("receipt", "it must be an object");

@@ -89,6 +89,10 @@ const exports = {
   "leaf-missing": ["IncompleteExportError", "index"],
   "entry-missing": ["MalformedError", "entry"],
   "leaf-with-another-member": ["MalformedError", "more"],
+  "content-twice": ["MalformedError", "export"],
+  "createdat-no-time": ["MalformedError", "createdAt"],
+  "createdat-no-day": ["MalformedError", "createdAt"],
+  "via-with-another-member": ["MalformedError", "via.more"],
   "last-line-missing": ["IncompleteExportError", "export"],
   "breaks-off": ["IncompleteExportError", "export"],
   "breaks-off-before-the-last-line-end": ["IncompleteExportError", "export"],
@@ -227,7 +231,8 @@ export function vectors(ledger, files) {
   test("what is no receipt", async () => {
     const good = read("events/verify/testdata/receipt/good.json");
     for (const text of ["", "receipt", "[]", "null", '{"a":1}', good + "{}", good.replace('"treeSize": 5,', ""), good.replace('"version"', '"extra": 1, "version"'),
-      good.replace('"leafHash": "', '"leafHash": "AB'), good.replace('"treeSize": 5', '"treeSize": 5.5'), good.replace('"treeSize": 5', '"treeSize": 1e30')]) {
+      good.replace('"leafHash": "', '"leafHash": "AB'), good.replace('"treeSize": 5', '"treeSize": 5.5'), good.replace('"treeSize": 5', '"treeSize": 1e30'),
+      good.replace('"content"', '"content": "shown by other readers", "content"')]) {
       await rejects(ledger.verifyReceipt(text), ledger.MalformedError);
     }
   });
@@ -242,7 +247,7 @@ export function vectors(ledger, files) {
 
   // Reads an export in pieces of `piece` bytes, by default as one, and counts its leaves.
   const readExport = async (text, piece = Infinity) => {
-    const bytes = new TextEncoder().encode(text);
+    const bytes = typeof text === "string" ? new TextEncoder().encode(text) : text;
     const stream = new ReadableStream({
       at: 0,
       pull(controller) {
@@ -277,6 +282,14 @@ export function vectors(ledger, files) {
       await rejects(readExport(read(`events/verify/testdata/export/bad/${name}.ndjson`)), ledger.VerificationError, { name: kind, field, liar: "issuer" });
     });
   }
+
+  test("an export that is not UTF-8", async () => {
+    const bytes = new TextEncoder().encode(read(goodExport).replace("memory 2", "memory \u0000"));
+    bytes[bytes.indexOf(0)] = 0xff;
+    for (const piece of [1, 7, Infinity]) await rejects(readExport(bytes, piece), ledger.MalformedError, { field: "line" });
+    const cut = new TextEncoder().encode(read(goodExport).split("☂")[0] + "☂").slice(0, -1);
+    await rejects(readExport(cut), ledger.IncompleteExportError);
+  });
 
   test("an export that ends anywhere is not whole", async () => {
     const text = read(goodExport);
