@@ -17,6 +17,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -193,8 +194,8 @@ func entryOf(where, id string, object map[string]any) Entry {
 		e.Metadata = inner
 	}
 	delete(object, "metadata")
-	if own := object["id"]; own != nil {
-		e.ID = fmt.Sprint(own)
+	if own, ok := ownID(object["id"]); ok {
+		e.ID = own
 		delete(object, "id")
 	}
 	for _, name := range names.content {
@@ -205,6 +206,26 @@ func entryOf(where, id string, object map[string]any) Entry {
 	}
 	e.add(object)
 	return e
+}
+
+// ownID returns an id that an object brings. A number that a double can't hold exactly names
+// no object: two could be the same.
+func ownID(value any) (string, bool) {
+	switch id := value.(type) {
+	case string:
+		return id, id != ""
+	case float64:
+		return decimal(id), id == math.Trunc(id) && math.Abs(id) < 1<<53
+	}
+	return "", false
+}
+
+// decimal writes a number without an exponent, if it is short enough.
+func decimal(n float64) string {
+	if math.Abs(n) < 1e21 {
+		return strconv.FormatFloat(n, 'f', -1, 64)
+	}
+	return fmt.Sprint(n)
 }
 
 // add adds members to the metadata: dates and tags in the form in which searches find them,
@@ -256,6 +277,9 @@ func tagsOf(value any) (tags []string) {
 		tags = strings.FieldsFunc(v, func(r rune) bool { return r == ',' || r == ' ' })
 	case []any:
 		for _, tag := range v {
+			if n, ok := tag.(float64); ok {
+				tag = decimal(n)
+			}
 			if tag != nil {
 				tags = append(tags, strings.TrimSpace(fmt.Sprint(tag)))
 			}

@@ -34,7 +34,13 @@ export async function read(files, byHeading = false) {
   for (const { path, file } of files) {
     const reader = readers[/\.(\w+)$/.exec(path)?.[1].toLowerCase()];
     if (!reader) continue;
-    const text = (await file.text()).replace(/^\ufeff/, '');
+    let text;
+    try {
+      text = new TextDecoder('utf-8', { fatal: true }).decode(await file.arrayBuffer());
+    } catch {
+      all.push(broken(path, 'it is not UTF-8'));
+      continue;
+    }
     for (const entry of await reader(path, text, byHeading)) {
       const size = new TextEncoder().encode(entry.content).length;
       all.push({ ...entry, why: entry.why ?? (!entry.content.trim() ? 'it is empty' : size > most ? 'it is longer than 262,144 bytes' : undefined) });
@@ -142,10 +148,12 @@ function scalar(text) {
 const content = ['content', 'text', 'memory'];
 
 function entryOf(where, id, source, object) {
-  const { metadata: inner, id: own, ...members } = object, name = content.find((name) => typeof members[name] === 'string'), text = members[name] ?? '';
+  const { metadata: inner, ...members } = object, { id: own } = members, name = content.find((name) => typeof members[name] === 'string'), text = members[name] ?? '';
   delete members[name];
+  const brings = (typeof own === 'string' && own !== '') || Number.isSafeInteger(own); // two other numbers could be the same
+  if (brings) delete members.id;
   const metadata = known(members, inner && typeof inner === 'object' && !Array.isArray(inner) ? inner : {});
-  return { where, id: own != null ? String(own) : id, content: text, metadata: { ...metadata, source: metadata.source ?? source } };
+  return { where, id: brings ? String(own) : id, content: text, metadata: { ...metadata, source: metadata.source ?? source } };
 }
 
 /** Adds members to metadata: dates and tags as searches find them, everything else as it is. */
