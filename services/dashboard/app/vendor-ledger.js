@@ -1569,6 +1569,7 @@ var Memories = class {
   #remember(written, expected) {
     if (!this.ledger.verify) return;
     if (!isHash(written.leafHash)) throw new MalformedError("leafHash", "it is no hash", "service");
+    if (!isCount(written.leafIndex)) throw new MalformedError("leafIndex", "it is no index", "service");
     this.#written.set(written.id, { leafHash: written.leafHash, leafIndex: written.leafIndex, ...expected });
     if (this.#written.size > remembered) this.#written.delete(this.#written.keys().next().value);
   }

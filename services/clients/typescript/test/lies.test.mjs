@@ -44,6 +44,13 @@ test("a leaf index that is no number hides no memory", async () => {
   for (const leafIndex of ["x", undefined, 1.5, -1]) await assert.rejects(all(listed(leafIndex)), ledger.MalformedError, `${leafIndex}`);
 });
 
+test("a write whose answer has no leaf index is not taken for stored", async () => {
+  for (const leafIndex of ["x", undefined, 1.5, -1]) {
+    const written = { id: "m", leafHash: hash, leafIndex }, { memories } = client({ "/memories": [written], "/memories/batch": [[written]] });
+    for (const call of [memories.write("x"), memories.writeBatch([{ content: "x" }])]) await assert.rejects(call, { name: "MalformedError", field: "leafIndex" });
+  }
+});
+
 test("a receipt of an anchored leaf has its anchor", async () => {
   const receipt = receiptOf("a", { leafHash: a, leafIndex: 0, treeSize: 4, siblings: [b, cd], directions: [true, true], batchRoot: honest[4] });
   await client({ "/log": [head(4)], "/receipt": [receipt] }).memories.receipt("m");
