@@ -2,7 +2,7 @@
 import { html, useEffect, useLayoutEffect, useRef, useState } from './vendor-preact.js';
 import { Empty, Loading, Problem, Time, memories, tagsOf, waiting } from './parts.js';
 import { FirstRun } from './firstrun.js';
-import { passage } from './passage.js';
+import { between, passage } from './passage.js';
 
 const pageSize = 100, keptPages = 12, mostFound = 2000;
 // Browsers limit the height of a page. Older memories beyond that height can only be found by search.
@@ -65,7 +65,7 @@ const viaWords = { key: 'by a program', drop: 'left by a link' };
 
 // rowOf keeps only the parts of a memory that its row shows: texts may be long, and rows are many.
 const rowOf = (m, query = '', exact = false) => ({
-  id: m.id, leafIndex: m.leafIndex, damaged: m.damaged, pieces: query ? passage(m, query, exact) : [[m.content.slice(0, 240), false]],
+  id: m.id, leafIndex: m.leafIndex, damaged: m.damaged, pieces: query ? passage(m, query, exact) : [[m.content.slice(0, between(m.content, 240)), false]],
   createdAt: m.createdAt, via: (m.imported ?? m).via?.kind, source: m.metadata?.source, tags: tagsOf(m.metadata), supersededBy: m.supersededBy ?? [],
 });
 

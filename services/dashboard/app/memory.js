@@ -5,6 +5,7 @@ import { Copy, Dialog, Loading, Problem, happened, inWords, tagsOf, useLoad, use
 import { saveJSON } from './files.js';
 import { keyName, madeAt, useApiKeys } from './names.js';
 import { Correction, Proof } from './proof.js';
+import { between } from './passage.js';
 import { address } from './route.js';
 import { Correct, useDraft } from './write.js';
 
@@ -76,7 +77,7 @@ function Other({ api, id, onOpen }) {
   const [memory, error] = useMemory(api, id);
   if (error) return html`<span class="soft">${error instanceof ApiError && error.status === 410 ? 'A memory that was retracted, forgotten or erased' : inWords(error)}</span>`;
   if (!memory) return html`<span class="soft">Loading…</span>`;
-  return html`<button type="button" class="link" onClick=${() => onOpen({ id })}><span dir="auto">${memory.content.slice(0, 240)}</span></button>`;
+  return html`<button type="button" class="link" onClick=${() => onOpen({ id })}><span dir="auto">${memory.content.slice(0, between(memory.content, 240))}</span></button>`;
 }
 
 let from; // the button that opened this memory: it keeps the focus

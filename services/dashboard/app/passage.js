@@ -4,6 +4,9 @@ const letter = /[\p{L}\p{N}]/u, unspaced = /[\p{Script=Han}\p{Script=Hiragana}\p
 const common = new Set('a an and are as at be by did do does for from had has have how i in is it my of on or she he that the their they this to was we were what when where which who why will with you your'.split(' '));
 const most = 200, before = 60; // characters of a passage, and before its first match
 
+/** Returns a place in a text, or the one before it, which would cut no character in half. */
+export const between = (text, at) => /[\udc00-\udfff]/.test(text[at] ?? '') ? at - 1 : at;
+
 // fold makes letters comparable, each in its place: without case and accents.
 const fold = (text) => Array.from(text, (c) => {
   const plain = c.normalize('NFD').replace(/\p{M}/gu, '').toLowerCase();
@@ -37,8 +40,8 @@ export function passage(memory, query, exact) {
   const found = needles.flatMap((needle) => needle ? [...matches(folded, needle, !exact)] : []).sort((a, b) => a[0] - b[0]);
   const first = found[0]?.[0] ?? 0;
   let begin = first > before ? text.lastIndexOf(' ', first - before / 2) + 1 : 0;
-  if (first - begin > before) begin = first - before / 2; // one long word
-  const end = begin + most, pieces = begin + offset > 0 ? [['… ', false]] : [];
+  if (first - begin > before) begin = between(text, first - before / 2); // one long word
+  const end = between(text, begin + most), pieces = begin + offset > 0 ? [['… ', false]] : [];
   let at = begin;
   for (const [from, to] of found) {
     if (from < at || from >= end) continue;

@@ -1017,6 +1017,14 @@ export const scenarios = {
       }
     }
     await v.everyLook('scripts');
+    // Where a long text is cut, no character is.
+    await v.call('POST', '/memories', { content: `x${'😀'.repeat(300)} needle ${'😀'.repeat(300)}` });
+    const row = v.rows.filter({ hasText: '😀' }).locator('.text');
+    await row.waitFor();
+    assert.ok(await row.evaluate((el) => el.textContent.isWellFormed()));
+    await v.page.getByRole('searchbox').fill('needle');
+    await v.page.locator('mark').waitFor();
+    assert.ok(await row.evaluate((el) => [...el.childNodes].every((part) => part.textContent.isWellFormed())));
   },
 
   async 'a narrow phone, and text from right to left'(v) {
