@@ -1,7 +1,6 @@
 package archtest
 
 import (
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -71,15 +70,9 @@ func TestCommandsAreRunOrSayWhyNot(t *testing.T) {
 	for _, m := range makeTarget.FindAllStringSubmatch(string(makefile), -1) {
 		targets = append(targets, m[1])
 	}
-	all, err := documents.List(root)
-	if err != nil || len(all) < 15 {
-		t.Fatalf("%d documents, %v", len(all), err)
-	}
 	tests := allTests(t)
-	for _, path := range all {
-		text, err := os.ReadFile(path)
-		must(t, err)
-		for _, c := range complaints(string(text), targets, tests) {
+	for path, text := range texts(t) {
+		for _, c := range complaints(text, targets, tests) {
 			t.Errorf("%s: %s", path, c)
 		}
 	}
@@ -89,24 +82,16 @@ func allTests(t *testing.T) []string {
 	t.Helper()
 	declared := regexp.MustCompile(`(?m)^func (Test[A-Z]\w*)\(`)
 	var names []string
-	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		if d.IsDir() && d.Name() == "node_modules" {
-			return fs.SkipDir
-		}
+	for path, source := range goFiles(t) {
 		if !strings.HasSuffix(path, "_test.go") {
-			return nil
+			continue
 		}
-		text, err := os.ReadFile(path)
-		for _, m := range declared.FindAllStringSubmatch(string(text), -1) {
+		for _, m := range declared.FindAllStringSubmatch(source, -1) {
 			names = append(names, m[1])
 		}
-		return err
-	})
-	if err != nil || len(names) < 100 {
-		t.Fatalf("%d tests, %v", len(names), err)
+	}
+	if len(names) < 100 {
+		t.Fatalf("%d tests", len(names))
 	}
 	return names
 }

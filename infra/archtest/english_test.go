@@ -32,12 +32,8 @@ var code = regexp.MustCompile("(?s)```.*?```|`[^`\n]*`")
 // TestPlainEnglish looks for both in documents and in the comments of Go files.
 func TestPlainEnglish(t *testing.T) {
 	t.Parallel()
-	all, err := documents.List(root)
-	must(t, err)
-	for _, path := range all {
-		text, err := os.ReadFile(path)
-		must(t, err)
-		for _, word := range unplainWords(string(text)) {
+	for path, text := range texts(t) {
+		for _, word := range unplainWords(text) {
 			t.Errorf("%s says %q", path, word)
 		}
 	}
@@ -49,6 +45,22 @@ func TestPlainEnglish(t *testing.T) {
 			t.Errorf("a comment in %s says %q", path, word)
 		}
 	}
+}
+
+// texts returns the text of all documents, by path.
+func texts(t *testing.T) map[string]string {
+	t.Helper()
+	all, err := documents.List(root)
+	if err != nil || len(all) < 15 {
+		t.Fatalf("%d documents, %v", len(all), err)
+	}
+	read := map[string]string{}
+	for _, path := range all {
+		text, err := os.ReadFile(path)
+		must(t, err)
+		read[path] = string(text)
+	}
+	return read
 }
 
 func unplainWords(text string) []string {

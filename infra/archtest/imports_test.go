@@ -88,23 +88,12 @@ func ruleOf(pkg string) (rule, bool) {
 func TestImportDirections(t *testing.T) {
 	t.Parallel()
 	files := 0
-	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil {
-			return err
+	for path := range goFiles(t) {
+		if !strings.HasSuffix(path, "_test.go") {
+			files++
+			must(t, checkImports(t, path))
 		}
-		if entry.IsDir() {
-			if name := entry.Name(); strings.HasPrefix(name, ".") && path != root || name == "testdata" || name == "node_modules" {
-				return filepath.SkipDir
-			}
-			return nil
-		}
-		if !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
-			return nil
-		}
-		files++
-		return checkImports(t, path)
-	})
-	must(t, err)
+	}
 	if files < 50 {
 		t.Errorf("only %d files were read", files)
 	}

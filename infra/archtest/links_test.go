@@ -7,8 +7,6 @@ import (
 	"strings"
 	"testing"
 	"unicode"
-
-	"github.com/memory-ledger/ledger/infra/archtest/documents"
 )
 
 var (
@@ -19,12 +17,8 @@ var (
 // TestLinks follows the links between documents, and to files, as a reader would.
 func TestLinks(t *testing.T) {
 	t.Parallel()
-	all, err := documents.List(root)
-	must(t, err)
-	for _, path := range all {
-		text, err := os.ReadFile(path)
-		must(t, err)
-		for _, l := range link.FindAllStringSubmatch(code.ReplaceAllString(string(text), ""), -1) {
+	for path, text := range texts(t) {
+		for _, l := range link.FindAllStringSubmatch(code.ReplaceAllString(text, ""), -1) {
 			if problem := dangling(path, l[1]); problem != "" {
 				t.Errorf("%s: %s: %s", path, l[1], problem)
 			}
