@@ -10,6 +10,7 @@ import (
 	"github.com/memory-ledger/ledger/anchoring/chain"
 	"github.com/memory-ledger/ledger/anchoring/commitment"
 	"github.com/memory-ledger/ledger/anchoring/program"
+	"github.com/memory-ledger/ledger/events/eventlog/logtest"
 )
 
 // A transaction is given up only when it can no longer land. New batches are then cut for
@@ -87,7 +88,7 @@ func TestANodeThatIsBehindSaysNothing(t *testing.T) {
 		{slot - 1, &chain.Status{Slot: slot - 2}, true, true},
 		{slot, &chain.Status{Slot: slot + 1}, true, false},
 	} {
-		o := newOwner(newOwnerKey())
+		o := newOwner(logtest.Owner())
 		f := &flight{attempt: attempt{Signature: "s", LastValid: 1}, owners: []*owner{o}}
 		d := &driver{
 			cfg:     &Config{Chain: behind{slot: c.slot, status: c.status}},
@@ -109,7 +110,7 @@ func TestANodeThatIsBehindSaysNothing(t *testing.T) {
 // Only our own commitment to this owner's log shows what is anchored.
 func TestOnlyOurOwnCommitmentCounts(t *testing.T) {
 	t.Parallel()
-	o := newOwner(newOwnerKey())
+	o := newOwner(logtest.Owner())
 	d := &driver{signer: signer{key: solana.NewWallet().PrivateKey, program: program.LocalID}}
 	ours := commitment.Account{Authority: d.signer.key.PublicKey(), Owner: o.key.Bytes(), Size: 3, Root: [32]byte{1}}
 	encoded := func(change func(*commitment.Account)) []byte {

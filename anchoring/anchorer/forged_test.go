@@ -14,6 +14,7 @@ import (
 	"github.com/memory-ledger/ledger/anchoring/chain"
 	"github.com/memory-ledger/ledger/anchoring/program"
 	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/events/eventlog/logtest"
 	"github.com/memory-ledger/ledger/infra/testkit"
 )
 
@@ -25,7 +26,7 @@ func TestAlteredRowsAreNotSigned(t *testing.T) {
 	w := newWorld(t, false)
 	told := newLines()
 	waiting := w.start(nil, func(c *Config) { c.MaxWait, c.Logger = time.Hour, slog.New(told) })
-	key := newOwnerKey()
+	key := logtest.Owner()
 	w.write(key, 2)
 	pool := w.pool()
 	awaitFolded(t, pool, key, 2)

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/events/eventlog/logtest"
 	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
 	"github.com/memory-ledger/ledger/projections/projector"
 	"github.com/memory-ledger/ledger/projections/schema"
@@ -75,7 +76,7 @@ func (s treeCache) link(_ context.Context, key events.Owner, _, to uint64) (tree
 // owner makes an owner with size leaves, confirmed of them anchored. The cache has all.
 func (l *lone) owner(confirmed, size uint64) *owner {
 	l.t.Helper()
-	o := newOwner(newOwnerKey())
+	o := newOwner(logtest.Owner())
 	o.ConfirmedSize = confirmed
 	l.grow(o, size)
 	l.cache.sizes[o.key] = size
@@ -195,9 +196,9 @@ func TestTheNewestRefusalIsHeldBack(t *testing.T) {
 	l := newLone(t)
 	l.cfg.Logger, l.metrics.alarms = slog.New(slog.DiscardHandler), prometheus.NewCounter(prometheus.CounterOpts{})
 	for range mostHeld {
-		l.held[newOwnerKey()] = &hold{until: l.now.Add(time.Minute), alarm: errFork}
+		l.held[logtest.Owner()] = &hold{until: l.now.Add(time.Minute), alarm: errFork}
 	}
-	key := newOwnerKey()
+	key := logtest.Owner()
 	l.keepBack(key, hold{alone: true, alarm: errFork}, time.Second, time.Minute)
 	if h := l.held[key]; h == nil || !h.alone || !h.until.After(l.now) || len(l.held) != mostHeld {
 		t.Errorf("%+v, %d are held", h, len(l.held))

@@ -10,13 +10,14 @@ import (
 	"github.com/memory-ledger/ledger/anchoring/chain"
 	"github.com/memory-ledger/ledger/anchoring/program"
 	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/events/eventlog/logtest"
 	"github.com/memory-ledger/ledger/infra/testkit"
 )
 
 var must, errorOf = testkit.Must, testkit.ErrorOf
 
 func cutOwner(size uint64) *owner {
-	o := newOwner(newOwnerKey())
+	o := newOwner(logtest.Owner())
 	o.Batch = &batch{ID: newID(), Size: size, Root: events.Hash{byte(size)}}
 	return o
 }
@@ -67,7 +68,7 @@ func TestFold(t *testing.T) {
 	t.Parallel()
 	start := time.Unix(1_700_000_000, 0)
 	for range 100 {
-		o := newOwner(newOwnerKey())
+		o := newOwner(logtest.Owner())
 		var leaves []events.Hash
 		var confirmed uint64
 		now := start

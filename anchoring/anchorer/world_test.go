@@ -2,7 +2,6 @@ package anchorer
 
 import (
 	"context"
-	"crypto/rand"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -27,6 +26,7 @@ import (
 	"github.com/memory-ledger/ledger/anchoring/program"
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/eventlog"
+	"github.com/memory-ledger/ledger/events/eventlog/logtest"
 	"github.com/memory-ledger/ledger/events/verify"
 	"github.com/memory-ledger/ledger/infra/localchain"
 	"github.com/memory-ledger/ledger/infra/localchain/localchaintest"
@@ -83,7 +83,6 @@ var programs = []localchain.Program{{ID: program.LocalID.String(), ELF: program.
 // world is a log with leaves, a database, and a chain.
 type world struct {
 	t         testing.TB
-	conn      *nats.Conn
 	stream    *eventlog.JetStream
 	log       eventlog.Log // the stream, unless a test decorates it
 	chain     *localchain.Chain
@@ -123,10 +122,8 @@ func newWorld(t testing.TB, own bool) *world {
 // one.
 func (w *world) otherLog() {
 	w.t.Helper()
-	nc, err := nats.Connect(natstest.Start(w.t).URL(), nats.MaxReconnects(-1))
-	w.must(err)
-	w.t.Cleanup(nc.Close)
-	w.conn = nc
+	nc, _ := natstest.Connect(w.t, natstest.Start(w.t).URL(), nats.MaxReconnects(-1))
+	var err error
 	w.stream, err = eventlog.Create(w.t.Context(), nc, eventlog.Config{})
 	w.log = w.stream
 	w.must(err)
@@ -178,12 +175,6 @@ func (w *world) must(err error) {
 	must(w.t, err)
 }
 
-func newOwnerKey() events.Owner {
-	var key [32]byte
-	_, _ = rand.Read(key[:])
-	return events.OwnerFromBytes(key)
-}
-
 func newID() string { return uuid.Must(uuid.NewV7()).String() }
 
 // write adds leaves to an owner's log.
@@ -224,7 +215,7 @@ func (w *world) owners(n int) []events.Owner {
 	w.t.Helper()
 	keys := make([]events.Owner, n)
 	for i := range keys {
-		keys[i] = newOwnerKey()
+		keys[i] = logtest.Owner()
 		w.write(keys[i], 1)
 	}
 	return keys

@@ -27,15 +27,8 @@ func scripted(t *testing.T, subject string, answer func(request *nats.Msg)) *Jet
 
 func scriptedAt(t *testing.T, url, subject string, answer func(request *nats.Msg)) *JetStream {
 	t.Helper()
-	connect := func() *nats.Conn {
-		nc, err := nats.Connect(url)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(nc.Close)
-		return nc
-	}
-	server, client := connect(), connect()
+	server, _ := natstest.Connect(t, url)
+	client, _ := natstest.Connect(t, url)
 	if _, err := server.Subscribe(subject, answer); err != nil {
 		t.Fatal(err)
 	}

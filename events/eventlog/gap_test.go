@@ -20,7 +20,7 @@ func TestReadersSeeAGap(t *testing.T) {
 	const messages, lost = 2500, 1777
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	nc, js := connect(t, natstest.Start(t).URL())
+	nc, js := natstest.Connect(t, natstest.Start(t).URL())
 	cfg := eventlog.StreamConfig(eventlog.Config{})
 	cfg.DenyDelete, cfg.DenyPurge = false, false
 	stream, err := js.CreateStream(ctx, cfg)

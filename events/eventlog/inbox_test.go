@@ -16,11 +16,7 @@ import (
 // answer arrived too late or twice. A request without a responder fails at once.
 func TestInboxes(t *testing.T) {
 	t.Parallel()
-	nc, err := nats.Connect(natstest.Start(t).URL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer nc.Close()
+	nc, _ := natstest.Connect(t, natstest.Start(t).URL())
 	late := make(chan *nats.Msg, 1)
 	answer := func(m *nats.Msg) {
 		if string(m.Data) == "later" {

@@ -91,7 +91,7 @@ func TestDurableWithoutItsConsumer(t *testing.T) {
 		t.Errorf("a consumer that was never made: %v", err)
 	}
 	provideConsumer(t, server.URL(), "projector")
-	_, js := connect(t, server.URL())
+	_, js := natstest.Connect(t, server.URL())
 	came := make(chan eventlog.Record)
 	go func() {
 		defer close(came)
@@ -138,7 +138,7 @@ func TestDurableWithoutItsConsumer(t *testing.T) {
 func open(t *testing.T, url string) (log *eventlog.JetStream, cut func()) {
 	t.Helper()
 	scissors := &dialer{}
-	nc, _ := connect(t, url,
+	nc, _ := natstest.Connect(t, url,
 		nats.SetCustomDialer(scissors), nats.MaxReconnects(-1),
 		nats.ReconnectWait(20*time.Millisecond), nats.ReconnectBufSize(-1))
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
@@ -146,17 +146,6 @@ func open(t *testing.T, url string) (log *eventlog.JetStream, cut func()) {
 	log, err := eventlog.Create(ctx, nc, eventlog.Config{})
 	must(t, err)
 	return log, func() { scissors.armed.Store(true) }
-}
-
-// connect makes a connection that lasts as long as the test.
-func connect(t testing.TB, url string, options ...nats.Option) (*nats.Conn, jetstream.JetStream) {
-	t.Helper()
-	nc, err := nats.Connect(url, options...)
-	must(t, err)
-	t.Cleanup(nc.Close)
-	js, err := jetstream.New(nc)
-	must(t, err)
-	return nc, js
 }
 
 // dialer makes connections that, once armed, break right after they have sent
@@ -188,7 +177,7 @@ func (b *breakable) Write(p []byte) (int, error) {
 // provideConsumer makes a durable consumer as an administrator does.
 func provideConsumer(t *testing.T, url, name string) {
 	t.Helper()
-	_, js := connect(t, url)
+	_, js := natstest.Connect(t, url)
 	_, err := js.CreateConsumer(t.Context(), eventlog.StreamName, jetstream.ConsumerConfig{
 		Durable: name, DeliverPolicy: jetstream.DeliverNewPolicy, AckPolicy: jetstream.AckNonePolicy, MemoryStorage: true, Replicas: 1,
 	})

@@ -64,12 +64,8 @@ func TestWhatReachesNobodyIsNotStored(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t) // without a stream
 	away := make(chan struct{})
-	nc, err := nats.Connect(server.URL(), nats.MaxReconnects(-1), nats.ReconnectBufSize(-1),
+	nc, _ := natstest.Connect(t, server.URL(), nats.MaxReconnects(-1), nats.ReconnectBufSize(-1),
 		nats.DisconnectErrHandler(func(*nats.Conn, error) { close(away) }))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(nc.Close)
 	log := &JetStream{nc: nc, inboxes: newInboxes(nc)}
 	refused := func(by error) {
 		t.Helper()

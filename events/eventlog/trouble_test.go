@@ -58,7 +58,7 @@ func TestReadersEndWithTheirConnection(t *testing.T) {
 // A server that lost messages when it started reports that before the first read.
 func TestALogThatLacksMessagesSaysSo(t *testing.T) {
 	t.Parallel()
-	_, js := connect(t, natstest.Start(t).URL())
+	_, js := natstest.Connect(t, natstest.Start(t).URL())
 	cfg := eventlog.StreamConfig(eventlog.Config{})
 	cfg.DenyDelete = false
 	stream, err := js.CreateStream(t.Context(), cfg)

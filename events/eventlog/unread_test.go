@@ -23,7 +23,7 @@ func TestWhatCantBeReadIsNotCalledMissing(t *testing.T) {
 	// A restarted server has read its newest message. With a long duplicate window it also
 	// reads the rest to find the ids, and then drops the block from memory. With a short
 	// window it keeps the block.
-	_, js := connect(t, server.URL())
+	_, js := natstest.Connect(t, server.URL())
 	remembering(t, js, 2*time.Minute)
 	appender, _ := open(t, server.URL())
 	const messages = 3

@@ -30,14 +30,6 @@ func stream(t *testing.T, conn *nats.Conn) jetstream.JetStream {
 	return js
 }
 
-func connect(t *testing.T, url string) *nats.Conn {
-	t.Helper()
-	conn, err := nats.Connect(url)
-	must(t, err)
-	t.Cleanup(conn.Close)
-	return conn
-}
-
 func TestRestartKeepsAcknowledgedMessages(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -65,7 +57,8 @@ func TestRestartKeepsAcknowledgedMessages(t *testing.T) {
 	if s.URL() != url {
 		t.Error("the URL changed")
 	}
-	js = stream(t, connect(t, url))
+	again, _ := natstest.Connect(t, url)
+	js = stream(t, again)
 	str, err := js.Stream(t.Context(), "T")
 	must(t, err)
 	msg, err := str.GetMsg(t.Context(), 2)
@@ -95,14 +88,15 @@ func TestListenerIsPrivate(t *testing.T) {
 			conn.Close()
 		}
 	}
-	connect(t, s.URL())
+	natstest.Connect(t, s.URL())
 }
 
 // Another process can sync a stream's files. It needs only the folder.
 func TestSyncStream(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	stream(t, connect(t, natstest.Start(t, natstest.Dir(dir)).URL()))
+	conn, _ := natstest.Connect(t, natstest.Start(t, natstest.Dir(dir)).URL())
+	stream(t, conn)
 	if err := localnats.SyncStream(dir, "T"); err != nil {
 		t.Error(err)
 	}

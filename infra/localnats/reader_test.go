@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/memory-ledger/ledger/infra/localnats"
+	"github.com/memory-ledger/ledger/infra/localnats/natstest"
 )
 
 // readable runs a server whose stream T readers may read. It also returns a JetStream
@@ -22,7 +23,7 @@ func readable(t *testing.T) (*localnats.Server, jetstream.JetStream) {
 	s, err := localnats.Start(t.Context(), localnats.Config{Dir: t.TempDir(), NoSync: true, ReadStream: "T", Logger: slog.New(slog.DiscardHandler)})
 	must(t, err)
 	t.Cleanup(func() { _ = s.Stop(context.Background()) })
-	admin := connect(t, s.URL())
+	admin, _ := natstest.Connect(t, s.URL())
 	js := stream(t, admin)
 	must(t, errorOf(js.UpdateStream(t.Context(), jetstream.StreamConfig{Name: "T", Subjects: []string{"t.>"}, AllowDirect: true})))
 	must(t, errorOf(js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: "keys"})))

@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/events/eventlog/logtest"
 	"github.com/memory-ledger/ledger/events/verify/leaf"
 	"github.com/memory-ledger/ledger/infra/localnats/natstest"
 	"github.com/memory-ledger/ledger/services/keystore"
@@ -97,7 +98,7 @@ func TestDestroySparesLaterKeys(t *testing.T) {
 		before int
 		spared bool
 	}{"one from before": {1, true}, "any key": {keystore.AnyKey, false}} {
-		owner := newOwners(1)[0]
+		owner := logtest.Owner()
 		makeKey := func(erasures int) *keystore.OwnerKey {
 			key, err := openPausing(t, js, atOnce).FindOrCreate(t.Context(), owner, erasures)
 			if err != nil {
@@ -132,26 +133,5 @@ func TestDestroySparesLaterKeys(t *testing.T) {
 			t.Error(name, err)
 		}
 		check(nil)
-	}
-}
-
-// TestAKeyThatIsGoneIsNotAKeyThatIsMissing: ErrForgotten is returned only if the bucket has
-// a mark. A bucket that was lost, or belongs to another log, has none.
-func TestAKeyThatIsGoneIsNotAKeyThatIsMissing(t *testing.T) {
-	t.Parallel()
-	js := connect(t, natstest.Start(t))
-	bucket := bucketIn(t, js)
-	s := openMarked(t, js, bucket, keystore.MasterKey{1})
-	forgotten, missing := newOwners(2)[0], newOwners(2)[1]
-	makeKey(t, openStore(t, bucket, keystore.MasterKey{1}), forgotten)
-	must(t, errorOf(keystore.Forget(t.Context(), js, forgotten, false)))
-	if _, err := s.Find(t.Context(), forgotten); !errors.Is(err, keystore.ErrForgotten) || !errors.Is(err, keystore.ErrNoKey) {
-		t.Errorf("forgotten: %v", err)
-	}
-	if _, err := s.Find(t.Context(), missing); errors.Is(err, keystore.ErrForgotten) || !errors.Is(err, keystore.ErrNoKey) {
-		t.Errorf("missing: %v", err)
-	}
-	if _, err := s.FindOrCreate(t.Context(), missing, 0); err != nil {
-		t.Errorf("made: %v", err)
 	}
 }

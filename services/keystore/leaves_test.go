@@ -17,6 +17,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/events/eventlog/logtest"
 	"github.com/memory-ledger/ledger/infra/localnats/natstest"
 	"github.com/memory-ledger/ledger/services/keystore"
 	"github.com/memory-ledger/ledger/services/keystore/keystoretest"
@@ -54,7 +55,7 @@ func TestForgettingLeaves(t *testing.T) {
 	js := connect(t, natstest.Start(t))
 	bucket := bucketIn(t, js)
 	rapid.Check(t, func(rt *rapid.T) {
-		s, owner := openMarked(t, js, bucket, keystore.MasterKey{1}), newOwners(1)[0]
+		s, owner := openMarked(t, js, bucket, keystore.MasterKey{1}), logtest.Owner()
 		key, err := s.FindOrCreate(t.Context(), owner, 0)
 		if err != nil {
 			rt.Fatal(err)
@@ -97,7 +98,7 @@ func TestAThousandForgottenLeaves(t *testing.T) {
 	t.Parallel()
 	js := connect(t, natstest.Start(t))
 	bucket := bucketIn(t, js)
-	s, owner := openMarked(t, js, bucket, keystore.MasterKey{1}), newOwners(1)[0]
+	s, owner := openMarked(t, js, bucket, keystore.MasterKey{1}), logtest.Owner()
 	must(t, errorOf(s.FindOrCreate(t.Context(), owner, 0)))
 	forget := func(n int, below uint64) error {
 		leaves := make([]uint64, n)
@@ -138,7 +139,7 @@ func TestAThousandForgottenLeaves(t *testing.T) {
 func TestTheTreeOfKeys(t *testing.T) {
 	t.Parallel()
 	js := connect(t, natstest.Start(t))
-	bucket, owner := bucketIn(t, js), newOwners(1)[0]
+	bucket, owner := bucketIn(t, js), logtest.Owner()
 	key, err := openStore(t, bucket, keystore.MasterKey{1}).FindOrCreate(t.Context(), owner, 0)
 	must(t, err)
 	plain := unwrapped(t, bucket, owner, "memory-ledger/owner-keys/v2")
@@ -190,7 +191,7 @@ func TestForgettingLeavesErases(t *testing.T) {
 	js := connect(t, natstest.Start(t, natstest.Dir(dir)))
 	bucket := bucketIn(t, js)
 	for _, crash := range []string{"no", "before the new entry", "after the new entry", "before the old one is erased"} {
-		owner := newOwners(1)[0]
+		owner := logtest.Owner()
 		broken := &breaking{KeyValue: bucket}
 		s := openWith(t, broken, keystore.Config{Masters: []keystore.Master{keystore.MasterKey{1}}, Sync: func(context.Context) error {
 			if broken.updated && crash == "before the old one is erased" {
@@ -256,7 +257,7 @@ func TestTheWholeKeyIsErased(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	js := connect(t, natstest.Start(t, natstest.Dir(dir)))
-	bucket, owner := bucketIn(t, js), newOwners(1)[0]
+	bucket, owner := bucketIn(t, js), logtest.Owner()
 	must(t, errorOf(openStore(t, bucket, keystore.MasterKey{2}).FindOrCreate(t.Context(), owner, 0)))
 	first, err := bucket.Get(t.Context(), string(owner))
 	must(t, err)
@@ -280,7 +281,7 @@ func TestTheWholeKeyIsErased(t *testing.T) {
 // still seals the leaves whose keys were destroyed.
 func BenchmarkSealing(b *testing.B) {
 	_, js := natstest.Connect(b, natstest.Start(b).URL())
-	s, owner := keystoretest.Create(b, js, keystore.MasterKey{1}), newOwners(1)[0]
+	s, owner := keystoretest.Create(b, js, keystore.MasterKey{1}), logtest.Owner()
 	_, err := s.FindOrCreate(b.Context(), owner, 0)
 	if err == nil {
 		err = s.DestroyLeaves(b.Context(), js, owner, 1<<31)

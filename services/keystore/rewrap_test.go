@@ -3,7 +3,6 @@ package keystore_test
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
 	"errors"
 	"strings"
 	"testing"
@@ -12,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/events/eventlog/logtest"
 	"github.com/memory-ledger/ledger/infra/localnats/natstest"
 	"github.com/memory-ledger/ledger/services/keystore"
 )
@@ -58,9 +58,7 @@ func makeKey(t *testing.T, s *keystore.Store, owner events.Owner) {
 func newOwners(n int) []events.Owner {
 	owners := make([]events.Owner, n)
 	for i := range owners {
-		var key [32]byte
-		_, _ = rand.Read(key[:])
-		owners[i] = events.OwnerFromBytes(key)
+		owners[i] = logtest.Owner()
 	}
 	return owners
 }
@@ -198,8 +196,8 @@ func TestRotationFindsAServiceWithTheOldKey(t *testing.T) {
 	must(t, err)
 	old, fresh := keystore.MasterKey{1}, keystore.MasterKey{2}
 	service := openStore(t, bucket, old)
-	makeKey(t, service, newOwners(1)[0])
-	done, err := openStore(t, bucket, fresh, old).Rotate(t.Context(), stream, func(keystore.Rewrapped) { makeKey(t, service, newOwners(1)[0]) })
+	makeKey(t, service, logtest.Owner())
+	done, err := openStore(t, bucket, fresh, old).Rotate(t.Context(), stream, func(keystore.Rewrapped) { makeKey(t, service, logtest.Owner()) })
 	if !errors.Is(err, keystore.ErrStillUsed) || done.Fresh != 1 {
 		t.Errorf("%+v, %v", done, err)
 	}
@@ -210,7 +208,7 @@ func TestRewrapResurrectsNobody(t *testing.T) {
 	t.Parallel()
 	bucket := newBucket(t)
 	old, fresh := keystore.MasterKey{1}, keystore.MasterKey{2}
-	owner := newOwners(1)[0]
+	owner := logtest.Owner()
 	makeKey(t, openStore(t, bucket, old), owner)
 	s := openStore(t, forgetful{bucket}, fresh, old)
 	done, err := s.Rewrap(t.Context(), nil)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/memory-ledger/ledger/events/eventlog/logtest"
 	"github.com/memory-ledger/ledger/infra/localnats/natstest"
 	natsconf "github.com/memory-ledger/ledger/infra/nats"
 	"github.com/memory-ledger/ledger/services/keystore"
@@ -31,8 +32,7 @@ func TestAKeyThatCantBeReadIsThere(t *testing.T) {
 		return js, bucket, openMarked(t, js, bucket, keystore.MasterKey{1})
 	}
 	_, bucket, s := open()
-	owners := newOwners(2)
-	holder, stranger := owners[0], owners[1]
+	holder, stranger := logtest.Owner(), logtest.Owner()
 	makeKey(t, s, holder)
 	stored, err := bucket.Get(t.Context(), string(holder))
 	must(t, err)

@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/events/eventlog/logtest"
 	"github.com/memory-ledger/ledger/infra/localnats/natstest"
 	"github.com/memory-ledger/ledger/services/keystore"
 )
@@ -56,8 +57,7 @@ func TestAForgottenKeyIsDropped(t *testing.T) {
 	t.Parallel()
 	w := startWatched(t, natstest.Start(t))
 	w.look()
-	owners := newOwners(2)
-	gone, kept := owners[0], owners[1]
+	gone, kept := logtest.Owner(), logtest.Owner()
 	makeKey(t, w.Store, gone)
 	makeKey(t, w.Store, kept)
 	w.look() // the new entries are the cached ones
@@ -107,7 +107,7 @@ func TestAKeyThatWasDestroyedWithoutItsMark(t *testing.T) {
 			t.Parallel()
 			other := startWatched(t, natstest.Start(t))
 			other.look()
-			owner := newOwners(1)[0]
+			owner := logtest.Owner()
 			makeKey(t, other.Store, owner)
 			other.look()
 			mine := openPausing(t, other.js, func(_ context.Context, d time.Duration) bool {

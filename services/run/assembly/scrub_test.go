@@ -9,9 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
-
 	"github.com/memory-ledger/ledger/infra/localnats/natstest"
 	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
 	"github.com/memory-ledger/ledger/services/keystore"
@@ -75,11 +72,7 @@ func TestReadinessFindsALostKey(t *testing.T) {
 			t.Fatalf("before: %s", a.Body)
 		}
 	}
-	nc, err := nats.Connect(run.cfg.NATSURL)
-	must(t, err)
-	defer nc.Close()
-	js, err := jetstream.New(nc)
-	must(t, err)
+	_, js := natstest.Connect(t, run.cfg.NATSURL)
 	stream, err := js.Stream(t.Context(), keystore.Stream)
 	must(t, err)
 	key, err := stream.GetLastMsgForSubject(t.Context(), "$KV."+keystore.Bucket+"."+wallets[1].PublicKey)
