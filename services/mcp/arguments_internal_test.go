@@ -4,7 +4,9 @@ import (
 	"encoding/json"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -99,9 +101,14 @@ func schemas(t *testing.T) map[string]*tool {
 // boolean schemas nor objects without named members, which Gemini refuses.
 func TestSchemasForAllModels(t *testing.T) {
 	t.Parallel()
+	told := 0 // bytes that a model reads before its first call
 	for name, of := range schemas(t) {
-		if of.Title == "" || of.Description == "" || of.Annotations == nil || of.OutputSchema == nil {
+		if of.Title == "" || of.Description == "" || of.Annotations == nil || of.Annotations.DestructiveHint == nil || of.Annotations.OpenWorldHint == nil || of.OutputSchema == nil {
 			t.Errorf("%s: %+v", name, of)
+		}
+		told += len(name) + len(of.Title) + len(of.Description)
+		for _, property := range of.input.Properties {
+			told += len(property.Description)
 		}
 		for _, schema := range []any{of.InputSchema, of.OutputSchema} {
 			raw, err := json.Marshal(schema)
@@ -114,6 +121,12 @@ func TestSchemasForAllModels(t *testing.T) {
 			}
 			plainSchema(t, name, tree)
 		}
+	}
+	if names := strings.Join(slices.Sorted(maps.Keys(schemas(t))), " "); names != "correct fetch get leave_memory open_case prove recall recent remember retract search" {
+		t.Errorf("tools: %s", names)
+	}
+	if told/4 > 1800 {
+		t.Errorf("the descriptions take some %d tokens", told/4)
 	}
 }
 

@@ -68,17 +68,9 @@ func TestAFaultIsSurvived(t *testing.T) {
 	}
 }
 
-// TestBatchesAreRefused: a request can hold only one message, so that its work is bounded.
-func TestBatchesAreRefused(t *testing.T) {
-	t.Parallel()
-	s := New(Config{Log: slog.New(slog.DiscardHandler)})
-	if answer := post(t.Context(), s, " \n[ "+call1+`recall"}}]`); answer.Code != http.StatusBadRequest {
-		t.Errorf("status %d", answer.Code)
-	}
-}
-
 // TestErrorsHaveCodes: in older revisions, too, a client learns from the code that there is
-// no such method, and a notification gets no answer.
+// no such method, and a notification gets no answer. A request can hold only one message, so
+// that its work is bounded.
 func TestErrorsHaveCodes(t *testing.T) {
 	t.Parallel()
 	s := New(Config{Log: slog.New(slog.DiscardHandler)})
@@ -90,6 +82,7 @@ func TestErrorsHaveCodes(t *testing.T) {
 		`{"jsonrpc":"2.0","method":"notifications/nothing"}`:                                 {http.StatusAccepted, ""},
 		`{"jsonrpc":"2.0","id":1}`:                                                           {http.StatusAccepted, ""},
 		`{"jsonrpc":"2.0","id":1,"method":"tools/call"}`:                                     {http.StatusBadRequest, "params"},
+		" \n[ " + call1 + `recall"}}]`:                                                       {http.StatusBadRequest, "one message"},
 		`{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":"ledger://log"}}`: {http.StatusOK, `"code":-32603`},
 		`{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":"ledger://no"}}`:  {http.StatusOK, `"code":-32602`},
 	} {

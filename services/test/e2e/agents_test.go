@@ -198,8 +198,7 @@ func pathOf(t *testing.T, minted map[string]any) string {
 }
 
 func newKey(c *stacktest.Client, session stacktest.Header) (id, key string) {
-	a := c.Expect(201, "POST", "/keys", map[string]any{"label": "agent", "scopes": []string{"read", "write", "share"}}, session)
-	return a.Text("id"), a.Text("key")
+	return makeKey(c, session, "read", "write", "share")
 }
 
 // TestAnAgentDoesTheWholeRound: an agent can use every tool with an API key, and with a
@@ -512,52 +511,6 @@ func tokensOf(text string) int {
 		}
 	}
 	return tenths / 10
-}
-
-// TestToolsAreDescribed: every tool has a title, a description, hints and schemas.
-func TestToolsAreDescribed(t *testing.T) {
-	t.Parallel()
-	core := stacktest.Start(t, stacktest.Options{}).Core[0]
-	session := agent(t, core, core.Token(stacktest.NewWallet()))
-	listed, err := session.ListTools(t.Context(), nil)
-	noErr(t, err)
-	var names []string
-	told := 0 // bytes that a model reads before its first call
-	for _, tool := range listed.Tools {
-		names = append(names, tool.Name)
-		told += len(tool.Name) + len(tool.Title) + len(tool.Description)
-		if tool.Title == "" || tool.Description == "" || tool.Annotations == nil || tool.Annotations.DestructiveHint == nil ||
-			tool.Annotations.OpenWorldHint == nil || tool.InputSchema == nil || tool.OutputSchema == nil {
-			t.Errorf("%+v", tool)
-		}
-		var input jsonschema.Schema
-		noErr(t, json.Unmarshal(marshal(t, tool.InputSchema), &input))
-		for _, property := range input.Properties {
-			told += len(property.Description)
-		}
-		raw, err := json.Marshal(tool.OutputSchema)
-		noErr(t, err)
-		var schema jsonschema.Schema
-		if err := json.Unmarshal(raw, &schema); err != nil || schema.Type != "object" {
-			t.Errorf("%s: %v", tool.Name, err)
-		}
-	}
-	if told/4 > 1800 {
-		t.Errorf("the descriptions take some %d tokens", told/4)
-	}
-	if got := strings.Join(names, " "); got != "correct fetch get leave_memory open_case prove recall recent remember retract search" {
-		t.Errorf("tools: %s", got)
-	}
-	prompt, err := session.GetPrompt(t.Context(), &sdk.GetPromptParams{Name: "memory-habits"})
-	if err != nil || len(prompt.Messages) != 1 {
-		t.Errorf("%+v, %v", prompt, err)
-	}
-	if head, err := session.ReadResource(t.Context(), &sdk.ReadResourceParams{URI: "ledger://log"}); err != nil || !strings.Contains(head.Contents[0].Text, "treeSize") {
-		t.Errorf("%+v, %v", head, err)
-	}
-	if _, err := session.ListResourceTemplates(t.Context(), nil); err != nil {
-		t.Error(err)
-	}
 }
 
 // TestAnAgentOverStandardInput: `ledger mcp` offers the same tools, and reports what does
