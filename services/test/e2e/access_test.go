@@ -8,9 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/memory-ledger/ledger/infra/testkit"
+	"github.com/memory-ledger/ledger/services/signin"
 	"github.com/memory-ledger/ledger/services/test/contracttest"
 	"github.com/memory-ledger/ledger/services/test/stacktest"
 )
@@ -39,18 +38,17 @@ func newBystander(t *testing.T) *bystander {
 	b := &bystander{stacktest.Start(t, stacktest.Options{}), t, stacktest.NewWallet(), map[string]string{}}
 	core := b.Core[0]
 	owner := core.SignIn(b.wallet)
-	for column, scopes := range map[string][]string{"key": nil, "key: read": {"read"}, "key: write": {"write"}, "key: retract": {"retract"}, "revoked key": nil} {
+	for column, scopes := range map[string][]string{"key": nil, "key: read": {"read"}, "key: write": {"write"}, "key: retract": {"retract"}, "revoked key": nil, "expired key": nil} {
 		id, key := makeKey(core, owner, scopes...)
 		b.tokens[column] = key
 		if column == "revoked key" {
 			core.Expect(200, "DELETE", "/keys/"+id, nil, owner)
 		}
 	}
-	expired := core.Expect(201, "POST", "/keys", map[string]any{"label": "x", "expiresAt": time.Now().Add(200 * time.Millisecond)}, owner)
-	b.tokens["expired key"] = expired.Text("key")
-	testkit.Await(t, "the key expires", func() bool {
-		return core.Do("GET", "/log", nil, stacktest.Bearer(b.tokens["expired key"])).Status == 401
-	})
+	base, projected := b.Beside(t)
+	noErr(t, projected.WaitAll(t.Context()))
+	expired := signin.HashToken(b.tokens["expired key"])
+	noErr(t, errorOf(base.Pool.Exec(t.Context(), `UPDATE api_keys SET expires_at = now() WHERE hash = $1`, expired[:])))
 	return b
 }
 
@@ -98,11 +96,7 @@ func (b *bystander) pathOf(op contracttest.Operation, token string) string {
 	case "/keys":
 		id, _ = makeKey(core, core.SignIn(b.wallet))
 	case "/auth/sessions":
-		for _, s := range sessionsOf(b.t, core, core.SignIn(b.wallet)) {
-			if s.Current { // the session of this list request, not of the tested credential
-				id = s.ID
-			}
-		}
+		id = currentSession(b.t, core, core.SignIn(b.wallet)) // not of the tested credential
 	case "/grants":
 		id = extension.Expect(201, "POST", "/memory-drops", nil, extension.SignIn(b.wallet)).Text("id")
 	default:
@@ -147,9 +141,7 @@ func (b *bystander) ask(api contracttest.API, op contracttest.Operation, column 
 // compares the results with the committed table, and with the operation's security in the
 // documents. GOLDEN=write writes the table.
 func TestWhoMayDoWhat(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow: make verify runs it")
-	}
+	slow(t)
 	t.Parallel()
 	b := newBystander(t)
 	var table strings.Builder

@@ -250,14 +250,15 @@ func TestAnAgentIsToldWhatToDo(t *testing.T) {
 	refused(t, session, "open_case", map[string]any{"expiresInMinutes": 1441}, "at most 1440")
 	refused(t, session, "leave_memory", map[string]any{"maxWrites": 6}, "at most 5")
 
+	before := time.Now().UTC().Format(time.DateOnly)
 	out, _ := use(t, session, "remember", map[string]any{"memories": `[{"content": "sent as text", "metadata": "{\"n\": 1}"}]`})
 	id, _ := out["stored"].([]any)[0].(map[string]any)["id"].(string)
 	if out, _ := use(t, session, "get", map[string]any{"id": id}); out["untrustedMetadata"].(map[string]any)["n"] != 1.0 {
 		t.Errorf("sent as text: %v", out)
 	}
 	use(t, session, "recall", map[string]any{"limit": "20", "via": "", "from": nil})
-	today := time.Now().UTC().Format(time.DateOnly)
-	if out, _ := use(t, session, "recall", map[string]any{"from": today, "to": today}); len(out["memories"].([]any)) != 1 {
+	after := time.Now().UTC().Format(time.DateOnly) // the next day, if midnight was in between
+	if out, _ := use(t, session, "recall", map[string]any{"from": before, "to": after}); len(out["memories"].([]any)) != 1 {
 		t.Errorf("of today: %v", out)
 	}
 	wedding := core.Expect(201, "POST", "/memories", map[string]any{"content": "The wedding.", "occurredAt": "1999-05-01"}, person).Text("id")

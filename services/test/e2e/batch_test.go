@@ -8,12 +8,6 @@ import (
 	"github.com/memory-ledger/ledger/services/test/stacktest"
 )
 
-type createdView struct {
-	ID        string
-	LeafHash  string
-	LeafIndex uint64
-}
-
 func batchOf(contents ...string) map[string]any {
 	memories := make([]any, len(contents))
 	for i, content := range contents {
@@ -36,7 +30,7 @@ func TestBatch(t *testing.T) {
 	session := s.Core[0].SignIn(stacktest.NewWallet())
 	key := stacktest.Bearer(s.Core[0].Expect(201, "POST", "/keys", map[string]any{"label": "x"}, session).Text("key"))
 	s.Core[0].Expect(201, "POST", "/memories", batchOf("alone")["memories"].([]any)[0], session)
-	wrote := decode[[]createdView](t, s.Core[0].Expect(201, "POST", "/memories/batch", batchOf(numbered(256)...), key).Body)
+	wrote := decode[[]view](t, s.Core[0].Expect(201, "POST", "/memories/batch", batchOf(numbered(256)...), key).Body)
 	if len(wrote) != 256 {
 		t.Fatalf("%d answers", len(wrote))
 	}

@@ -5,10 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
-
 	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/infra/localnats/natstest"
 	"github.com/memory-ledger/ledger/projections/audit"
 	"github.com/memory-ledger/ledger/services/keystore"
 	"github.com/memory-ledger/ledger/services/run/assembly"
@@ -198,11 +196,7 @@ func TestAnOldKeyDoesNotComeBack(t *testing.T) {
 	core, wallet := s.Core[0], stacktest.NewWallet()
 	session := core.SignIn(wallet)
 	id := core.Expect(201, "POST", "/memories", `{"content":"secret"}`, session).Text("id")
-	nc, err := nats.Connect(s.Config.NATSURL)
-	noErr(t, err)
-	defer nc.Close()
-	js, err := jetstream.New(nc)
-	noErr(t, err)
+	_, js := natstest.Connect(t, s.NATSURL)
 	bucket, err := js.KeyValue(t.Context(), keystore.Bucket)
 	noErr(t, err)
 	old, err := bucket.Get(t.Context(), wallet.PublicKey)

@@ -280,10 +280,7 @@ func TestADeadCredentialSeesNoMore(t *testing.T) {
 
 func currentSession(t *testing.T, c *stacktest.Client, session stacktest.Header) string {
 	t.Helper()
-	for _, listed := range decode[[]struct {
-		ID      string
-		Current bool
-	}](t, c.Expect(200, "GET", "/auth/sessions", nil, session).Body) {
+	for _, listed := range sessionsOf(t, c, session) {
 		if listed.Current {
 			return listed.ID
 		}

@@ -152,7 +152,7 @@ func TestCorrections(t *testing.T) {
 	}
 	oslo := l.write("Ada lives in Oslo", nil)
 	again := l.write("Ada lives in Oslo", nil)
-	l.write("Bob lives in Rome", nil)
+	rome := l.write("Bob lives in Rome", nil)
 	porto := l.write("Ada lives in Porto", supersede(oslo))
 	l.want("corrected", ranked(), "Bob lives in Rome", "Ada lives in Porto")
 	l.want("in a list", all(), "Ada lives in Oslo", "Ada lives in Oslo", "Bob lives in Rome", "Ada lives in Porto")
@@ -226,7 +226,7 @@ func TestCorrections(t *testing.T) {
 		t.Errorf("repeated after %s was retracted: %s", porto, second.Body)
 	}
 	l.core().Expect(201, "POST", "/memories/batch", map[string]any{"memories": []any{
-		map[string]any{"content": "Bob lives in Rome"}, map[string]any{"content": "Bob lives in Bari", "supersedes": []string{l.idOf("Bob lives in Rome")}},
+		map[string]any{"content": "Bob lives in Rome"}, map[string]any{"content": "Bob lives in Bari", "supersedes": []string{rome}},
 	}}, l.session)
 	l.want("a batch corrects, also what is before it there", ranked(), "Ada lives in Oslo", "Ada lives in Oslo", "Ada lives in Oslo", "Ada lives in Braga", "Bob lives in Bari")
 }
@@ -236,12 +236,6 @@ func tokenIn(set stacktest.Header) string {
 	h := http.Header{}
 	set(h)
 	return strings.TrimPrefix(h.Get("Authorization"), "Bearer ")
-}
-
-// idOf returns the id of the first memory with a text.
-func (l *lifeOf) idOf(text string) string {
-	l.Helper()
-	return decode[[]told](l, l.core().Expect(200, "POST", "/memories/search", map[string]any{"query": text}, l.session).Body)[0].ID
 }
 
 // TestALimitedKeyLearnsNothingOfOthers: every route and tool, with keys for one namespace

@@ -237,9 +237,7 @@ func TestMovingALog(t *testing.T) {
 // TestAKilledImportGoesOn: an import whose process is killed in the middle, twice, ends with
 // the same leaves.
 func TestAKilledImportGoesOn(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow: make verify runs it")
-	}
+	slow(t)
 	t.Parallel()
 	from, wallet := stacktest.Start(t, stacktest.Options{}), stacktest.NewWallet()
 	session := from.Core[0].SignIn(wallet)

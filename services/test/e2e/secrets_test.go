@@ -81,7 +81,6 @@ func useEverySecret(t *testing.T, r *run) (secrets map[string]string, witness st
 	code := app.allow(session, map[string]any{}).Get("code")
 	granted := core.Expect(200, "POST", "/oauth/token", app.form(code), asForm)
 	core.Expect(200, "GET", "/memories", nil, stacktest.Bearer(granted.Text("access_token")))
-	tokenOf := func(a stacktest.Answer) string { return a.Text("url")[strings.LastIndex(a.Text("url"), "/")+1:] }
 	drop := tokenOf(extension.Expect(201, "POST", "/memory-drops", nil, other))
 	extension.Expect(201, "POST", "/memory-drops/"+drop, map[string]any{"content": throughDrop})
 	agentCase := tokenOf(extension.Expect(201, "POST", "/agent-cases", nil, other))
@@ -114,21 +113,13 @@ func formsOf(secret string) map[string]string {
 		"base64": strings.TrimRight(base64.StdEncoding.EncodeToString([]byte(secret)), "="),
 	}
 	// Often a token is a prefix and 32 random bytes; those bytes alone would be enough.
-	if _, random, ok := cutLast(secret, "_"); ok && len(random) == 43 {
+	if random := secret[strings.LastIndex(secret, "_")+1:]; len(random) == 43 && random != secret {
 		forms["without its prefix"] = random
 		if raw, err := base64.RawURLEncoding.DecodeString(random); err == nil {
 			forms["raw"] = string(raw)
 		}
 	}
 	return forms
-}
-
-func cutLast(s, sep string) (before, after string, found bool) {
-	i := strings.LastIndex(s, sep)
-	if i < 0 {
-		return s, "", false
-	}
-	return s[:i], s[i+len(sep):], true
 }
 
 // everyByte reads every file below the folders. It follows links: the database's folder

@@ -10,8 +10,8 @@ import (
 
 // listedSession is a session in an answer.
 type listedSession struct {
-	ID, API, CreatedAt, ExpiresAt string
-	Current                       bool
+	ID, API string
+	Current bool
 }
 
 func sessionsOf(t *testing.T, core *stacktest.Client, session stacktest.Header) []listedSession {

@@ -96,7 +96,8 @@ func TestRunAtATerminal(t *testing.T) {
 	home := newcomersFolder(t, root, stacktest.Program(t, stacktest.Ledger))
 	cmd := exec.Command("bin/ledger", "run")
 	cmd.Dir = home
-	cmd.Env = append(os.Environ(), "LEDGER_DATA_DIR="+dir, "CORE_ADDR=127.0.0.1:0", "EXTENSION_ADDR=127.0.0.1:0", "LOCAL_CHAIN=off", "PATH="+withoutNode(t), "MAKELEVEL=1")
+	// A path without programs, so without Node. PostgreSQL is found elsewhere.
+	cmd.Env = append(os.Environ(), "LEDGER_DATA_DIR="+dir, "CORE_ADDR=127.0.0.1:0", "EXTENSION_ADDR=127.0.0.1:0", "LOCAL_CHAIN=off", "PATH="+t.TempDir(), "MAKELEVEL=1")
 	session := atATerminal(t, cmd)
 	t.Cleanup(func() { _ = cmd.Process.Kill() })
 	session.await(t, "make run\n")
@@ -124,10 +125,4 @@ func TestRunAtATerminal(t *testing.T) {
 	if log, err := os.ReadFile(filepath.Join(dir, "run.log")); err != nil || !strings.Contains(string(log), "level=INFO") {
 		t.Errorf("the log: %v\n%s", err, log)
 	}
-}
-
-// withoutNode returns a path with no programs. PostgreSQL is found elsewhere.
-func withoutNode(t *testing.T) string {
-	t.Helper()
-	return t.TempDir()
 }
