@@ -43,9 +43,12 @@ func TestEverySmallSizeFromTheCache(t *testing.T) {
 	t.Parallel()
 	_, pool := fixture.Database(t)
 	owner, leaves := fixture.NewActor().Owner, leafHashes(everySize)
-	grow(t, pool, owner, leaves, rand.New(rand.NewPCG(2, 2)), 40)
+	chance := rand.New(rand.NewPCG(2, 2))
+	grow(t, pool, owner, leaves, chance, 40)
 	for size := range everySize + 1 {
-		checkStored(t, pool, owner, leaves[:size], someOf(size)[:min(size, 4)])
+		some := someOf(size)
+		chance.Shuffle(len(some), func(i, j int) { some[i], some[j] = some[j], some[i] })
+		checkStored(t, pool, owner, leaves[:size], some[:min(len(some), 4)])
 	}
 }
 
@@ -112,8 +115,13 @@ func TestNothingIsProvenBeyondTheCache(t *testing.T) {
 			t.Errorf("between 5 and %d: %v", size, err)
 		}
 	}
-	if _, err := tree.Inclusion(ctx, pool, owner, 300, 300); !errors.Is(err, tree.ErrRange) {
-		t.Errorf("inclusion of 300 in 300: %v", err)
+	for _, c := range []struct{ index, size uint64 }{{0, 0}, {300, 300}, {5, 3}} {
+		if _, err := tree.Inclusion(ctx, pool, owner, c.index, c.size); !errors.Is(err, tree.ErrRange) {
+			t.Errorf("inclusion of %d in %d: %v", c.index, c.size, err)
+		}
+	}
+	if _, err := tree.Between(ctx, pool, owner, 5, 3); !errors.Is(err, tree.ErrRange) {
+		t.Errorf("between 5 and 3: %v", err)
 	}
 	if root, err := tree.Root(ctx, pool, fixture.NewActor().Owner, 0); err != nil || root != verify.EmptyRoot {
 		t.Errorf("root of nobody's log: %s, %v", root, err)

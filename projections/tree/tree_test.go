@@ -1,7 +1,6 @@
 package tree_test
 
 import (
-	"errors"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -26,9 +25,6 @@ func TestRootsOfEverySmallSize(t *testing.T) {
 	must(t, err)
 	for size := range everySize + 1 {
 		want := naiveRoot(leaves[:size])
-		if got, err := tree.RootFrom(leaves[:size]); err != nil || got != want {
-			t.Fatalf("root of %d leaves is %s, want %s, %v", size, got, want, err)
-		}
 		if frontier.Size() != uint64(size) || frontier.Root() != want {
 			t.Fatalf("frontier of %d leaves has %d and root %s, want %s", size, frontier.Size(), frontier.Root(), want)
 		}
@@ -37,45 +33,6 @@ func TestRootsOfEverySmallSize(t *testing.T) {
 		must(t, err)
 		if size < everySize {
 			frontier.Append(leaves[size])
-		}
-	}
-}
-
-func TestInclusionInEverySmallSize(t *testing.T) {
-	t.Parallel()
-	leaves := leafHashes(everySize)
-	for size := 1; size <= everySize; size++ {
-		for _, index := range someOf(size) {
-			p, err := tree.InclusionOf(leaves, uint64(index), uint64(size))
-			must(t, err)
-			checkInclusion(t, p, leaves[:size], index)
-		}
-	}
-}
-
-func TestConsistencyOfEverySmallSize(t *testing.T) {
-	t.Parallel()
-	leaves := leafHashes(everySize)
-	for to := range everySize + 1 {
-		for _, from := range append(someOf(to), to) {
-			path, err := tree.ConsistencyOf(leaves, uint64(from), uint64(to))
-			must(t, err)
-			checkConsistency(t, path, leaves, from, to)
-		}
-	}
-}
-
-func TestOutsideTheTree(t *testing.T) {
-	t.Parallel()
-	leaves := leafHashes(10)
-	for _, c := range []struct{ index, size uint64 }{{0, 0}, {10, 10}, {11, 10}, {3, 11}, {1 << 63, 1 << 63}} {
-		if _, err := tree.InclusionOf(leaves, c.index, c.size); !errors.Is(err, tree.ErrRange) {
-			t.Errorf("inclusion of %d in %d: %v", c.index, c.size, err)
-		}
-	}
-	for _, c := range []struct{ from, to uint64 }{{3, 2}, {1, 11}} {
-		if _, err := tree.ConsistencyOf(leaves, c.from, c.to); !errors.Is(err, tree.ErrRange) {
-			t.Errorf("consistency of %d to %d: %v", c.from, c.to, err)
 		}
 	}
 	if _, err := verify.TreeOf(3, nil); err == nil {
