@@ -3,7 +3,6 @@ package httpapi
 import (
 	"bufio"
 	"fmt"
-	"log/slog"
 	"net"
 	"net/http"
 	"strings"
@@ -11,7 +10,6 @@ import (
 	"time"
 
 	"github.com/gofiber/fiber/v2"
-	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/semaphore"
 )
 
@@ -20,7 +18,7 @@ import (
 func TestBodiesAtOnceAreBounded(t *testing.T) {
 	t.Parallel()
 	const bound = 64 << 10
-	app := New(Config{Service: "test", Log: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(), NewID: func() string { return "id" }})
+	app := bareApp()
 	app.bodies = bodies{semaphore.NewWeighted(bound), semaphore.NewWeighted(bound)}
 	goOn := make(chan struct{})
 	begun := make(chan struct{}, 1)

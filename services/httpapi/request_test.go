@@ -2,7 +2,6 @@ package httpapi_test
 
 import (
 	"io"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -10,7 +9,6 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/gofiber/fiber/v2"
-	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/memory-ledger/ledger/services/httpapi"
 )
@@ -89,10 +87,7 @@ func TestTwoCredentialsAreNone(t *testing.T) {
 // TestDecode: a member must be absent or have its type; null is neither. A member that the
 // route does not know is refused, and the answer names the members that there are.
 func TestDecode(t *testing.T) {
-	app := httpapi.New(httpapi.Config{
-		Service: "test", Log: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(),
-		NewID: func() string { return "id" },
-	})
+	app := newApp()
 	app.Post("/", func(c *fiber.Ctx) error {
 		var body struct {
 			Text     string  `json:"text"`
@@ -136,12 +131,8 @@ func TestDecode(t *testing.T) {
 	} {
 		request := httptest.NewRequest("POST", "/", strings.NewReader(body))
 		request.Header.Set("Content-Type", "application/json")
-		answer, err := app.Test(request)
-		must(t, err)
-		got, err := io.ReadAll(answer.Body)
-		if err != nil || string(got) != want {
-			t.Errorf("%s: %s %v, want %s", body, got, err, want)
+		if _, got := answerTo(t, app, request); got != want {
+			t.Errorf("%s: %s, want %s", body, got, want)
 		}
-		_ = answer.Body.Close()
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
 	"strings"
@@ -14,7 +13,6 @@ import (
 	"time"
 
 	"github.com/gofiber/fiber/v2"
-	"github.com/prometheus/client_golang/prometheus"
 )
 
 // endless is a body that never ends.
@@ -91,7 +89,7 @@ func TestStreamsBreakOff(t *testing.T) {
 // half way, when the test sends to half.
 func serveStreams(t *testing.T) (addr string, half chan struct{}) {
 	t.Helper()
-	app := streamApp()
+	app := bareApp()
 	half = make(chan struct{})
 	for path, body := range map[string]func() io.Reader{
 		"/whole": func() io.Reader { return io.MultiReader(io.LimitReader(endless{}, 1<<20)) },
@@ -104,13 +102,6 @@ func serveStreams(t *testing.T) (addr string, half chan struct{}) {
 	}
 	app.Get("/short", func(c *fiber.Ctx) error { return c.SendString("short") })
 	return serve(t, app), half
-}
-
-func streamApp() *App {
-	return New(Config{
-		Service: "test", Log: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(),
-		NewID: func() string { return "id" },
-	})
 }
 
 // serve serves an app until the test ends.
