@@ -13,13 +13,15 @@ import (
 	"github.com/memory-ledger/ledger/events/eventlog/logtest"
 )
 
-// fillForParts appends more messages than one batch or one consumer's prefetch holds, and
-// returns their command ids.
-func fillForParts(t *testing.T, ctx context.Context, log eventlog.Log) []string {
+// manyParts is more messages than one batch or one consumer's prefetch holds.
+const manyParts = 2500
+
+// fillForParts appends messages, and returns their command ids.
+func fillForParts(t *testing.T, ctx context.Context, log eventlog.Log, n int) []string {
 	t.Helper()
 	o := logtest.Owner()
-	ids := make([]string, 0, 2500)
-	for last := uint64(0); len(ids) < cap(ids); {
+	ids := make([]string, 0, n)
+	for last := uint64(0); len(ids) < n; {
 		a := command(o, last)
 		last = mustAppend(t, ctx, log, a)
 		ids = append(ids, a.CommandID)
@@ -28,7 +30,7 @@ func fillForParts(t *testing.T, ctx context.Context, log eventlog.Log) []string 
 }
 
 func readsParts(t *testing.T, ctx context.Context, f fixture) {
-	ids := fillForParts(t, ctx, f.log)
+	ids := fillForParts(t, ctx, f.log, manyParts)
 	const maxBytes = 1500 // of payloads of 28 bytes
 	for _, part := range [][2]uint64{{0, 2500}, {1, 2499}, {2, 2500}, {700, 2400}, {1, 1}, {2500, 2500}, {10, 9}} {
 		next := max(1, part[0])
@@ -93,7 +95,7 @@ func readsOn(t *testing.T, ctx context.Context, f fixture) {
 	if f.restart == nil {
 		t.Skip("this fixture can't restart its server")
 	}
-	ids := fillForParts(t, ctx, f.log)
+	ids := fillForParts(t, ctx, f.log, manyParts)
 	next := uint64(1)
 	err := f.log.Read(ctx, eventlog.ReadConfig{To: uint64(len(ids)), MaxBytes: 1000}, func(s eventlog.Slice) error {
 		if next == 1 {
@@ -113,7 +115,7 @@ func readsOn(t *testing.T, ctx context.Context, f fixture) {
 }
 
 func readsEnd(t *testing.T, ctx context.Context, f fixture) {
-	ids := fillForParts(t, ctx, f.log)
+	ids := fillForParts(t, ctx, f.log, 100)
 	err := f.log.Read(ctx, eventlog.ReadConfig{To: uint64(len(ids)), MaxBytes: 1000}, func(eventlog.Slice) error { return errEnough })
 	if !errors.Is(err, errEnough) {
 		t.Fatalf("got %v", err)

@@ -22,14 +22,14 @@ func TestAKilledProjectorGoesOn(t *testing.T) {
 	url, pool := fixture.Database(t)
 	server := natstest.StartProcess(t)
 	log := fixture.ConnectLog(t, server.URL())
-	log.Publish(t, fixture.NewHistory(12, 8).Messages(3000)...)
+	log.Publish(t, fixture.NewHistory(12, 8).Messages(1500)...)
 	head, err := log.Head(t.Context())
 	must(t, err)
 	chance := rand.New(rand.NewPCG(12, 12))
 	kills := 0
 	for before := uint64(0); before < head; {
 		process := startProjectorProcess(t, url, server.URL())
-		goal := min(before+1+chance.Uint64N(600), head)
+		goal := min(before+1+chance.Uint64N(300), head)
 		fixture.Eventually(t, time.Minute, func() error {
 			at, err := projector.ReadCheckpoint(t.Context(), pool)
 			if err == nil && at.Seq < goal {

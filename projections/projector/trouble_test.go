@@ -50,14 +50,14 @@ func TestAMessageThatCantBeAppliedStopsEverythingLoudly(t *testing.T) {
 			t.Parallel()
 			_, pool, log := empty(t)
 			history := fixture.NewHistory(21, 5)
-			log.Publish(t, history.Messages(500)...)
+			log.Publish(t, history.Messages(50)...)
 			a := history.Actors()[0]
 			subject := bad.subject
 			if subject == "" {
 				subject = events.Subject{Family: events.FamilyLedger, Owner: a.Owner, Kind: events.KindMemory}.String()
 			}
 			at := log.PublishRaw(t, subject, bad.payload(a))
-			log.Publish(t, fixture.NewHistory(22, 5).Messages(500)...)
+			log.Publish(t, fixture.NewHistory(22, 5).Messages(50)...)
 			r, _ := project(t, pool, log)
 			fixture.Eventually(t, 2*time.Minute, func() error {
 				is, err := projector.ReadCheckpoint(t.Context(), pool)
@@ -177,7 +177,7 @@ func TestASliceThatHangsDoesNotHoldUpTheEnd(t *testing.T) {
 	if err := stop(); err != nil {
 		t.Error(err)
 	}
-	if took := time.Since(start); took > 5*time.Second {
+	if took := time.Since(start); took > 30*time.Second { // the slice would take an hour
 		t.Errorf("it took %s to end", took)
 	}
 	if at, err := projector.ReadCheckpoint(t.Context(), pool); err != nil || at.Seq != 0 {

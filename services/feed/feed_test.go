@@ -128,7 +128,7 @@ func (f *flaky) Follow(ctx context.Context, cfg eventlog.FollowConfig, yield fun
 // message exceeds the limit.
 func TestEachEventOnce(t *testing.T) {
 	t.Parallel()
-	const followers, owners, messages = 16, 4, 120
+	const followers, owners, messages = 16, 4, 40
 	log := openLog(t)
 	tail := &flaky{Follower: log}
 	f := newFeed(t, log, tail, followers)
@@ -150,7 +150,7 @@ func TestEachEventOnce(t *testing.T) {
 	for i := range followers {
 		w, limit := writers[i%owners], []int{1, 4, mostEvents}[i%3]
 		group.Go(func() {
-			time.Sleep(time.Duration(rand.IntN(1000)) * time.Millisecond)
+			time.Sleep(time.Duration(rand.IntN(300)) * time.Millisecond) // while they write, or after
 			follower, err := f.Follow(w.owner, 0, limit)
 			if err != nil {
 				t.Error(err)
