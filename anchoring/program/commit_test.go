@@ -293,12 +293,3 @@ func TestEightCommitsInOneTransaction(t *testing.T) {
 		t.Logf("eight commits, round %d: %d compute units", round, units)
 	}
 }
-
-func TestOneRefusalUndoesThePackedTransaction(t *testing.T) {
-	c := newCommitter(t)
-	c.must(errorOf(c.commit(3, root("three"))))
-	c.unchanged(program.ErrShrinks, func() error {
-		_, err := c.send([]solana.PrivateKey{c.payer}, c.instruction(4, root("four")), c.instruction(2, root("two")))
-		return err
-	})
-}

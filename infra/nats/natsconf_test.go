@@ -187,14 +187,6 @@ func TestRecordedActsStay(t *testing.T) {
 	w.wantUnhurt()
 }
 
-func TestAnchorerAppendsOnlyWhatTheChainSays(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	must(t, errorOf(w.as("anchorer").Publish(t.Context(), "chain.aa.owner.batch", nil)))
-	w.n++
-	w.wantUnhurt()
-}
-
 // These attacks need only headers: roll up (a purge), expire, or skip the owner's line.
 func TestHeadersPurgeNothing(t *testing.T) {
 	t.Parallel()

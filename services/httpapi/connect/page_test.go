@@ -208,14 +208,3 @@ func TestPageNamesKnownExtensions(t *testing.T) {
 		}
 	}
 }
-
-func TestPageIsOnlyRead(t *testing.T) {
-	for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodDelete, http.MethodPatch} {
-		if answer, _ := get(t, method, target(callback)); answer.StatusCode != http.StatusMethodNotAllowed {
-			t.Errorf("%s: %d", method, answer.StatusCode)
-		}
-	}
-	if answer, body := get(t, http.MethodHead, target(callback)); answer.StatusCode != http.StatusOK || body != "" {
-		t.Errorf("HEAD: %d with %d bytes", answer.StatusCode, len(body))
-	}
-}
