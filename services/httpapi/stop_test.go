@@ -29,7 +29,7 @@ func TestStopAnswersWhatItHasBegun(t *testing.T) {
 	listener := listen(t)
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- app.Serve(ctx, listener, 5*time.Second) }()
+	go func() { ended <- app.Serve(ctx, listener, time.Minute) }()
 
 	silent, half, slow := dial(t, listener), dial(t, listener), dial(t, listener)
 	send(t, half, "GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -73,7 +73,7 @@ func TestAGatewayLosesNoRequest(t *testing.T) {
 	app, listener := newApp(), listen(t)
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- app.Serve(ctx, listener, 5*time.Second) }()
+	go func() { ended <- app.Serve(ctx, listener, time.Minute) }()
 	kept := dial(t, listener)
 	answers := bufio.NewReader(kept)
 	ask := func() {

@@ -1,7 +1,6 @@
 package deployed_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -9,9 +8,9 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
+	"github.com/memory-ledger/ledger/infra/testkit"
 	"github.com/memory-ledger/ledger/services/test/cluster"
 	"github.com/memory-ledger/ledger/services/test/contracttest"
 	"github.com/memory-ledger/ledger/services/test/stacktest"
@@ -100,13 +99,10 @@ func (d *deployment) projector(environ ...string) *process {
 // settled waits until the nodes are connected well enough to accept a write.
 func (d *deployment) settled(c *stacktest.Client, session stacktest.Header) {
 	d.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-	defer cancel()
-	for n := 0; ctx.Err() == nil; n++ {
-		a, err := c.Try("POST", "/memories", map[string]any{"content": fmt.Sprintf("settled %d", n)}, session)
-		if err == nil && a.Status == 201 {
-			return
-		}
-	}
-	d.t.Fatal("nothing can be written")
+	n := 0
+	testkit.Await(d.t, "something can be written", func() bool {
+		n++
+		a, err := c.Try("POST", "/memories", map[string]any{"content": fmt.Sprint("settled ", n)}, session)
+		return err == nil && a.Status == 201
+	})
 }

@@ -113,7 +113,7 @@ func TestChainOutOfReach(t *testing.T) {
 	second := core.Expect(http.StatusCreated, "POST", "/memories", map[string]any{"content": "y", "metadata": map[string]any{}}, session)
 	started := time.Now()
 	after := decode[proofAnswer](t, core.Expect(200, "GET", "/memories/"+first.Text("id")+"/proof", nil, session).Body)
-	if took := time.Since(started); took > 2*time.Second {
+	if took := time.Since(started); took > 10*time.Second {
 		t.Errorf("a proof took %v", took)
 	}
 	if after.OnchainRoot == nil || *after.OnchainRoot != *before.OnchainRoot || after.BatchRoot != before.BatchRoot {

@@ -43,9 +43,7 @@ func live(s *stacktest.Stack, w stacktest.Wallet, memories int) stacktest.Header
 // wantAudit audits everything available, and fails the test unless the audit is good.
 func wantAudit(t *testing.T, cfg config.Config) audit.Summary {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	summary, err := assembly.Audit(ctx, cfg, assembly.AuditOptions{Report: func(f audit.Finding) { t.Errorf("finding: %v", f) }})
+	summary, err := assembly.Audit(t.Context(), cfg, assembly.AuditOptions{Report: func(f audit.Finding) { t.Errorf("finding: %v", f) }})
 	if err != nil || !summary.Good() {
 		t.Fatalf("%+v, %v", summary, err)
 	}

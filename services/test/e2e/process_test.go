@@ -33,7 +33,7 @@ type run struct {
 
 const (
 	startTimeout = 3 * time.Minute
-	stopTimeout  = 10 * time.Second
+	stopTimeout  = time.Minute
 )
 
 // startRun starts everything on a data folder and waits until it is up.

@@ -15,12 +15,12 @@ import (
 func TestQuotas(t *testing.T) {
 	t.Parallel()
 	s := stacktest.Start(t, stacktest.Options{Configure: func(c *config.Config) {
-		c.QuotaWrites, c.QuotaMints, c.QuotaKeys, c.QuotaSearches = 100, 3, 10, 5
+		c.QuotaWrites, c.QuotaMints, c.QuotaKeys, c.QuotaSearches = 100, 2, 4, 3
 	}})
 	core, extension, wallet := s.Core[0], s.Extension[0], stacktest.NewWallet()
 	owner, begun := core.SignIn(wallet), time.Now()
 	var keys []stacktest.Header
-	for range 10 {
+	for range 4 {
 		_, key := makeKey(core, owner)
 		keys = append(keys, stacktest.Bearer(key))
 	}
@@ -34,7 +34,7 @@ func TestQuotas(t *testing.T) {
 	core.Expect(201, "POST", "/memories/batch", map[string]any{"memories": batch}, owner)
 	var stored, refused atomic.Int64
 	rush(len(keys), func(client int) {
-		for range 10 {
+		for range 25 {
 			switch a := core.Do("POST", "/memories", map[string]any{"content": "x"}, keys[client]); a.Status {
 			case 201:
 				stored.Add(1)
@@ -56,17 +56,17 @@ func TestQuotas(t *testing.T) {
 	if size := core.Expect(200, "GET", "/log", nil, owner).Number("treeSize"); size != 50+int(stored.Load()) {
 		t.Errorf("%d leaves", size)
 	}
-	for range 5 {
+	for range 3 {
 		core.Expect(400, "POST", "/memories/search", `{"cursor":"x"}`, keys[0]) // refused input is not counted
 		core.Expect(200, "POST", "/memories/search", map[string]any{"query": "x"}, keys[0])
 	}
 	core.Expect(429, "POST", "/memories/search", map[string]any{"query": "x"}, keys[1])
-	if result, text := call(t, agent(t, core, core.Token(wallet)), "recall", map[string]any{"query": "x"}); !result.IsError || !strings.Contains(text, "more than 5 searches a minute") {
+	if result, text := call(t, agent(t, core, core.Token(wallet)), "recall", map[string]any{"query": "x"}); !result.IsError || !strings.Contains(text, "more than 3 searches a minute") {
 		t.Errorf("recall: %s", text)
 	}
 	core.Expect(200, "GET", "/memories?limit=5", nil, keys[1]) // not a search
 	theirs := extension.SignIn(wallet)
-	for _, path := range []string{"/agent-cases", "/memory-drops", "/agent-cases"} {
+	for _, path := range []string{"/agent-cases", "/memory-drops"} {
 		extension.Expect(201, "POST", path, nil, theirs)
 	}
 	extension.Expect(429, "POST", "/memory-drops", nil, theirs)

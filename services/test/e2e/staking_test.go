@@ -275,8 +275,9 @@ func TestStakingWithoutAChain(t *testing.T) {
 	s.holds("500", "0", "500", "500", "500 false")
 	vault := *s.status().Vault
 	fault(localchaintest.SetAccount(vault, solana.LAMPORTS_PER_SOL, program.LocalID.String(), make([]byte, 165)))
-	time.Sleep(200 * time.Millisecond) // until the forced account is confirmed
-	s.core.Expect(503, "GET", "/staking/status", nil, s.session)
+	testkit.Await(t, "the forced account is confirmed", func() bool {
+		return s.core.Do("GET", "/staking/status", nil, s.session).Status == 503
+	})
 	s.refused(503, "unstake", "500")
 
 	fault(localchaintest.Down(true))
@@ -308,20 +309,18 @@ func TestStakingRefusesAMintAtStart(t *testing.T) {
 		defer listener.Close()
 		return deciding.ServeCore(t.Context(), listener)
 	}
-	time.Sleep(200 * time.Millisecond) // until the forced mint is confirmed
+	mint, nowhere := y.NewMint(solana.TokenProgramID).String(), stacktest.NewKey(t).PublicKey().String()
 	for want, change := range map[string]func(*config.Config){
-		"Token-2022":        func(*config.Config) {},
-		"no SPL Token mint": func(c *config.Config) { c.StakeMint = y.Key.PublicKey().String() },
-		"no program": func(c *config.Config) {
-			c.StakeMint, c.StakingProgramID = y.NewMint(solana.TokenProgramID).String(), stacktest.NewKey(t).PublicKey().String()
-			time.Sleep(200 * time.Millisecond)
-		},
+		"Token-2022":          func(*config.Config) {},
+		"no SPL Token mint":   func(c *config.Config) { c.StakeMint = y.Key.PublicKey().String() },
+		"no program":          func(c *config.Config) { c.StakeMint, c.StakingProgramID = mint, nowhere },
 		"STAKE_MINT: not a":   func(c *config.Config) { c.StakeMint = strings.Repeat("1", 100_000) },
 		"STAKING_PROGRAM_ID:": func(c *config.Config) { c.StakingProgramID = "no" },
 		"SOLANA_RPC_URL":      func(c *config.Config) { c.SolanaRPCURL = "ftp://x" },
 	} {
-		if err := serve(change); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v", want, err)
-		}
+		testkit.Await(t, "it is refused as: "+want, func() bool { // once the forced mints are confirmed
+			err := serve(change)
+			return err != nil && strings.Contains(err.Error(), want)
+		})
 	}
 }

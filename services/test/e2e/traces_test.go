@@ -228,7 +228,7 @@ func TestCollectorThatHangs(t *testing.T) {
 	for range 20 {
 		start := time.Now()
 		core.Expect(201, "POST", "/memories", map[string]any{"content": "x", "metadata": map[string]any{}}, session)
-		if took := time.Since(start); took > 2*time.Second {
+		if took := time.Since(start); took > 4*time.Second { // sending spans is given up after five
 			t.Errorf("a write took %v", took)
 		}
 	}
