@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-
 	"github.com/memory-ledger/ledger/anchoring/chain"
 	"github.com/memory-ledger/ledger/anchoring/program"
 	"github.com/memory-ledger/ledger/events"
@@ -29,7 +27,11 @@ func TestAlteredRowsAreNotSigned(t *testing.T) {
 	key := logtest.Owner()
 	w.write(key, 2)
 	pool := w.pool()
-	awaitFolded(t, pool, key, 2)
+	testkit.Await(t, "the leaves are folded", func() bool {
+		var size int
+		_ = pool.QueryRow(t.Context(), `SELECT unanchored FROM ledger_anchor.owners WHERE owner = $1`, string(key)).Scan(&size)
+		return size == 2
+	})
 
 	first, second := sha256.Sum256([]byte("forged")), sha256.Sum256([]byte("forged, too"))
 	w.mu.Lock()
@@ -55,16 +57,6 @@ func TestAlteredRowsAreNotSigned(t *testing.T) {
 	w.mu.Unlock()
 	w.start(nil, nil)
 	w.allAnchored()
-}
-
-// awaitFolded waits until the anchorer has saved that many leaves of an owner.
-func awaitFolded(t *testing.T, pool *pgxpool.Pool, key events.Owner, leaves int) {
-	t.Helper()
-	testkit.Await(t, "the leaves are folded", func() bool {
-		var size int
-		_ = pool.QueryRow(t.Context(), `SELECT unanchored FROM ledger_anchor.owners WHERE owner = $1`, string(key)).Scan(&size)
-		return size == leaves
-	})
 }
 
 // letters is a chain that counts sends and returns a preset answer.

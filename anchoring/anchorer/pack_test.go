@@ -16,12 +16,6 @@ import (
 
 var must, errorOf = testkit.Must, testkit.ErrorOf
 
-func cutOwner(size uint64) *owner {
-	o := newOwner(logtest.Owner())
-	o.Batch = &batch{ID: newID(), Size: size, Root: events.Hash{byte(size)}}
-	return o
-}
-
 // For any owners, a full pack fits, and decodes to the commits that went in.
 func TestPacksFit(t *testing.T) {
 	t.Parallel()
@@ -31,7 +25,9 @@ func TestPacksFit(t *testing.T) {
 	for n := 1; n <= packed; n++ {
 		var owners []*owner
 		for i := range n {
-			owners = append(owners, cutOwner(1<<(8*i)))
+			o := newOwner(logtest.Owner())
+			o.Batch = &batch{ID: newID(), Size: 1 << (8 * i), Root: events.Hash{byte(i)}}
+			owners = append(owners, o)
 		}
 		tx, err := s.sign(owners, chain.Blockhash{Hash: solana.Hash{1}})
 		must(t, err)

@@ -130,6 +130,15 @@ func (m *moody) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(map[string]any{"jsonrpc": "2.0", "id": 1, "result": result})
 }
 
+var ids atomic.Int64
+
+func newWatcher(c *staking.Chain, store staking.Store, log *ledger) *staking.Watcher {
+	return staking.NewWatcher(staking.WatcherConfig{
+		Chain: c, Store: store, Log: log, Source: "/anchorer", Now: time.Now, Sweep: 5 * time.Millisecond,
+		NewID: func() string { return fmt.Sprint(ids.Add(1)) }, Logger: slog.New(slog.DiscardHandler),
+	})
+}
+
 // TestWatchersRecordEachMovementOnce lets three watchers look at one vault at the same
 // time. Their node is late, omits transactions and repeats others. Another writer uses
 // the owner's family too.
@@ -140,17 +149,10 @@ func TestWatchersRecordEachMovementOnce(t *testing.T) {
 	node.vault = mustVault(t)
 	c := onchain(t, node)
 	log := &ledger{}
-	var ids atomic.Int64
-	newWatcher := func() *staking.Watcher {
-		return staking.NewWatcher(staking.WatcherConfig{
-			Chain: c, Store: behind{}, Log: log, Source: "/anchorer", Now: time.Now, Sweep: 5 * time.Millisecond,
-			NewID: func() string { return fmt.Sprint(ids.Add(1)) }, Logger: slog.New(slog.DiscardHandler),
-		})
-	}
 	ctx, cancel := context.WithCancel(t.Context())
 	var group sync.WaitGroup
 	for range 3 {
-		w := newWatcher()
+		w := newWatcher(c, behind{}, log)
 		group.Go(func() { w.Run(ctx) })
 	}
 	for i := range total {
@@ -164,19 +166,20 @@ func TestWatchersRecordEachMovementOnce(t *testing.T) {
 	group.Wait()
 	node.calm.Store(true)
 	for range 3 { // more than one message may be left
-		must(t, newWatcher().Look(t.Context(), owner))
+		must(t, newWatcher(c, behind{}, log).Look(t.Context(), owner))
 	}
 	recordedOnce(t, log, total)
 }
 
 // told is a read model with a preset record of the owner.
-type told struct{ staking.Record }
+type told struct {
+	behind
+	staking.Record
+}
 
 func (m told) Load(context.Context, events.Owner, string) (staking.Record, error) {
 	return m.Record, nil
 }
-
-func (told) Owners(context.Context, events.Owner, int) ([]events.Owner, error) { return nil, nil }
 
 // TestAnAlteredReadModelRecordsNothing: if the read model has a wrong version or
 // sequence, nothing is appended. The log would keep it forever.
@@ -195,11 +198,7 @@ func TestAnAlteredReadModelRecordsNothing(t *testing.T) {
 		log := &ledger{}
 		foreign(t, log)
 		foreign(t, log)
-		w := staking.NewWatcher(staking.WatcherConfig{
-			Chain: c, Store: told{r}, Log: log, Source: "/anchorer", Now: time.Now,
-			NewID: func() string { return "id" }, Logger: slog.New(slog.DiscardHandler),
-		})
-		if err := w.Look(t.Context(), owner); !errors.Is(err, eventlog.ErrContradiction) || len(log.records) != 2 {
+		if err := newWatcher(c, told{Record: r}, log).Look(t.Context(), owner); !errors.Is(err, eventlog.ErrContradiction) || len(log.records) != 2 {
 			t.Errorf("%s: %v, %d messages", name, err, len(log.records))
 		}
 	}
@@ -244,16 +243,6 @@ func recordedOnce(t *testing.T, log *ledger, total int) {
 	}
 }
 
-// knows is a read model that already has some movements.
-type knows struct {
-	behind
-	movements []lots.Movement
-}
-
-func (k knows) Load(context.Context, events.Owner, string) (staking.Record, error) {
-	return staking.Record{Movements: k.movements}, nil
-}
-
 // TestWhatTheReadModelKnowsIsNotRecordedAgain: this also holds for nodes that list the
 // transactions that they were asked to omit.
 func TestWhatTheReadModelKnowsIsNotRecordedAgain(t *testing.T) {
@@ -268,11 +257,7 @@ func TestWhatTheReadModelKnowsIsNotRecordedAgain(t *testing.T) {
 	})
 	for want, movements := range [][]lots.Movement{{{Signature: signature, Slot: 5, Deposit: true, Amount: 7}}, nil} {
 		log := &ledger{}
-		w := staking.NewWatcher(staking.WatcherConfig{
-			Chain: c, Store: knows{movements: movements}, Log: log, Source: "/anchorer", Now: time.Now,
-			NewID: func() string { return "id" }, Logger: slog.New(slog.DiscardHandler),
-		})
-		must(t, w.Look(t.Context(), owner))
+		must(t, newWatcher(c, told{Record: staking.Record{Movements: movements}}, log).Look(t.Context(), owner))
 		if len(log.records) != want {
 			t.Errorf("of a read model with %d movements: %d messages are recorded, want %d", len(movements), len(log.records), want)
 		}
@@ -319,11 +304,7 @@ func TestOnlyWhatIsFinalIsRecorded(t *testing.T) {
 	t.Parallel()
 	is := final{mustVault(t), [2]string{solana.Signature{1}.String(), solana.Signature{2}.String()}}
 	log := &ledger{}
-	w := staking.NewWatcher(staking.WatcherConfig{
-		Chain: onchain(t, is), Store: behind{}, Log: log, Source: "/anchorer", Now: time.Now,
-		NewID: func() string { return "id" }, Logger: slog.New(slog.DiscardHandler),
-	})
-	must(t, w.Look(t.Context(), owner))
+	must(t, newWatcher(onchain(t, is), behind{}, log).Look(t.Context(), owner))
 	if len(log.records) != 1 {
 		t.Fatalf("%d messages", len(log.records))
 	}

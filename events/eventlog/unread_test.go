@@ -6,8 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
-
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/events/eventlog/logtest"
@@ -24,7 +22,10 @@ func TestWhatCantBeReadIsNotCalledMissing(t *testing.T) {
 	// reads the rest to find the ids, and then drops the block from memory. With a short
 	// window it keeps the block.
 	_, js := natstest.Connect(t, server.URL())
-	remembering(t, js, 2*time.Minute)
+	cfg := eventlog.StreamConfig(eventlog.Config{})
+	cfg.Duplicates = 2 * time.Minute
+	_, err := js.CreateStream(t.Context(), cfg)
+	must(t, err)
 	appender, _ := open(t, server.URL())
 	const messages = 3
 	owner, stranger := logtest.Owner(), logtest.Owner()
@@ -89,14 +90,4 @@ func TestWhatCantBeReadIsNotCalledMissing(t *testing.T) {
 			t.Errorf("%s: told of %d, %v", name, told, err)
 		}
 	}
-}
-
-// remembering makes the log's stream with another duplicate window.
-func remembering(t *testing.T, js jetstream.JetStream, window time.Duration) jetstream.Stream {
-	t.Helper()
-	cfg := eventlog.StreamConfig(eventlog.Config{})
-	cfg.Duplicates = window
-	stream, err := js.CreateStream(t.Context(), cfg)
-	must(t, err)
-	return stream
 }

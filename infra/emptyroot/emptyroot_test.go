@@ -206,22 +206,20 @@ func TestMain(m *testing.M) {
 func (m *machine) furnish() {
 	m.Helper()
 	if m.user != "root" {
-		m.do("chroot", m.lower, "useradd", "--create-home", "--shell", "/bin/bash", m.user)
+		do(m.T, "chroot", m.lower, "useradd", "--create-home", "--shell", "/bin/bash", m.user)
 	}
 	for _, folder := range []string{"usr/local/go", m.home + "/.cache/go-build", goEnv(m, "GOMODCACHE"), m.repository} {
-		if err := os.MkdirAll(filepath.Join(m.lower, folder), 0o755); err != nil {
-			m.Fatal(err)
-		}
+		must(m.T, os.MkdirAll(filepath.Join(m.lower, folder), 0o755))
 	}
 	if m.user != "root" { // who is to reach the modules and the repository
 		for _, folder := range []string{goEnv(m, "GOMODCACHE"), m.repository} {
 			for dir := filepath.Dir(folder); dir != "/"; dir = filepath.Dir(dir) {
-				m.do("chmod", "o+x", filepath.Join(m.lower, dir))
+				do(m.T, "chmod", "o+x", filepath.Join(m.lower, dir))
 			}
 		}
 	}
-	m.do("git", "clone", "--quiet", "--no-local", m.repository, filepath.Join(m.lower, m.repository))
-	m.do("chroot", m.lower, "chown", "-R", m.user+":", m.home, m.repository)
+	do(m.T, "git", "clone", "--quiet", "--no-local", m.repository, filepath.Join(m.lower, m.repository))
+	do(m.T, "chroot", m.lower, "chown", "-R", m.user+":", m.home, m.repository)
 }
 
 // run runs a script as the newcomer, in the folder of the repository, in namespaces of its
@@ -287,9 +285,7 @@ func (m *machine) environment() string {
 func (m *machine) printsOnlyTheStart() {
 	m.Helper()
 	text, err := os.ReadFile(filepath.Join(m.upper, m.repository, "run.txt"))
-	if err != nil {
-		m.Fatal(err)
-	}
+	must(m.T, err)
 	for _, want := range []string{"compiled bin/ledger", "fetched PostgreSQL: ", "fetched the local chain: ", "fetched Node: ", "Memory Ledger is up.", "/app/", "Try next", "Ctrl-C stops it"} {
 		if !strings.Contains(string(text), want) {
 			m.Errorf("make run does not print %q", want)
@@ -332,8 +328,6 @@ func (m *machine) changesNothingElse() {
 		m.Error(err)
 	}
 }
-
-func (m *machine) do(name string, args ...string) { m.Helper(); do(m.T, name, args...) }
 
 func do(t *testing.T, name string, args ...string) {
 	t.Helper()

@@ -231,9 +231,7 @@ func (h *host) boot() {
 		mount --make-rshared /
 		exec chroot $0 /usr/bin/env -i container=test PATH=/usr/sbin:/usr/bin:/sbin:/bin /lib/systemd/systemd --log-target=journal`, h.root)
 	h.run.Stdout, h.run.Stderr = &h.said, &h.said
-	if err := h.run.Start(); err != nil {
-		h.Fatal(err)
-	}
+	must(h.T, h.run.Start())
 	h.Cleanup(h.cutPower)
 	h.awaitSystemd()
 }
@@ -251,9 +249,8 @@ func (h *host) awaitSystemd() {
 		if _, err := os.Stat("/proc/" + child + "/root/run/systemd/private"); child == "" || err != nil {
 			continue
 		}
-		if _, err := fmt.Sscan(child, &h.init); err != nil {
-			h.Fatal(err)
-		}
+		_, err = fmt.Sscan(child, &h.init)
+		must(h.T, err)
 		return
 	}
 }

@@ -31,13 +31,6 @@ func awaitEnd(t *testing.T, proc *os.Process) {
 	must(t, err)
 }
 
-func find(t *testing.T, pid int) *os.Process {
-	t.Helper()
-	proc, err := os.FindProcess(pid)
-	must(t, err)
-	return proc
-}
-
 func TestTakeover(t *testing.T) {
 	t.Parallel()
 	dir := pgtest.Folder(t)
@@ -45,7 +38,8 @@ func TestTakeover(t *testing.T) {
 	exe(t, s.URL(), "CREATE TABLE kept (v text); INSERT INTO kept VALUES ('kept')")
 	stop(t, s)
 	run, postmaster := startRun(t, dir)
-	proc := find(t, postmaster)
+	proc, err := os.FindProcess(postmaster)
+	must(t, err)
 	must(t, run.Kill())
 	s = pgtest.Start(t, localpostgres.Config{Dir: dir, NoSync: true})
 	awaitEnd(t, proc)

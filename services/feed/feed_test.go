@@ -21,16 +21,6 @@ import (
 	"github.com/memory-ledger/ledger/services/feed"
 )
 
-func openLog(t *testing.T) *eventlog.JetStream {
-	t.Helper()
-	nc, _ := natstest.Connect(t, natstest.Start(t).URL())
-	log, err := eventlog.Create(t.Context(), nc, eventlog.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return log
-}
-
 // writer is an owner who writes.
 type writer struct {
 	log   eventlog.Log
@@ -129,7 +119,11 @@ func (f *flaky) Follow(ctx context.Context, cfg eventlog.FollowConfig, yield fun
 func TestEachEventOnce(t *testing.T) {
 	t.Parallel()
 	const followers, owners, messages = 16, 4, 40
-	log := openLog(t)
+	nc, _ := natstest.Connect(t, natstest.Start(t).URL())
+	log, err := eventlog.Create(t.Context(), nc, eventlog.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
 	tail := &flaky{Follower: log}
 	f := newFeed(t, log, tail, followers)
 	writers := make([]*writer, owners)

@@ -103,21 +103,7 @@ func TestNoMoreReadersAtWorkThanReadsLeft(t *testing.T) {
 		}
 		go read()
 		go read()
-		deadline := time.After(2 * time.Minute)
-		for range reads {
-			select {
-			case <-atWork:
-			case <-deadline:
-				t.Fatalf("they do not work at the same time, of %d reads", reads)
-			}
-		}
-		for c.Readers() < 2 {
-			select {
-			case <-time.After(time.Millisecond):
-			case <-deadline:
-				t.Fatal("the other one did not come")
-			}
-		}
+		testkit.Await(t, "as many work at the same time as there are reads", func() bool { return len(atWork) == reads && c.Readers() == 2 })
 		close(goOn)
 		late := 0
 		for range 2 {
@@ -127,8 +113,8 @@ func TestNoMoreReadersAtWorkThanReadsLeft(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		if late != 2-reads || len(atWork) != 0 || s.used() != reads {
-			t.Errorf("of %d reads %d are spent, %d came too late, and %d worked for nothing", reads, s.used(), late, len(atWork))
+		if late != 2-reads || len(atWork) != reads || s.used() != reads {
+			t.Errorf("of %d reads %d are spent, %d came too late, and %d worked", reads, s.used(), late, len(atWork))
 		}
 	}
 }

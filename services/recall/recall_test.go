@@ -46,13 +46,7 @@ func (l *library) ranked(size int, query string) []Hit {
 	}
 	hits := r.Hits(uint64(size), func(uint64) bool { return true })
 	slices.SortFunc(hits, func(a, b Hit) int {
-		switch {
-		case a.Score > b.Score:
-			return -1
-		case a.Score < b.Score:
-			return 1
-		}
-		return int(b.Leaf) - int(a.Leaf)
+		return cmp.Or(cmp.Compare(b.Score, a.Score), cmp.Compare(b.Leaf, a.Leaf))
 	})
 	return hits
 }
@@ -196,7 +190,6 @@ func TestAnOlderSizeRanksAsBefore(t *testing.T) {
 	}
 }
 
-// FuzzParseQuery: no query panics, and each is bounded.
 // TestBestAreTheBestHits compares Best with all hits, sorted.
 func TestBestAreTheBestHits(t *testing.T) {
 	t.Parallel()
@@ -238,6 +231,7 @@ func TestBestAreTheBestHits(t *testing.T) {
 	}
 }
 
+// FuzzParseQuery: no query panics, and each is bounded.
 func FuzzParseQuery(f *testing.F) {
 	for _, seed := range []string{`a "b c" -d e*`, `""-"-*`, "“„«»", "京都-大*", "\xff\xfe-\"", "---", "-\u3000"} {
 		f.Add(seed)

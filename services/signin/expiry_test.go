@@ -48,8 +48,10 @@ func TestAFullBucketRefusesForAWhile(t *testing.T) {
 	verifies(t, f.core, first)
 	was, err := natsconf.StreamConfig(signin.NonceStream, 1)
 	must(t, err)
+	bucket, err := f.js.Stream(t.Context(), signin.NonceStream)
+	must(t, err)
 	full := was
-	full.MaxBytes = int64(f.bucketBytes(t)) + 16
+	full.MaxBytes = int64(bucket.CachedInfo().State.Bytes) + 16
 	resize := func(cfg jetstream.StreamConfig) {
 		must(t, errorOf(f.js.UpdateStream(t.Context(), cfg)))
 	}
@@ -58,12 +60,4 @@ func TestAFullBucketRefusesForAWhile(t *testing.T) {
 	refuses(t, f.core, first, "nonce was used")
 	resize(was)
 	verifies(t, f.core, second)
-}
-
-// bucketBytes returns the size of the bucket of used nonces.
-func (f *frontDesk) bucketBytes(t *testing.T) uint64 {
-	t.Helper()
-	stream, err := f.js.Stream(t.Context(), signin.NonceStream)
-	must(t, err)
-	return stream.CachedInfo().State.Bytes
 }

@@ -16,14 +16,6 @@ import (
 	"github.com/memory-ledger/ledger/services/keystore/keystoretest"
 )
 
-// keyFile writes a master key as a deployment's file holds it.
-func keyFile(t *testing.T, key keystore.MasterKey) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "key")
-	must(t, os.WriteFile(path, []byte(base64.StdEncoding.EncodeToString(key[:])+"\n"), 0o600))
-	return path
-}
-
 // TestCheckKey: the drill says for each key how many records it opens, of the keystore in
 // use and of a backup whose server is gone, and changes no record.
 func TestCheckKey(t *testing.T) {
@@ -35,8 +27,10 @@ func TestCheckKey(t *testing.T) {
 	onlyEnviron(t, map[string]string{"NATS_URL": server.URL(), "LEDGER_DATA_DIR": t.TempDir()})
 	drill := func(key keystore.MasterKey, code int, want string, more ...string) {
 		t.Helper()
+		path := filepath.Join(t.TempDir(), "key")
+		must(t, os.WriteFile(path, []byte(base64.StdEncoding.EncodeToString(key[:])+"\n"), 0o600))
 		var out bytes.Buffer
-		if got := run(append([]string{"check-key", keyFile(t, key)}, more...), &out); got != code || !strings.HasPrefix(out.String(), want) {
+		if got := run(append([]string{"check-key", path}, more...), &out); got != code || !strings.HasPrefix(out.String(), want) {
 			t.Errorf("exit code %d, want %d: %s, want %s", got, code, out.String(), want)
 		}
 	}

@@ -164,10 +164,7 @@ func TestScrapeTargetsAreServices(t *testing.T) {
 		} `yaml:"scrape_configs"`
 	}
 	decode(t, filepath.Join(observe, "prometheus.yaml"), yaml.Unmarshal, &prometheus)
-	var compose struct {
-		Services map[string]struct{ Environment any }
-	}
-	decode(t, "../../../compose.yaml", yaml.Unmarshal, &compose)
+	services := composeServices(t)
 	asked := 0
 	for _, c := range prometheus.ScrapeConfigs {
 		var names []string
@@ -180,7 +177,7 @@ func TestScrapeTargetsAreServices(t *testing.T) {
 		for _, name := range names {
 			asked++
 			host, _, _ := strings.Cut(name, ":")
-			if _, known := compose.Services[host]; !known {
+			if _, known := services[host]; !known {
 				t.Errorf("%s is no service of compose.yaml", host)
 			}
 		}

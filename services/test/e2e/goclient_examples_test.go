@@ -11,20 +11,13 @@ import (
 	"github.com/memory-ledger/ledger/services/test/stacktest"
 )
 
-func goClientFolder(t *testing.T) string {
-	t.Helper()
-	dir, err := filepath.Abs("../../clients/go")
-	noErr(t, err)
-	return dir
-}
-
 // TestGoClientReadme runs the README's program in its own module, outside of this
 // workspace, and counts the modules that the client brings.
 func TestGoClientReadme(t *testing.T) {
 	slow(t) // compiles a program
 	t.Parallel()
 	s := stacktest.Start(t, stacktest.Options{})
-	client := goClientFolder(t)
+	client := must(filepath.Abs("../../clients/go"))
 	readme := must(os.ReadFile(filepath.Join(client, "README.md")))
 	_, after, found := strings.Cut(string(readme), "```go\n")
 	program, _, closed := strings.Cut(after, "```")
