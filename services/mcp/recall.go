@@ -144,7 +144,7 @@ func (s *Server) recall(ctx context.Context, c call, in recallInput) (recallOutp
 	out := answerOf(found, picked, in.Query)
 	out.Excluded = recall.ParseQuery(in.Query).Excluded()
 	if len(out.Memories) == 0 && out.Damaged == 0 {
-		return out, nothing(in), nil
+		return out, strings.TrimSpace(nothing(in) + " " + out.leftOut()), nil
 	}
 	return out, out.text(), nil
 }
@@ -293,8 +293,8 @@ func (out *recallOutput) text() string {
 		d.line("%s %s %s%s", m.ID, m.Date, m.about(), indented.Replace(m.UntrustedContent))
 	}
 	d.line("%s", d.end)
-	if len(out.Excluded) > 0 {
-		d.line("Memories with %s are left out, as the query asks.", quoted(strings.Join(out.Excluded, ", ")))
+	if said := out.leftOut(); said != "" {
+		d.line("%s", said)
 	}
 	if out.Damaged > 0 {
 		d.line("%d memories are left out: their stored copies are damaged. The operator can restore them from the log.", out.Damaged)
@@ -303,6 +303,14 @@ func (out *recallOutput) text() string {
 		d.line("%d memories match. More: cursor %q.", out.Matched, out.NextCursor)
 	}
 	return d.text()
+}
+
+// leftOut says which words of the query ruled memories out. It is empty if none did.
+func (out *recallOutput) leftOut() string {
+	if len(out.Excluded) == 0 {
+		return ""
+	}
+	return "Memories with " + quoted(strings.Join(out.Excluded, ", ")) + " are left out, as the query asks."
 }
 
 var indented = strings.NewReplacer("\r\n", "\n  ", "\n", "\n  ", "\r", "\n  ")

@@ -273,6 +273,7 @@ func TestAnAgentIsToldWhatToDo(t *testing.T) {
 	for arguments, want := range map[string]string{
 		`{"query": "text", "source": "elsewhere", "anchored": true}`: "with source and anchored as given. Call again without that filter",
 		`{"query": "xylophone"}`:                                     "other words",
+		`{"query": "text -text"}`:                                    `other words. Memories with "text" are left out`,
 	} {
 		var sent map[string]any
 		noErr(t, json.Unmarshal([]byte(arguments), &sent))
