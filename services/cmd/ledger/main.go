@@ -120,6 +120,12 @@ func newRoot() *cobra.Command {
 			}
 		}
 	}
+	root.InitDefaultHelpCmd()
+	help, _, _ := root.Find([]string{"help"})
+	help.Args = func(_ *cobra.Command, args []string) error { // by itself it prints an unknown topic's usage and succeeds
+		_, _, err := root.Find(args)
+		return err
+	}
 	showVariables(root)
 	return root
 }

@@ -43,6 +43,7 @@ func TestUsage(t *testing.T) {
 		"tail --type=A,":   {exitUsage, "", "", "--type must not be empty"},
 		"help":             {0, "Usage:", "", ""},
 		"help tail":        {0, "--follow", "", ""},
+		"help tial":        {exitUsage, "", "", "Did you mean this?\n  tail"},
 		"--help":           {0, "Usage:", "", ""},
 		"verify --help":    {0, "Usage:", "", ""},
 		"--version":        {0, "ledger " + released + " ", "", ""},
