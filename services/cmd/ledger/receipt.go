@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
+	"syscall"
 
 	"github.com/go-json-experiment/json"
 	"github.com/spf13/cobra"
@@ -107,8 +109,10 @@ func readReceipt(cmd *cobra.Command, name string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(in, verify.MaxReceipt+1))
 }
 
-// open opens a file, or standard input if the name is -.
+// open opens a file, or standard input if the name is -. Either may wait forever, for a
+// terminal or a pipe, and no context ends that. So signals end the process from here on.
 func open(cmd *cobra.Command, name string) (io.ReadCloser, error) {
+	signal.Reset(os.Interrupt, syscall.SIGTERM)
 	if name == "-" {
 		return io.NopCloser(cmd.InOrStdin()), nil
 	}
