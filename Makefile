@@ -5,7 +5,8 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 MODULES  := events events/verify projections projections/internal/fixture anchoring services services/clients/go services/test infra
-PACKAGES := $(addprefix ./,$(addsuffix /...,$(MODULES)))
+E2E      := ./services/test/e2e
+PACKAGES := $(E2E) $(addprefix ./,$(addsuffix /...,$(MODULES)))
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
 
@@ -56,7 +57,7 @@ GOTEST := go test -vet=off -parallel $(WAITING)
 # detector tests is tested once, with it.
 .PHONY: unit
 unit: ## all Go tests except the slow ones; the longest begin first, so that the rest runs beside them
-	$(GOTEST) -short -timeout 10m $(filter $(E2E),$(UNIT)) $(filter-out $(E2E),$(UNIT))
+	$(GOTEST) -short -timeout 10m $(UNIT)
 
 # An empty Debian mostly waits for downloads and servers, so the parts that only compile and
 # compare run beside it, one after the other. What is sensitive to load runs alone.
@@ -77,7 +78,6 @@ beside:
 folders = $(sort $(patsubst %/,./%,$(dir $(shell grep -rlE $(2) '$(1)' $(MODULES)))))
 CLUSTER := ./services/test/deployed
 CUTS := ./services/test/cuts
-E2E := ./services/test/e2e
 BROWSER := ./services/test/browser
 STARTS := "testing/synctest"|\.Go\(|^\s*go (func|[a-z])
 CONCURRENT := "sync(/atomic)?"|$(STARTS)
