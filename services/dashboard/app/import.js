@@ -21,7 +21,7 @@ export function Import({ api }) {
     }
     const entries = await read(files, byHeading), good = entries.filter(({ why }) => !why);
     if (entries.length === 0) throw new Error('There is nothing to import here: no text, Markdown, JSON lines, export of mem0 or export of a Memory Ledger.');
-    const { before, gone } = await stored(api);
+    const { before, gone } = good.length > 0 ? await stored(api) : { before: new Map() };
     setFound({ fresh: fresh(good, before), gone, there: good.filter((e) => before.get(e.id)?.has(e.content)).length, left: entries.filter(({ why }) => why) });
   });
   const [store, storing, unstored] = useTask(async () => {
