@@ -925,7 +925,7 @@ export const scenarios = {
     const rows = () => v.page.locator('.timeline p').allTextContents(), before = await rows();
     await v.call('DELETE', `/keys/${keyId}`);
     await v.page.getByText('The API key “a program” was revoked').waitFor();
-    assert.deepEqual((await rows()).slice(1), before, 'what has happened keeps its order');
+    assert.deepEqual((await rows()).filter((row) => before.includes(row)), before, 'what has happened keeps its order'); // the log is anchored when it may
     assert.ok(await v.page.locator(`a[href="#memory=${id}"]`).count() === 1);
     await v.everyLook('activity');
     await v.go('Your data');
