@@ -89,8 +89,14 @@ SLOW = $(BROWSER) $(filter-out $(BROWSER) $(CLUSTER) $(CUTS) $(EMPTY),$(call fol
 SLOW_TESTS = $(shell awk '/^func / { name = "" } /^func Test/ { name = $$2; sub(/[^A-Za-z0-9].*/, "", name) } \
 	/$(SKIPS)/ && name { print name }' $$(grep -rlE '$(SKIPS)' --include='*_test.go' $(MODULES)) | sort -u | paste -sd'|')
 
+# Tests compile these clients. What they need is installed before, since two of npm in one
+# folder remove each other's files.
+CLIENT := services/clients/typescript
+FRAMEWORKS := services/clients/frameworks
+INSTALLED := $(CLIENT)/node_modules $(FRAMEWORKS)/node_modules
+
 .PHONY: slow
-slow: ## the slow tests
+slow: $(INSTALLED) ## the slow tests
 	$(GOTEST) -timeout 15m -run '^($(SLOW_TESTS))$$' $(SLOW)
 
 # The first command compiles, with the compiler's garbage collection as for vet, and runs
@@ -111,7 +117,7 @@ empty-root: ## README's two commands, and one machine's setup, on an empty Debia
 	go test -vet=off -count=1 -v -parallel 3 -timeout 80m $(EMPTY)
 
 .PHONY: network
-network: ## 10,000 writes through a bad network with each client, each stored once
+network: $(INSTALLED) ## 10,000 writes through a bad network with each client, each stored once
 	NETWORK_WRITES=10000 go test -count=1 -timeout 15m -run '^(TestTypeScriptClient|TestGoClientBadNetwork|TestPythonClient)$$' ./services/test/e2e
 
 .PHONY: fuzz
@@ -170,8 +176,6 @@ related: ## the table of related words, from word vectors that it fetches (118 M
 generated: ## fails if a generated file is out of date
 	@infra/generated
 
-CLIENT := services/clients/typescript
-
 .PHONY: client
 client: $(CLIENT)/node_modules ## the TypeScript client: up-to-date types, golden vectors, package and size
 	cd $(CLIENT) && npm run -s generate && npm run -s build && npm test
@@ -181,8 +185,6 @@ client: $(CLIENT)/node_modules ## the TypeScript client: up-to-date types, golde
 $(CLIENT)/node_modules: $(CLIENT)/package.json $(CLIENT)/package-lock.json
 	cd $(CLIENT) && npm ci --ignore-scripts --no-audit --no-fund
 	@touch $@
-
-FRAMEWORKS := services/clients/frameworks
 
 .PHONY: frameworks
 frameworks: $(CLIENT)/node_modules $(FRAMEWORKS)/node_modules ## the packages for agent frameworks: types, by all versions of the AI SDK

@@ -138,7 +138,7 @@ func TestGoClientBadNetwork(t *testing.T) {
 	network := &badNetwork{target: s.Core[0].URL}
 	key := must(straight.CreateKey(t.Context(), memoryledger.NewKey{Label: "through the bad network"}))
 	bad := memoryledger.New(network.start(t), memoryledger.WithAPIKey(key.Secret), memoryledger.WithOwner(straight.Owner()),
-		memoryledger.WithTimeout(2*time.Second), memoryledger.WithRetries(14, 2*time.Millisecond),
+		memoryledger.WithTimeout(5*time.Second), memoryledger.WithRetries(14, 2*time.Millisecond),
 		memoryledger.WithHTTPClient(&http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}}))
 	ids, writes := make([]string, count), make(chan int)
 	var workers sync.WaitGroup

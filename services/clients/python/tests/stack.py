@@ -410,7 +410,7 @@ class ABadNetwork(unittest.TestCase):
         """Half of the writes are from threads, and half from tasks of asyncio."""
         straight, writes = new_client(), int(os.environ["WRITES"])
         options: dict[str, Any] = {
-            "api_key": straight.keys.create("through the bad network")["key"], "owner": straight.owner, "timeout": 2.0, "retries": 14, "backoff": 0.002,
+            "api_key": straight.keys.create("through the bad network")["key"], "owner": straight.owner, "timeout": 5.0, "retries": 14, "backoff": 0.002,
         }
         client, stored = ledger.MemoryLedger(os.environ["BAD_URL"], **options), {}
         numbers = iter(range(writes))

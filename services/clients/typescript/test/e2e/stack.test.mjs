@@ -417,7 +417,7 @@ test("an export whose connection breaks", async (t) => {
       if (left <= 0 && !faults.stall) client.destroy();
     });
   });
-  const options = { url: bad, apiKey: key, owner: straight.owner, backoffMs: 5, timeoutMs: 1000 };
+  const options = { url: bad, apiKey: key, owner: straight.owner, backoffMs: 5, timeoutMs: 5000 };
   // The export is not compressed, so that the cut is in its middle.
   const client = new ledger.MemoryLedger({ ...options, fetch: (where, init) => fetch(where, { ...init, headers: { ...init.headers, "Accept-Encoding": "identity" } }) });
   await assert.rejects(all(client.log.export()), ledger.ConnectionError);
@@ -439,13 +439,13 @@ test("a bad network", async (t) => {
     open().on("data", (chunk) => {
       if (fault === "lose") return client.destroy();
       if (fault === "truncate") return client.end(chunk.subarray(0, chunk.length - 5));
-      if (fault === "delay") return setTimeout(() => client.write(chunk), 4000);
+      if (fault === "delay") return setTimeout(() => client.write(chunk), 7000);
       client.write(chunk);
     });
   });
   const straight = await newClient();
   const { key } = await straight.keys.create("through the bad network");
-  const client = new ledger.MemoryLedger({ url: bad, apiKey: key, owner: straight.owner, timeoutMs: 3000, retries: 12, backoffMs: 5, fetch: eachItsOwn });
+  const client = new ledger.MemoryLedger({ url: bad, apiKey: key, owner: straight.owner, timeoutMs: 6000, retries: 12, backoffMs: 5, fetch: eachItsOwn });
   const writes = Number(process.env.WRITES ?? 100), ids = [];
   let next = 0;
   const write = async () => {
