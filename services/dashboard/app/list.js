@@ -28,7 +28,13 @@ function Rows({ total, lines, row, name, onSight, label, place = (i) => i, index
   const height = heightOf(lines), box = useRef(), kept = useRef(), [view, setView] = useState({ top: 0, height: 800 });
   const look = () => setView({ top: Math.max(0, -box.current.getBoundingClientRect().top), height: innerHeight });
   useLayoutEffect(() => {
-    const resized = new ResizeObserver(look); // what is above may change its height
+    let above = box.current.offsetTop;
+    const resized = new ResizeObserver(() => { // what is above may change its height
+      const grown = box.current.offsetTop - above;
+      above += grown;
+      if (box.current.getBoundingClientRect().top < grown) scrollBy(0, grown);
+      look();
+    });
     resized.observe(document.body);
     addEventListener('scroll', look, { passive: true });
     return () => { resized.disconnect(); removeEventListener('scroll', look); };

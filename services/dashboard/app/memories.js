@@ -90,7 +90,7 @@ export function Memories({ api }) {
   return html`<${Write} api=${api}/>
     <form class="find" role="search" onSubmit=${(e) => { e.preventDefault(); ask(); }}>
       <input type="search" ref=${search} dir="auto" aria-label="Search memories" placeholder=${narrow ? 'Search by meaning' : 'Search by meaning, or “exact words”'} maxLength="1000" value=${typed.q ?? ''} onInput=${(e) => type({ q: e.target.value })} onKeyDown=${leave}/>
-      <${Unfold} what="Filter" open=${!folded} values=${filters.map((name) => typed[name])} onToggle=${() => setFolded(!folded)}/></form>
+      <${Unfold} what="Filter" open=${!folded} values=${filters.map((name) => typed[name])} onToggle=${() => { setFolded(!folded); if (folded) scrollTo(0, 0); }}/></form>
     ${!folded && html`<div class="fields" role="group" aria-label="Filter">${field('source', { placeholder: 'diary' })}${field('tags', { placeholder: 'tea, cats', maxLength: 1000 })}
       ${field('from', { type: 'date' })}${field('to', { type: 'date' })}${field('namespace', { placeholder: 'home' })}${choice('via')}${choice('chain')}${check('exact')}${check('gone')}</div>`}
     ${folded && filters.some((name) => asked[name]) && html`<div class="chips">${filters.filter((name) => asked[name]).map((name) => html`<button type="button" key=${name} onClick=${() => type({ [name]: '' })}>

@@ -1173,10 +1173,14 @@ export const scenarios = {
     await scroll(0.5);
     const middle = v.page.getByText(`(${Math.floor(v.config.many / 2)})`);
     await middle.waitFor();
-    const at = (await middle.boundingBox()).y;
+    const at = (await middle.boundingBox()).y, stays = async (when) => assert.ok(Math.abs((await middle.boundingBox()).y - at) < 2, `the row stays where it was ${when}`);
     await v.call('POST', '/memories', { content: 'one more', metadata: {} });
     await v.page.getByText(`${(v.config.many + 1).toLocaleString('en')} memories`).waitFor();
-    assert.ok(Math.abs((await middle.boundingBox()).y - at) < 2, 'the row stays where it was');
+    await stays('when the log grows');
+    await v.page.evaluate(() => { document.querySelector('.summary').style.height = '9rem'; return new Promise((drawn) => requestAnimationFrame(() => setTimeout(drawn))); });
+    await stays('when what is above grows');
+    await v.page.getByRole('button', { name: 'Filter' }).click();
+    assert.ok((await v.page.getByLabel('Source').boundingBox()).y > 0, 'the filter is in sight');
     assert.ok(v.requests.filter((url) => url.includes('/memories?')).length < 60, 'only pages in sight are asked for');
   },
 };
