@@ -66,7 +66,7 @@ func guarantees(t *testing.T, fresh func(t *testing.T) fixture, parts ...part) {
 		}
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+			ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 			defer cancel()
 			c.test(t, ctx, fresh(t))
 		})

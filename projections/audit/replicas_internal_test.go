@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/memory-ledger/ledger/events/eventlog"
@@ -83,24 +84,26 @@ func TestEachReplicaIsRead(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			messages := cmp.Or(c.node.messages, messages)
-			c.node.messages, c.node.at, c.node.fails = messages, 1000, -1
-			whole := &node{messages: messages, at: 700}
-			var found []string
-			a := &auditor{report: &report{to: func(f Finding) { found = append(found, f.Detail) }}}
-			a.cfg = Config{Log: &c.node, Patience: 100 * time.Millisecond, Replicas: []Replica{{Node: "a", Log: whole}, {Node: "b", Log: &c.node}, {Node: "c", Missing: "it is away"}}}
-			if name == "one" { // also test a damaged node that is read first
-				slices.Reverse(a.cfg.Replicas)
-			}
-			if err := a.checkReplicas(t.Context(), messages); err != nil || !slices.Equal(found, c.want) {
-				t.Errorf("found %q, %v; want %q", found, err, c.want)
-			}
-			if len(a.report.summary.Incomplete) != 1 {
-				t.Errorf("said of the one that is away: %v", a.report.summary.Incomplete)
-			}
-			if err := a.cfg.Log.Read(t.Context(), eventlog.ReadConfig{To: messages}, func(eventlog.Slice) error { return nil }); err != nil {
-				t.Errorf("the audit reads from one that is not whole: %v", err)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				messages := cmp.Or(c.node.messages, messages)
+				c.node.messages, c.node.at, c.node.fails = messages, 1000, -1
+				whole := &node{messages: messages, at: 700}
+				var found []string
+				a := &auditor{report: &report{to: func(f Finding) { found = append(found, f.Detail) }}}
+				a.cfg = Config{Log: &c.node, Patience: time.Minute, Replicas: []Replica{{Node: "a", Log: whole}, {Node: "b", Log: &c.node}, {Node: "c", Missing: "it is away"}}}
+				if name == "one" { // also test a damaged node that is read first
+					slices.Reverse(a.cfg.Replicas)
+				}
+				if err := a.checkReplicas(t.Context(), messages); err != nil || !slices.Equal(found, c.want) {
+					t.Errorf("found %q, %v; want %q", found, err, c.want)
+				}
+				if len(a.report.summary.Incomplete) != 1 {
+					t.Errorf("said of the one that is away: %v", a.report.summary.Incomplete)
+				}
+				if err := a.cfg.Log.Read(t.Context(), eventlog.ReadConfig{To: messages}, func(eventlog.Slice) error { return nil }); err != nil {
+					t.Errorf("the audit reads from one that is not whole: %v", err)
+				}
+			})
 		})
 	}
 }
