@@ -133,7 +133,7 @@ func (d *driver) readBack(ctx context.Context, flights []*flight, height chain.H
 		keys := make([]solana.PublicKey, len(group))
 		for i, w := range group {
 			var err error
-			if keys[i], err = d.address(w.owner); err != nil {
+			if keys[i], err = d.signer.address(w.owner); err != nil {
 				return nil, err
 			}
 		}
@@ -177,7 +177,7 @@ func (d *driver) settle(ctx context.Context, f *flight, succeeded bool, held map
 		}
 		b := o.Batch
 		if account != nil && account.Size == b.Size && account.Root == [32]byte(b.Root) {
-			address, err := d.address(o)
+			address, err := d.signer.address(o)
 			if err != nil {
 				return err
 			}
@@ -185,7 +185,7 @@ func (d *driver) settle(ctx context.Context, f *flight, succeeded bool, held map
 				BatchID: b.ID, Size: b.Size, Root: b.Root, Signature: f.Signature, Slot: account.Slot,
 				Cluster: d.genesis, ProgramID: d.signer.program.String(), Account: address.String(),
 			}})
-			lamports += shareOf(f.Transaction, o.ConfirmedSize == 0, d.rent.Load())
+			lamports += shareOf(f.Transaction, !o.Created, d.rent.Load())
 			continue
 		}
 		why, alarm := lacking(account, o, succeeded)

@@ -69,6 +69,7 @@ import (
 type Anchorer struct {
 	cfg     Config
 	store   *store
+	signer  signer
 	folding *projector.Runner
 	rent    *atomic.Uint64 // lamports of a commitment account; 0: not read yet
 	status  status
@@ -78,11 +79,11 @@ type Anchorer struct {
 // New returns an anchorer that does nothing until Run.
 func New(cfg Config) (*Anchorer, error) {
 	cfg.setDefaults()
-	key, err := newRowKey(cfg.Authority)
+	key, err := newRowKey(cfg.Authority, cfg.Program)
 	if err != nil {
 		return nil, err
 	}
-	a := &Anchorer{cfg: cfg, store: &store{pool: cfg.Pool, key: key}, rent: new(atomic.Uint64)}
+	a := &Anchorer{cfg: cfg, store: &store{pool: cfg.Pool, key: key}, signer: signer{cfg.Authority, cfg.Program, cfg.PriorityFee}, rent: new(atomic.Uint64)}
 	if a.metrics, err = newMetrics(a); err != nil {
 		return nil, err
 	}
@@ -111,7 +112,7 @@ func (a *Anchorer) renewal(err error) []projector.Step {
 	case errors.Is(err, errAltered):
 		// Other rows may have been altered too.
 		a.metrics.alarms.Inc()
-		a.cfg.Logger.Error("the anchorer's tables were altered, or the authority has changed; "+
+		a.cfg.Logger.Error("the anchorer's tables were altered, or authority or program have changed; "+
 			"the state is rebuilt from the log's first message", "err", err)
 	default:
 		return nil
@@ -152,7 +153,7 @@ func (a *Anchorer) newDriver() *driver {
 	return &driver{
 		cfg: &a.cfg, store: a.store, rent: a.rent, status: &a.status, metrics: a.metrics,
 		folded:  func() uint64 { return a.folding.Status().Position },
-		signer:  signer{a.cfg.Authority, a.cfg.Program, a.cfg.PriorityFee},
+		signer:  a.signer,
 		flights: make(map[string]*flight), busy: make(map[events.Owner]uint64), held: make(map[events.Owner]*hold),
 	}
 }

@@ -89,9 +89,7 @@ func TestBlockhashExpires(t *testing.T) {
 func TestOutOfFundsAndFundedLater(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, false)
-	var err error
-	w.authority, err = solana.NewRandomPrivateKey() // has no lamports
-	w.must(err)
+	w.authority = solana.NewWallet().PrivateKey // has no lamports
 	w.owners(10)
 	p := w.start(nil, nil)
 	w.turns(p, errUnfunded)
@@ -114,16 +112,17 @@ func TestOutOfFundsAndFundedLater(t *testing.T) {
 	w.turns(p, nil)
 }
 
-// fundedChain is a chain on which the authority has a fixed balance.
+// fundedChain is a chain on which the authority has a fixed balance, of which its own account
+// needs a reserve.
 type fundedChain struct {
 	Chain
-	balance uint64
+	balance, reserve uint64
 }
 
 func (p fundedChain) Balance(context.Context, solana.PublicKey) (uint64, error) {
 	return p.balance, nil
 }
-func (p fundedChain) Rent(context.Context, int) (uint64, error) { return 0, nil }
+func (p fundedChain) Rent(context.Context, int) (uint64, error) { return p.reserve, nil }
 
 func TestChainReset(t *testing.T) {
 	t.Parallel()
@@ -302,6 +301,25 @@ func TestTablesComeBackFromTheLog(t *testing.T) {
 		if len(all[key].cut) != 1 {
 			t.Errorf("%s: cut %d times", key, len(all[key].cut))
 		}
+	}
+}
+
+// Another authority and another program have accounts of their own. The log's earlier anchors
+// are in others.
+func TestAnotherAuthorityOrProgram(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, false)
+	key := w.owners(1)[0]
+	p := w.start(nil, nil).waitAnchored(w)
+	for size, change := range []func(){
+		func() { w.authority = newWorld(t, false).authority },
+		func() { w.program = otherProgram },
+	} {
+		p.stop()
+		change()
+		w.write(key, 1)
+		p = w.start(nil, nil)
+		w.anchors(key, size+2)
 	}
 }
 

@@ -88,9 +88,16 @@ func (f *fold) record(o *owner, r *projector.Record, spent map[string]uint64, ge
 			// Before the rent was read from the chain, two years of 3480 lamports for each byte
 			// count, as on every cluster.
 			const mostRent = (128 + accountLen) * 2 * 3480
-			spent[at.Format(dayLayout)] += shareOf(data.Transaction, o.ConfirmedSize == 0, cmp.Or(f.anchorer.rent.Load(), mostRent))
+			spent[at.Format(dayLayout)] += shareOf(data.Transaction, !o.Created, cmp.Or(f.anchorer.rent.Load(), mostRent))
 		case *events.BatchConfirmed:
 			*genesis = data.Cluster
+			if !o.Created {
+				account, err := f.anchorer.signer.address(o)
+				if err != nil {
+					return err
+				}
+				o.Created = data.Account == account.String()
+			}
 		}
 		if err := o.fold(e.Data, at); err != nil {
 			return err
@@ -112,6 +119,9 @@ type owner struct {
 	ChainVersion int
 
 	ConfirmedSize uint64
+	// Created says that the account of these commits exists. Another authority or another
+	// program has another account, which its first commit creates.
+	Created bool `json:",omitempty"`
 
 	// Waiting is when the oldest leaf was written that no open or confirmed batch covers;
 	// zero if there is no such leaf.

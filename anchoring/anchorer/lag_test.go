@@ -40,8 +40,6 @@ func newLone(t *testing.T) *lone {
 	pool, err := pgxpool.New(t.Context(), conn.Config().ConnString())
 	must(t, err)
 	t.Cleanup(pool.Close)
-	key, err := solana.NewRandomPrivateKey()
-	must(t, err)
 	l := &lone{t: t, now: time.Unix(1_700_000_000, 0), cache: treeCache{map[events.Owner]events.Hash{}, map[events.Owner]uint64{}}}
 	l.driver = &driver{
 		cfg: &Config{
@@ -49,7 +47,7 @@ func newLone(t *testing.T) *lone {
 			MaxFlights: 64, MaxWait: time.Minute, MaxLeaves: 1000,
 		},
 		store: &store{pool: pool}, rent: new(atomic.Uint64), folded: func() uint64 { return 0 },
-		signer: signer{key: key}, status: &status{}, metrics: &metrics{balance: prometheus.NewGauge(prometheus.GaugeOpts{})},
+		signer: signer{key: solana.NewWallet().PrivateKey}, status: &status{}, metrics: &metrics{balance: prometheus.NewGauge(prometheus.GaugeOpts{})},
 		busy: make(map[events.Owner]uint64), held: make(map[events.Owner]*hold),
 	}
 	const rent = 1_000_000
@@ -77,7 +75,7 @@ func (s treeCache) link(_ context.Context, key events.Owner, _, to uint64) (tree
 func (l *lone) owner(confirmed, size uint64) *owner {
 	l.t.Helper()
 	o := newOwner(logtest.Owner())
-	o.ConfirmedSize = confirmed
+	o.ConfirmedSize, o.Created = confirmed, confirmed > 0
 	l.grow(o, size)
 	l.cache.sizes[o.key] = size
 	return o

@@ -6,9 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/gagliardetto/solana-go"
-
-	"github.com/memory-ledger/ledger/anchoring/commitment"
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/verify"
 	"github.com/memory-ledger/ledger/projections/tree"
@@ -235,9 +232,8 @@ func saturating(a, b uint64) uint64 {
 }
 
 func (d *driver) costOf(o *owner) uint64 {
-	first := o.ConfirmedSize == 0
-	cost := d.signer.cost(first)
-	if first {
+	cost := d.signer.cost(!o.Created)
+	if !o.Created {
 		cost += d.rent.Load()
 	}
 	return cost
@@ -246,7 +242,7 @@ func (d *driver) costOf(o *owner) uint64 {
 func (d *driver) inFlightCost() (cost uint64) {
 	for _, f := range d.flights {
 		for _, o := range f.owners {
-			cost += shareOf(f.Transaction, o.ConfirmedSize == 0, d.rent.Load())
+			cost += shareOf(f.Transaction, !o.Created, d.rent.Load())
 		}
 	}
 	return cost
@@ -332,9 +328,4 @@ func (d *driver) cut(ctx context.Context, owners []*owner) ([]*owner, error) {
 		}
 	}
 	return ready, err
-}
-
-func (d *driver) address(o *owner) (solana.PublicKey, error) {
-	address, _, err := commitment.Address(d.signer.program, d.signer.key.PublicKey(), solana.PublicKey(o.key.Bytes()))
-	return address, err
 }

@@ -38,6 +38,12 @@ type signer struct {
 	price   uint64 // micro-lamports per compute unit
 }
 
+// address returns the account that an owner's commits go to.
+func (s *signer) address(o *owner) (solana.PublicKey, error) {
+	address, _, err := commitment.Address(s.program, s.key.PublicKey(), solana.PublicKey(o.key.Bytes()))
+	return address, err
+}
+
 // sign returns the signed transaction that commits the open batches of a pack.
 func (s *signer) sign(pack []*owner, latest chain.Blockhash) (attempt, error) {
 	instructions, err := s.instructions(pack)
@@ -76,7 +82,7 @@ func (s *signer) instructions(pack []*owner) ([]solana.Instruction, error) {
 		if err != nil {
 			return nil, err
 		}
-		if o.ConfirmedSize == 0 { // it creates the account
+		if !o.Created {
 			units += unitsCreate + unitsEachBump*uint32(255-bump)
 		} else {
 			units += unitsUpdate

@@ -19,9 +19,7 @@ var must, errorOf = testkit.Must, testkit.ErrorOf
 // For any owners, a full pack fits, and decodes to the commits that went in.
 func TestPacksFit(t *testing.T) {
 	t.Parallel()
-	key, err := solana.NewRandomPrivateKey()
-	must(t, err)
-	s := signer{key, program.LocalID, 1 << 40}
+	s := signer{solana.NewWallet().PrivateKey, program.LocalID, 1 << 40}
 	for n := 1; n <= packed; n++ {
 		var owners []*owner
 		for i := range n {

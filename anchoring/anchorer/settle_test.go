@@ -1,7 +1,6 @@
 package anchorer
 
 import (
-	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -9,14 +8,6 @@ import (
 	"github.com/memory-ledger/ledger/infra/testkit"
 	"github.com/memory-ledger/ledger/projections/projector"
 )
-
-// estate is a chain on which the authority's own account needs a rent reserve.
-type estate struct {
-	fundedChain
-	reserve uint64
-}
-
-func (e estate) Rent(context.Context, int) (uint64, error) { return e.reserve, nil }
 
 // Transactions in flight are not paid yet, the reserve of the authority's own account
 // must stay, and spending counts on the UTC day on which it happened.
@@ -39,7 +30,7 @@ func TestWhatIsLeftToSpend(t *testing.T) {
 		{1 << 40, 1, 0, errBound},
 		{reserve + pending + 1, 1 << 40, 1, errUnfunded},
 	} {
-		l.cfg.Chain, l.cfg.MaxLamportsPerDay = estate{fundedChain{balance: c.balance}, reserve}, c.bound
+		l.cfg.Chain, l.cfg.MaxLamportsPerDay = fundedChain{balance: c.balance, reserve: reserve}, c.bound
 		if left, short, err := l.budget(t.Context()); err != nil || left != c.left || short != c.short {
 			t.Errorf("%d lamports, bound to %d: %d left, short is %v, %v", c.balance, c.bound, left, short, err)
 		}

@@ -26,7 +26,7 @@ const tablesTimeout = time.Minute
 
 // tablesVersion is raised when the tables change. Older tables are dropped and filled
 // again from the log.
-const tablesVersion = 9
+const tablesVersion = 10
 
 const schemaName = "ledger_anchor"
 
@@ -52,7 +52,7 @@ CREATE TABLE ledger_anchor.clusters (
 CREATE TABLE ledger_anchor.owners (
     owner      text COLLATE "C" PRIMARY KEY,
     -- What the queries look for: when something is signed, never what.
-    first      boolean NOT NULL, -- nothing of the owner was anchored yet
+    first      boolean NOT NULL, -- the owner's next commit creates its account
     unanchored bigint  NOT NULL, -- leaves
     waiting    timestamptz,      -- when the oldest leaf was written that no batch covers
     oldest     timestamptz,      -- when the open batch's oldest leaf was written; NULL: none is open
@@ -160,7 +160,7 @@ func (s *store) row(o *owner) []any {
 		oldest, signed = &b.Oldest, b.Tried != nil
 	}
 	state := encode(o)
-	return []any{string(o.key), o.ConfirmedSize == 0, o.size() - min(o.size(), o.ConfirmedSize), waiting, oldest, signed, state, s.key.code(o.key, state)}
+	return []any{string(o.key), !o.Created, o.size() - min(o.size(), o.ConfirmedSize), waiting, oldest, signed, state, s.key.code(o.key, state)}
 }
 
 const upsertSQL = `INSERT INTO ledger_anchor.owners (owner, first, unanchored, waiting, oldest, signed, state, code)
@@ -191,7 +191,7 @@ type search struct {
 
 // unsignedOwners returns owners that need a signed transaction: their batch was cut and
 // not submitted, or is due. The longest waiting come first. If first is true it returns
-// only owners that were never anchored, else only owners that were. So it need not read
+// only owners whose commit creates an account, else only the others. So it need not read
 // many owners of one kind to find the other kind.
 func (s *store) unsignedOwners(ctx context.Context, w search, first bool) ([]*owner, error) {
 	from := `(SELECT * FROM ledger_anchor.owners WHERE first = $5 AND owner <> ALL($3) AND `
@@ -308,14 +308,14 @@ func texts(keys []events.Owner) []string {
 	return out
 }
 
-// errAltered says that an anchorer with this authority did not write this row.
-var errAltered = errors.New("a row of the anchorer's state was altered, or is another authority's")
+// errAltered says that an anchorer with this authority and program did not write this row.
+var errAltered = errors.New("a row of the anchorer's state was altered, or is of another authority or program")
 
 // rowKey makes the codes (MACs) of the owners' rows. The owner's row decides what is
 // signed for the owner. An attacker who can write to the database can write that row, and
 // also the tree cache that it is compared with. A code needs the authority's key:
 //
-//	key  = HKDF-SHA256(the authority's seed, no salt, info "memory-ledger/anchorer-row/v2"), 32 bytes
+//	key  = HKDF-SHA256(the authority's seed, no salt, info "memory-ledger/anchorer-row/v3 " and the program), 32 bytes
 //	code = HMAC-SHA256(key, owner, a zero byte, state)
 //
 // If an attacker restores an older row, its code is valid. That row holds the state of
@@ -323,9 +323,9 @@ var errAltered = errors.New("a row of the anchorer's state was altered, or is an
 // from it.
 type rowKey [sha256.Size]byte
 
-func newRowKey(authority solana.PrivateKey) (rowKey, error) {
+func newRowKey(authority solana.PrivateKey, program solana.PublicKey) (rowKey, error) {
 	const seed = 32
-	raw, err := hkdf.Key(sha256.New, authority[:seed], nil, "memory-ledger/anchorer-row/v2", sha256.Size)
+	raw, err := hkdf.Key(sha256.New, authority[:seed], nil, "memory-ledger/anchorer-row/v3 "+program.String(), sha256.Size)
 	if err != nil {
 		return rowKey{}, fmt.Errorf("derive the key of the anchorer's rows: %w", err)
 	}

@@ -78,7 +78,10 @@ func releaseChain() {
 	}
 }
 
-var programs = []localchain.Program{{ID: program.LocalID.String(), ELF: program.ELF}}
+var (
+	otherProgram = solana.NewWallet().PublicKey()
+	programs     = []localchain.Program{{ID: program.LocalID.String(), ELF: program.ELF}, {ID: otherProgram.String(), ELF: program.ELF}}
+)
 
 // world is a log with leaves, a database, and a chain.
 type world struct {
@@ -88,6 +91,7 @@ type world struct {
 	chain     *localchain.Chain
 	client    *chain.Client
 	authority solana.PrivateKey
+	program   solana.PublicKey
 	database  string
 
 	mu     sync.Mutex
@@ -100,16 +104,15 @@ type world struct {
 // newWorld uses the shared chain or, if own is true, a chain of the test's own.
 func newWorld(t testing.TB, own bool) *world {
 	t.Helper()
-	w := &world{t: t, leaves: map[events.Owner][]events.Hash{}, seqs: map[events.Owner]uint64{}, bad: map[events.Owner]bool{}, slow: map[events.Owner]bool{}}
+	w := &world{t: t, program: program.LocalID, leaves: map[events.Owner][]events.Hash{}, seqs: map[events.Owner]uint64{}, bad: map[events.Owner]bool{}, slow: map[events.Owner]bool{}}
 	if own {
 		w.chain = localchaintest.Start(t, localchain.Config{Programs: programs})
 	} else {
 		w.chain = sharedChain(t)
 	}
-	var err error
-	w.authority, err = solana.NewRandomPrivateKey()
-	w.must(err)
+	w.authority = solana.NewWallet().PrivateKey
 	w.must(w.chain.Fund(t.Context(), w.authority.PublicKey().String(), 100*solana.LAMPORTS_PER_SOL))
+	var err error
 	w.client, err = chain.New(w.chain.URL())
 	w.must(err)
 	t.Cleanup(w.client.Close)
@@ -262,27 +265,17 @@ type process struct {
 // start runs an anchorer with its own connections.
 func (w *world) start(k *killer, change func(*Config)) *process {
 	w.t.Helper()
-	return w.startOn(w.database, k, change)
-}
-
-func (w *world) startOn(database string, k *killer, change func(*Config)) *process {
-	w.t.Helper()
 	if k == nil {
 		k = &killer{}
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	k.cancel = cancel
-	pool, err := schema.OpenPool(ctx, database, "ledger", 4)
+	pool, err := schema.OpenPool(ctx, w.database, "ledger", 4)
 	w.must(err)
-	level := slog.LevelError + 1
-	if os.Getenv("ANCHOR_LOG") != "" {
-		level = slog.LevelDebug
-	}
 	cfg := Config{
 		Pool: pool, Log: killableLog{w.log, k}, Chain: killableChain{w.client, k}, Tree: w.link,
-		Authority: w.authority, Program: program.LocalID, MaxWait: time.Millisecond, MaxLeaves: 1000,
+		Authority: w.authority, Program: w.program, MaxWait: time.Millisecond, MaxLeaves: 1000,
 		PollEvery: 20 * time.Millisecond, ResendEvery: 60 * time.Millisecond, NewID: newID,
-		Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level})),
 		around: func(committed bool) error {
 			if committed != k.after {
 				return nil
@@ -533,7 +526,7 @@ func (w *world) check(key events.Owner, leaves []events.Hash, h *history) {
 // held returns an owner's account on the chain, or nil if it does not exist.
 func (w *world) held(key events.Owner) *commitment.Account {
 	w.t.Helper()
-	address, _, err := commitment.Address(program.LocalID, w.authority.PublicKey(), solana.PublicKey(key.Bytes()))
+	address, _, err := commitment.Address(w.program, w.authority.PublicKey(), solana.PublicKey(key.Bytes()))
 	w.must(err)
 	accounts, _, err := w.client.Accounts(w.t.Context(), []solana.PublicKey{address}, chain.Finalized)
 	w.must(err)
