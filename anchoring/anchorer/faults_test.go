@@ -220,10 +220,9 @@ func TestABatchIsCutAnewMeanwhile(t *testing.T) {
 			ID: newID(), Source: "/test", Owner: key, Time: events.At(time.Now()), OwnerVersion: all[key].versions + 1 + i, CommandID: command, Data: data,
 		}})
 		w.must(err)
-		_, err = w.log.Append(t.Context(), eventlog.Append{
+		w.must(errorOf(w.log.Append(t.Context(), eventlog.Append{
 			Family: events.FamilyChain, Owner: key, Kind: events.KindBatch, CommandID: command, Expected: expected, Payload: payload,
-		})
-		w.must(err)
+		})))
 	}
 	w.start(nil, nil)
 	w.await("both are anchored", func(all map[events.Owner]*history) bool { // h.add checks each submission on the way
@@ -411,8 +410,7 @@ func TestLaggingIsNotReady(t *testing.T) {
 	w.turns(p, nil)
 	held, err := w.pool().Begin(t.Context())
 	w.must(err)
-	_, err = held.Exec(t.Context(), `LOCK TABLE ledger_anchor.owners IN EXCLUSIVE MODE`)
-	w.must(err)
+	w.must(errorOf(held.Exec(t.Context(), `LOCK TABLE ledger_anchor.owners IN EXCLUSIVE MODE`)))
 	w.owners(1)
 	testkit.Await(t, "it is behind the log", func() bool { return strings.Contains(fmt.Sprint(p.Ready()), "behind the log") })
 	w.must(held.Rollback(t.Context()))

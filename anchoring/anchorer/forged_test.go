@@ -42,8 +42,7 @@ func TestAlteredRowsAreNotSigned(t *testing.T) {
 	for i := range forged {
 		w.must(o.leaf(&events.MemoryWritten{LeafIndex: uint64(i), LeafHash: forged[i]}, time.Unix(0, 0)))
 	}
-	_, err := pool.Exec(t.Context(), `UPDATE ledger_anchor.owners SET state = $2, waiting = 'epoch' WHERE owner = $1`, string(key), encode(o))
-	w.must(err)
+	w.must(errorOf(pool.Exec(t.Context(), `UPDATE ledger_anchor.owners SET state = $2, waiting = 'epoch' WHERE owner = $1`, string(key), encode(o))))
 	testkit.Await(t, "the row is found altered", func() bool {
 		if held := w.held(key); held != nil {
 			t.Fatalf("%x at %d leaves was signed, the log has %s", held.Root, held.Size, rootOf(genuine))

@@ -17,6 +17,7 @@ import (
 	"github.com/memory-ledger/ledger/infra/localchain"
 	"github.com/memory-ledger/ledger/infra/localnats"
 	natsconf "github.com/memory-ledger/ledger/infra/nats"
+	"github.com/memory-ledger/ledger/services/keystore"
 	"github.com/memory-ledger/ledger/services/run/backup"
 	"github.com/memory-ledger/ledger/services/run/config"
 )
@@ -140,7 +141,8 @@ func besideLog(cfg config.Config) bool {
 // empty, into the data folder of a local run, which must not be running. A local run's
 // secrets and chain go only into a data folder. Before Restore puts back anything, it
 // reads every part but the secrets, and checks the streams with a trial restore, which it
-// throws away. Servers are provisioned after a restored log, which has no consumers.
+// throws away. Servers are provisioned after a restored log, which has no consumers. A keystore
+// alone may be restored into one that has lost some of its keys: see [backup.PutBack].
 //
 // A crash leaves a folder or a cluster without some of the parts, or without consumers.
 // Restore does not replace a complete part, so remove it before you try again.
@@ -221,6 +223,11 @@ func (r *restoring) put(ctx context.Context, nc *nats.Conn, part backup.Part) (e
 		done, err = backup.PutChain(from, filepath.Join(r.cfg.DataDir, chainFolder))
 	default:
 		done, err = backup.Restore(ctx, nc, part, from, cmp.Or(r.cfg.NATSReplicas, natsconf.Replicas(nc)), r.progress)
+		if part == backup.Keystore && len(r.parts) == 1 && errors.Is(err, backup.ErrNotEmpty) {
+			if done, err = backup.PutBack(ctx, nc, from); err == nil {
+				err = syncLocal(r.cfg, keystore.Stream)
+			}
+		}
 	}
 	if err == nil {
 		r.say(done)

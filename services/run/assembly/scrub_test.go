@@ -12,6 +12,8 @@ import (
 	"github.com/memory-ledger/ledger/infra/localnats/natstest"
 	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
 	"github.com/memory-ledger/ledger/services/keystore"
+	"github.com/memory-ledger/ledger/services/run/assembly"
+	"github.com/memory-ledger/ledger/services/run/backup"
 	"github.com/memory-ledger/ledger/services/test/stacktest"
 )
 
@@ -33,16 +35,13 @@ func TestReadinessFindsAHole(t *testing.T) {
 	for i := range 150 { // more than one check reads
 		run.write(session, fmt.Sprint(i))
 	}
-	id := run.core.Expect(200, "GET", "/memories?limit=1&cursor=120", nil, session)
-	var middle []struct{ ID string }
-	if err := json.Unmarshal(id.Body, &middle); err != nil || len(middle) != 1 {
-		t.Fatal(err, string(id.Body))
-	}
+	_, middle, _ := bytes.Cut(run.core.Expect(200, "GET", "/memories?limit=1&cursor=120", nil, session).Body, []byte(`"id":"`))
+	id := middle[:36]
 	run.stop()
-	for _, path := range natstest.FilesHolding(t, filepath.Join(data, "nats", "jetstream"), []byte(middle[0].ID)) {
+	for _, path := range natstest.FilesHolding(t, filepath.Join(data, "nats", "jetstream"), id) {
 		text, err := os.ReadFile(path)
 		must(t, err)
-		at := bytes.Index(text, []byte(middle[0].ID))
+		at := bytes.Index(text, id)
 		copy(text[at:], make([]byte, 200)) // a hole
 		must(t, os.WriteFile(path, text, 0o600))
 	}
@@ -56,7 +55,7 @@ func TestReadinessFindsAHole(t *testing.T) {
 }
 
 // TestReadinessFindsALostKey: an owner's data key that is gone without the mark of an
-// erasure is told before the owner reads. An erased key is not lost.
+// erasure is told before the owner reads. An erased key is not lost. A backup has it.
 func TestReadinessFindsALostKey(t *testing.T) {
 	t.Parallel()
 	data, database := t.TempDir(), "DATABASE_URL="+pgtest.Database(t)
@@ -65,6 +64,8 @@ func TestReadinessFindsALostKey(t *testing.T) {
 	for _, w := range wallets {
 		run.write(run.core.SignIn(w), "one")
 	}
+	copies, put := filepath.Join(t.TempDir(), "copies"), uint64(0)
+	must(t, assembly.Backup(t.Context(), run.cfg, copies, []backup.Part{backup.Keystore}, func(backup.Done) {}, quiet))
 	asked := run.core.Expect(200, "POST", "/auth/challenge", map[string]any{"publicKey": wallets[2].PublicKey, "purpose": "erase"})
 	run.core.Expect(200, "POST", "/erasure", wallets[2].Answer(asked.Text("message")))
 	for range 3 {
@@ -76,14 +77,17 @@ func TestReadinessFindsALostKey(t *testing.T) {
 	stream, err := js.Stream(t.Context(), keystore.Stream)
 	must(t, err)
 	key, err := stream.GetLastMsgForSubject(t.Context(), "$KV."+keystore.Bucket+"."+wallets[1].PublicKey)
-	if err == nil {
-		err = stream.DeleteMsg(t.Context(), key.Sequence)
-	}
 	must(t, err)
+	must(t, stream.DeleteMsg(t.Context(), key.Sequence))
 	run.stop()
 	run = startRun(t, data, "LOCAL_CHAIN=off", database)
 	run.until("readiness tells of the lost key", "/readyz", nil, says("data keys", "is lost"))
 	if a := run.core.Do("GET", "/readyz", nil); !says("data keys", "restore the keystore")(a) || strings.Contains(string(a.Body), wallets[1].PublicKey) {
 		t.Errorf("then it says %s", a.Body)
 	}
+	must(t, assembly.Restore(t.Context(), run.cfg, copies, nil, func(d backup.Done) { put = d.Messages }, quiet))
+	if put != 1 {
+		t.Errorf("%d keys were put back, want the lost one", put)
+	}
+	run.until("the key is back", "/readyz", nil, says("data keys", "ok"))
 }

@@ -265,6 +265,46 @@ func restore(ctx context.Context, nc *nats.Conn, n note, path string, replicas i
 	return send(ctx, nc, n, config, path, progress)
 }
 
+// PutBack restores the data keys that a keystore has lost: those of owners of whom it has
+// neither a key nor the mark of a destroyed one. A crash leaves some of them; run it again.
+func PutBack(ctx context.Context, nc *nats.Conn, dir string) (Done, error) {
+	done := Done{Part: Keystore}
+	bucket := func(nc *nats.Conn) (jetstream.KeyValue, error) {
+		js, err := jetstream.New(nc)
+		if err != nil {
+			return nil, err
+		}
+		return js.KeyValue(ctx, keystore.Bucket)
+	}
+	err := Look(ctx, Keystore, dir, func(copied *nats.Conn) error {
+		from, errFrom := bucket(copied)
+		to, errTo := bucket(nc)
+		if err := errors.Join(errFrom, errTo); err != nil {
+			return err
+		}
+		owners, err := from.Keys(ctx)
+		for _, owner := range owners {
+			entry, err := from.Get(ctx, owner)
+			if err == nil {
+				_, err = to.Update(ctx, owner, entry.Value(), 0) // only if there is nothing
+			}
+			if eventlog.IsWrongSequence(err) {
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			done.Messages++
+			done.Bytes += int64(len(entry.Value()))
+		}
+		return err
+	})
+	if err != nil {
+		return done, fmt.Errorf("put back data keys: %w", err)
+	}
+	return done, nil
+}
+
 // Check reads every byte of a part's copy, and proves that the part can be restored. To
 // restore several parts, check all of them before restoring the first.
 func Check(ctx context.Context, part Part, dir string, progress Progress) (err error) {
