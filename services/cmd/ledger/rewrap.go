@@ -46,7 +46,7 @@ func runRewrap(ctx context.Context, out, progressTo io.Writer) error {
 	if cfg.MasterKeyPrevious == "" {
 		return errors.New("MASTER_KEY_PREVIOUS: not set; it is the key that wrapped the data keys before MASTER_KEY")
 	}
-	bar := newProgress(progressTo, "rewrapping", "messages")
+	bar := newProgress(progressTo, "rewrapping", "data keys")
 	done, err := assembly.Rewrap(ctx, cfg, func(done keystore.Rewrapped) { bar.at(done.Entries, 0) })
 	bar.done()
 	if err != nil && done.Entries == 0 { // nothing was begun, and again would not help
