@@ -108,5 +108,5 @@ def _recalled(memory: FoundMemory) -> dict[str, Any]:
     metadata, via = memory["metadata"], memory.get("imported", memory).get("via")
     return {
         "id": memory["id"], "untrustedContent": memory["content"], "untrustedSource": metadata.get("source"), "untrustedTags": metadata.get("tags"),
-        "occurredAt": metadata.get("occurredAt"), "createdAt": memory["createdAt"], "via": via["kind"] if via else None,
+        "untrustedOccurredAt": metadata.get("occurredAt"), "createdAt": memory["createdAt"], "via": via["kind"] if via else None,
     }
