@@ -108,10 +108,9 @@ func (c *Client) repeat(ctx context.Context, r *request, try func() error) error
 		wait := time.Duration(float64(c.backoff<<n) * (0.5 + rand.Float64()/2))
 		var refused *Error
 		if errors.As(err, &refused) && refused.retryAfter > 0 {
-			wait = refused.retryAfter
-		}
-		if wait > longestWait {
-			return err // a quota of the day, perhaps: the caller decides
+			if wait = refused.retryAfter; wait > longestWait {
+				return err // a quota of the day, perhaps: the caller decides
+			}
 		}
 		if err := sleep(ctx, wait); err != nil {
 			return err

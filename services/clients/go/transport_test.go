@@ -97,7 +97,7 @@ func TestWhatIsRepeated(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				client, attempts := roundTrip(func(int, *http.Request) (*http.Response, error) { return c.answer() }).client()
-				err := c.call(t.Context(), New("http://ledger", WithHTTPClient(client)))
+				err := c.call(t.Context(), New("http://ledger", WithHTTPClient(client), WithRetries(3, 2*time.Minute)))
 				if !errors.Is(err, c.want) || attempts.Load() != c.attempts {
 					t.Errorf("%v after %d attempts, want %v after %d", err, attempts.Load(), c.want, c.attempts)
 				}
