@@ -71,7 +71,6 @@ func TestArgumentsAreRefusedShortly(t *testing.T) {
 		{"recall", `{"anchored":1}`, "anchored must be true or false"},
 		{"recall", `{"a":1,"b":1,"c":1,"d":1,"e":1,"f":1,"g":1}`, "2 more fields are wrong"},
 		{"get", `{}`, "id is missing"},
-		{"get", `{"id":7}`, "id must be a text"},
 		{"open_case", `{"expiresInMinutes":1441}`, "expiresInMinutes must be at most 1440"},
 	} {
 		of := all[c.of]
@@ -161,7 +160,6 @@ func TestErrorsAreShort(t *testing.T) {
 	for sent, want := range map[string]string{
 		`"tools/call","params":{"name":"rember"}`:                                    "there are remember, correct, recall, ",
 		`"tools/call","params":{"name":"` + long + `"}`:                              "unknown tool",
-		`"tools/call","params":{"name":["` + long + `"]}`:                            "invalid params",
 		`"tools/call","params":["` + long + `"]`:                                     "invalid params",
 		`"` + long + `","params":{}`:                                                 "",
 		`"prompts/get","params":{"name":"habits"}`:                                   "there are memory-habits",

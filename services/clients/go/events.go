@@ -2,6 +2,7 @@ package memoryledger
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -108,11 +109,12 @@ const (
 // refuses. When ctx ends, the last pair has its error.
 func (c *Client) Follow(ctx context.Context, after string) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
-		connected, pause := false, c.backoff
+		first := cmp.Or(c.backoff, time.Second) // not 0: a service that is away would be asked all the time
+		connected, pause := false, first
 		for {
 			got, err := c.follow(ctx, &after, yield)
 			if got {
-				connected, pause = true, c.backoff
+				connected, pause = true, first
 			}
 			switch lost := errors.Is(err, ErrConnection) || errors.Is(err, ErrTimeout) || errors.Is(err, ErrUnavailable) || errors.Is(err, ErrRateLimited); {
 			case err == nil:

@@ -49,7 +49,6 @@ func TestFileHeadsLosesNoUpdate(t *testing.T) {
 // showing is a service that shows logs of leaves, one for each request of the head, and
 // then the last one again and again.
 type showing struct {
-	mu   sync.Mutex
 	logs [][]Hash
 	wait func(request int) // before the answer to a request of the head
 	n    int
@@ -62,18 +61,15 @@ func rootOf(leaves []Hash) Hash {
 }
 
 func (s *showing) RoundTrip(r *http.Request) (*http.Response, error) {
-	s.mu.Lock()
 	if r.URL.Path == "/log" {
 		s.n++
 	}
-	n := s.n
-	leaves := s.logs[min(n, len(s.logs))-1]
-	s.mu.Unlock()
+	leaves := s.logs[min(s.n, len(s.logs))-1]
 	var body any
 	switch query := r.URL.Query(); {
 	case r.URL.Path == "/log":
 		if s.wait != nil {
-			s.wait(n)
+			s.wait(s.n)
 		}
 		body = LogHead{Owner: strings.Repeat("1", 32), TreeSize: uint64(len(leaves)), Root: rootOf(leaves)}
 	case query.Get("from") == "1" && query.Get("to") == "3":

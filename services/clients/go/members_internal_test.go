@@ -47,7 +47,6 @@ func TestEntriesAreWhatWasWritten(t *testing.T) {
 		"another text":           {session, full, "y", stored, false},
 		"another source":         {session, full, "x", but("source", "old"), false},
 		"another time":           {session, full, "x", but("occurredAt", "1999-05-02"), false},
-		"no time":                {session, full, "x", but("occurredAt", nil), false},
 		"other tags":             {session, full, "x", but("tags", []string{"t", "u"}), false},
 		"another namespace":      {key, full, "x", but("namespace", "work"), false},
 		"no namespace":           {key, full, "x", but("namespace", nil), false},

@@ -128,6 +128,24 @@ func TestCaseIsReadOnce(t *testing.T) {
 	}
 }
 
+// TestFollowPauses: a client without retries waits before it opens a stream again.
+func TestFollowPauses(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		client, _ := roundTrip(func(n int, _ *http.Request) (*http.Response, error) {
+			if n > 3 {
+				return answer(401, ""), nil
+			}
+			return answer(200, ": hello\n\n", "Content-Type", "text/event-stream"), nil
+		}).client()
+		start := time.Now()
+		err := last(New("http://ledger", WithHTTPClient(client), WithRetries(0, 0)).Follow(t.Context(), ""))
+		if took := time.Since(start); !errors.Is(err, ErrUnauthorized) || took != 3*time.Second {
+			t.Errorf("%v after %v", err, took)
+		}
+	})
+}
+
 // TestTokensStaySecret: an error about a grant's URL does not quote the token.
 func TestTokensStaySecret(t *testing.T) {
 	t.Parallel()
