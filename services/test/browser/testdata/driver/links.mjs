@@ -1,33 +1,12 @@
 // People with the links that an owner hands out: they leave a memory, and open a case.
 import assert from 'node:assert/strict';
-import crypto from 'node:crypto';
 import fs from 'node:fs';
+import { Visit } from './visit.mjs';
 
-const alphabet = '123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz';
-
-function base58(bytes) {
-  let number = BigInt(`0x${bytes.toString('hex')}`);
-  let text = '';
-  for (; number > 0n; number /= 58n) text = alphabet[Number(number % 58n)] + text;
-  return '1'.repeat(bytes.findIndex((byte) => byte !== 0)) + text;
-}
-
-// owner signs in and returns a function that calls the API as the owner.
-async function owner(api) {
-  const call = async (method, path, body, token) => {
-    const response = await fetch(api + path, {
-      method, body: body && JSON.stringify(body),
-      headers: { ...(body && { 'Content-Type': 'application/json' }), ...(token && { Authorization: `Bearer ${token}` }) },
-    });
-    assert.ok(response.ok, `${method} ${path}: ${response.status}`);
-    return response.json();
-  };
-  const { publicKey, privateKey } = crypto.generateKeyPairSync('ed25519');
-  const address = base58(publicKey.export({ format: 'der', type: 'spki' }).subarray(-32));
-  const { message } = await call('POST', '/auth/challenge', { publicKey: address });
-  const signature = base58(crypto.sign(null, Buffer.from(message), privateKey));
-  const { token } = await call('POST', '/auth/verify', { publicKey: address, message, signature });
-  return (method, path, body) => call(method, path, body, token);
+// owner returns a function that calls the API as an owner.
+function owner(api) {
+  const signedIn = new Visit(null, { core: api }, 'owner');
+  return (...request) => signedIn.call(...request);
 }
 
 async function visit(stage, url) {
@@ -47,7 +26,7 @@ const heading = (stage, name) => stage.page.getByRole('heading', { level: 1, nam
 
 export async function leavesAMemory(stage) {
   stage.expected.push(/status of (400|404|413)/);
-  const own = await owner(stage.config.api);
+  const own = owner(stage.config.api);
   const drop = await own('POST', '/memory-drops', { maxWrites: 2 });
   const left = async () => (await own('GET', `/memory-drops/${drop.id}/status`)).remainingWrites;
   await visit(stage, drop.url);
@@ -104,7 +83,7 @@ export async function leavesAMemory(stage) {
 
 export async function opensACase(stage) {
   stage.expected.push(/status of 404/);
-  const own = await owner(stage.config.api);
+  const own = owner(stage.config.api);
   await own('POST', '/memories', { content: 'Keeps bees.', source: 'chat' });
   const made = await own('POST', '/agent-cases', { maxReads: 2 });
   const left = async () => (await own('GET', `/agent-cases/${made.id}/status`)).remainingReads;

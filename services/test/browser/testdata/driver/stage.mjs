@@ -2,15 +2,16 @@
 // common checks.
 import assert from 'node:assert/strict';
 import path from 'node:path';
-import { allRules, colorRules } from './visit.mjs';
+import { Looks, allRules, colorRules } from './visit.mjs';
 import { installWallet } from './wallets.mjs';
 
 const icon = 'data:image/svg+xml;base64,' + Buffer.from(
   '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 8 8"><rect width="8" height="8" rx="2" fill="#5b4bd6"/><circle cx="4" cy="4" r="2" fill="#fff"/></svg>',
 ).toString('base64');
 
-export class Stage {
+export class Stage extends Looks {
   constructor(context, config, name) {
+    super();
     Object.assign(this, { context, config, name });
     this.callback = `chrome-extension://${config.extensionId}/callback.html`;
     this.requests = [];
@@ -76,24 +77,6 @@ export class Stage {
       JSON.stringify(performance.getEntries()),
     ].join('\n'));
     assert.ok(!traces.includes('svc_session_'), 'the page keeps no token');
-  }
-
-  // accessible runs axe on the page as it is, colors included.
-  async accessible(rules = allRules) {
-    if (await this.page.evaluate('typeof axe') === 'undefined') await this.page.evaluate(`${this.config.axe};0`);
-    const found = await this.page.evaluate(`(async () => {
-      const { violations } = await axe.run(document, { resultTypes: ['violations'], runOnly: ${JSON.stringify(rules)} });
-      return violations.map(({ id, nodes }) => id + ': ' + nodes.map(({ html, failureSummary }) => html + ' ' + failureSummary).join('; '));
-    })()`);
-    assert.deepEqual(found, []);
-  }
-
-  // fits checks that nothing is cut off or needs sideways scrolling.
-  async fits() {
-    const { content, window: room } = await this.page.evaluate(() => ({
-      content: document.documentElement.scrollWidth, window: document.documentElement.clientWidth,
-    }));
-    assert.ok(content <= room, `content is ${content} px wide in a window of ${room}`);
   }
 
   async shot(state) {

@@ -34,8 +34,29 @@ export class Lane {
   }
 }
 
-export class Visit {
+// Looks are the checks that every visitor makes of a page as it is.
+export class Looks {
+  // accessible runs axe, colors included.
+  async accessible(rules = allRules) {
+    // Through the debugger, because the page's policy does not apply to it.
+    if (await this.page.evaluate('typeof axe') === 'undefined') await this.page.evaluate(`${this.config.axe};0`);
+    const found = await this.page.evaluate(`(async () => {
+      const { violations } = await axe.run(document, { resultTypes: ['violations'], runOnly: ${JSON.stringify(rules)} });
+      return violations.map(({ id, nodes }) => id + ': ' + nodes.map(({ html, failureSummary }) => html + ' ' + failureSummary).join('; '));
+    })()`);
+    assert.deepEqual(found, []);
+  }
+
+  // fits checks that nothing needs sideways scrolling.
+  async fits() {
+    const { content, room } = await this.page.evaluate(() => ({ content: document.documentElement.scrollWidth, room: document.documentElement.clientWidth }));
+    assert.ok(content <= room, `content is ${content} px wide in a window of ${room}`);
+  }
+}
+
+export class Visit extends Looks {
   constructor(browser, config, name, lane) {
+    super();
     Object.assign(this, { browser, config, name, lane, complaints: [], expected: [], requests: [], shots: 0 });
     this.become(generateKeyPairSync('ed25519').privateKey);
   }
@@ -76,6 +97,14 @@ export class Visit {
     }
   }
 
+  // hold keeps the page's requests to a path until the function that it returns is called.
+  async hold(path, options) {
+    let go;
+    const held = new Promise((resolve) => { go = resolve; });
+    await this.page.route(path, async (route) => { await held; await route.continue(); }, options);
+    return go;
+  }
+
   // anchored waits until all of the log is on the chain.
   async anchored() {
     for (let tries = 0; tries < 200; tries++) {
@@ -114,22 +143,6 @@ export class Visit {
 
   // rows are the memories in sight.
   get rows() { return this.page.locator('button.memory'); }
-
-  async accessible(rules = allRules) {
-    // Through the debugger, because the page's policy does not apply to it.
-    if (await this.page.evaluate('typeof axe') === 'undefined') await this.page.evaluate(`${this.config.axe};0`);
-    const found = await this.page.evaluate(`(async () => {
-      const { violations } = await axe.run(document, { resultTypes: ['violations'], runOnly: ${JSON.stringify(rules)} });
-      return violations.map(({ id, nodes }) => id + ': ' + nodes.map(({ html, failureSummary }) => html + ' ' + failureSummary).join('; '));
-    })()`);
-    assert.deepEqual(found, []);
-  }
-
-  // fits checks that nothing needs sideways scrolling.
-  async fits() {
-    const { content, room } = await this.page.evaluate(() => ({ content: document.documentElement.scrollWidth, room: document.documentElement.clientWidth }));
-    assert.ok(content <= room, `content is ${content} px wide in a window of ${room}`);
-  }
 
   // apart checks that no two things that can be pressed share a place, that nothing covers one, that none is cut off,
   // and that a thumb can press each. What floats may cover what scrolls under it. Nor may the words in a field be cut.
