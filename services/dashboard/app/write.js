@@ -28,14 +28,18 @@ const nothing = { text: '', source: '', day: '', tags: '', namespace: '' };
 export function Write({ api }) {
   const [kept, keep] = useDraft(api.session.publicKey, 'new'), draft = kept ?? nothing;
   const [open, setOpen] = useState(false), [saved, setSaved] = useState(false);
-  const [store, storing, error, anew] = useStore(api);
+  const [store, storing, error, anew] = useStore(api), newest = useRef();
+  newest.current = kept;
   const { text, ...more } = draft;
   const change = (next) => { anew(); setSaved(false); keep(Object.values(next).some(Boolean) ? next : undefined); };
   const field = (name) => ({ value: draft[name], onInput: (e) => change({ ...draft, [name]: e.target.value }) });
   const save = () => {
     const tags = listOf(draft.tags);
     const memory = { content: text, source: draft.source.trim() || undefined, occurredAt: draft.day || undefined, tags: tags.length > 0 ? tags : undefined, namespace: draft.namespace.trim() || undefined };
-    return store(memory, () => { keep(undefined); setSaved(true); });
+    return store(memory, () => {
+      if (newest.current === kept) keep(undefined); // otherwise the next memory was begun meanwhile
+      setSaved(true);
+    });
   };
   const keys = (e) => {
     if (e.key === 'Enter' && (e.ctrlKey || e.metaKey) && text && !storing) save();
@@ -61,7 +65,7 @@ export function Correct({ api, memory, draft, onDraft, onBack, onDone }) {
   const { namespace } = memory.metadata, tags = tagsOf(memory.metadata);
   const save = () => store({ content: draft, tags: tags.length > 0 ? tags : undefined, namespace: typeof namespace === 'string' ? namespace : undefined, supersedes: [memory.id] }, (written) => { onDraft(undefined); onDone(written); });
   return html`<form class="stack" onSubmit=${(e) => { e.preventDefault(); save(); }}>
-    <label>What is right<textarea ref=${box} dir="auto" rows="6" value=${draft} onInput=${(e) => { anew(); onDraft(e.target.value); }}></textarea></label>
+    <label>What is right<textarea ref=${box} dir="auto" rows="6" readOnly=${storing} value=${draft} onInput=${(e) => { anew(); onDraft(e.target.value); }}></textarea></label>
     <p class="soft">Search by meaning, agents and links to read then find only the new text. The old text stays in your log, marked as corrected. Tags and namespace are kept.</p>
     <${Problem} error=${error}/>
     <footer class="row"><span class="grow"></span><button type="button" class="quiet" onClick=${onBack}>Back</button>

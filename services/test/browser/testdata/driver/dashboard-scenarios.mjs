@@ -52,9 +52,7 @@ export const scenarios = {
     const drop = v.page.getByLabel('Let someone add'), reading = v.page.getByLabel('Let someone read');
     await drop.getByRole('button', { name: 'Make link' }).click();
     const link = await drop.locator('.secret code').textContent();
-    let begin;
-    const held = new Promise((resolve) => { begin = resolve; });
-    await v.page.route('**/events', async (route) => { await held; await route.continue(); }, { times: 1 });
+    const begin = await v.hold('**/events', { times: 1 });
     await v.page.reload();
     assert.equal(await drop.locator('.secret code').textContent(), link, 'the same tab knows the address');
     await drop.getByText('0 of 1').waitFor();
@@ -372,8 +370,14 @@ export const scenarios = {
 
   async 'a draft outlives its session'(v) {
     await v.signIn({ clock: true });
-    const text = v.page.getByRole('textbox', { name: 'New memory' });
+    const text = v.page.getByRole('textbox', { name: 'New memory' }), answer = await v.hold('**/memories', { times: 1 });
+    await text.fill('a whole thought');
+    await text.press('Control+Enter');
+    await v.page.getByText('Storing…').waitFor();
     await text.fill('half a thou');
+    answer();
+    await v.page.getByText('Stored.').waitFor();
+    assert.equal(await text.inputValue(), 'half a thou', 'begun while the one before was stored');
     await v.page.clock.fastForward('54:00');
     assert.equal(await v.page.getByText('Your session ends at').count(), 0);
     await v.page.clock.fastForward('01:30');
@@ -494,9 +498,7 @@ export const scenarios = {
     await v.fill(1);
     await v.signIn();
     await v.rows.first().waitFor();
-    let answer;
-    const held = new Promise((resolve) => { answer = resolve; }), asked = v.page.waitForRequest('**/memories?*');
-    await v.page.route('**/memories?*', async (route) => { await held; await route.continue(); });
+    const answer = await v.hold('**/memories?*'), asked = v.page.waitForRequest('**/memories?*');
     await v.call('POST', '/memories', { content: 'the second', metadata: {} });
     await asked;
     await v.call('POST', '/memories', { content: 'the third', metadata: {} });
@@ -1078,13 +1080,11 @@ export const scenarios = {
     await holds('0', '1,000.5');
 
     // The page between the wallet's answer and the chain's answer.
-    let answer;
-    await v.page.route('**/staking/status', async (route) => { await new Promise((resolve) => { answer = resolve; }); await route.continue(); }, { times: 1 });
+    const answer = await v.hold('**/staking/status', { times: 1 });
     await press('Stake, signed with Test Wallet');
     await says('Waiting for Solana to confirm it');
     await v.everyLook('stake-waiting');
     assert.ok(await amount().isDisabled());
-    while (!answer) await v.page.waitForTimeout(50);
     answer();
     await says('Staked 600.25.');
     await holds('600.25', '400.25');
