@@ -1,7 +1,7 @@
 // Retractions, which can be undone for some seconds: only then they are sent.
 //
-// A page that is closed, or a session that ends, sends what waits: it has left the list already,
-// and a closed page has no Undo.
+// A page that is closed, or a session that ends, sends what waits, and once more what has no answer
+// yet: it has left the list already, and a closed page has no Undo.
 import { html, useCallback, useEffect, useRef, useState } from './vendor-preact.js';
 import { useKeys } from './keys.js';
 import { inWords, memories } from './parts.js';
@@ -14,22 +14,30 @@ const undoMs = 7000;
  */
 export function useRetractions(ledger, session, refresh) {
   const [state, setState] = useState({ waiting: [] }), [hidden, setHidden] = useState(new Map());
-  const waiting = useRef([]), timer = useRef();
+  const waiting = useRef([]), timer = useRef(), sending = useRef([]), sent = useRef(); // sent settles when all of sending is
   const hide = (ids, counted) => setHidden((now) => new Map([...now, ...ids.map((id) => [id, counted])]));
   const show = (ids) => setHidden((now) => new Map([...now].filter(([id]) => !ids.includes(id))));
 
-  const settle = useCallback(async () => {
-    clearTimeout(timer.current);
-    const ids = waiting.current.splice(0), failed = [];
-    if (ids.length === 0) return;
-    setState({ waiting: [] });
+  const send = async (ids) => {
+    const failed = [];
     let error;
-    for (const id of ids) await ledger.memories.retract(id).catch((failure) => { failed.push(id); error = failure; });
+    for (const id of ids) {
+      await ledger.memories.retract(id).catch((failure) => { failed.push(id); error = failure; });
+      sending.current.shift();
+    }
     await refresh();
     hide(ids, false);
     if (failed.length === 0) return;
     show(failed);
     setState({ waiting: [], error, failed });
+  };
+  const settle = useCallback(() => {
+    clearTimeout(timer.current);
+    const ids = waiting.current.splice(0);
+    if (ids.length === 0) return sent.current;
+    setState({ waiting: [] });
+    sending.current.push(...ids);
+    return sent.current = Promise.resolve(sent.current).then(() => send(ids));
   }, [ledger]);
   const retract = useCallback((ids) => {
     clearTimeout(timer.current);
@@ -47,7 +55,7 @@ export function useRetractions(ledger, session, refresh) {
   useEffect(() => {
     const leave = () => {
       clearTimeout(timer.current);
-      for (const id of waiting.current.splice(0)) fetch(`/memories/${id}`, { method: 'DELETE', keepalive: true, headers: { Authorization: `Bearer ${session.token}` } }).catch(() => {});
+      for (const id of [...sending.current, ...waiting.current.splice(0)]) fetch(`/memories/${id}`, { method: 'DELETE', keepalive: true, headers: { Authorization: `Bearer ${session.token}` } }).catch(() => {});
       setState({ waiting: [] });
     };
     addEventListener('pagehide', leave);
