@@ -134,8 +134,9 @@ func TestTheDashboardReadsAlike(t *testing.T) {
 		"latin.txt": "caf\xe9",
 		"mem0.json": `{"results":[{"id":"m1","memory":"Likes chess","metadata":{"k":"v"},"created_at":"2024-07-20T01:30:36.275141-07:00","updated_at":null,"categories":["hobbies"]},{"memory":"No id"}]}`,
 	})
-	script, err := os.ReadFile("../dashboard/app/foreign.js")
-	must(t, err)
+	app := t.TempDir()
+	must(t, os.CopyFS(app, os.DirFS("../dashboard/app")))
+	must(t, os.WriteFile(filepath.Join(app, "package.json"), []byte(`{"type": "module"}`), 0o600))
 	for _, byHeading := range []bool{false, true} {
 		want := map[string]any{}
 		for _, format := range foreign.Formats {
@@ -149,11 +150,14 @@ func TestTheDashboardReadsAlike(t *testing.T) {
 				want[e.ID] = []any{e.Content, e.Metadata}
 			}
 		}
-		out, err := exec.CommandContext(t.Context(), node, "--input-type=module", "-e", string(script)+`
-			const { readdirSync, readFileSync, statSync } = await import('node:fs');
+		cmd := exec.CommandContext(t.Context(), node, "--input-type=module", "-e", `
+			import { readdirSync, readFileSync, statSync } from 'node:fs';
+			import { read } from './foreign.js';
 			const [dir, how] = process.argv.slice(1), names = readdirSync(dir, { recursive: true }).filter((name) => statSync(dir + '/' + name).isFile());
 			const entries = await read(names.map((path) => ({ path, file: new File([readFileSync(dir + '/' + path)], path) })), how === 'true');
-			console.log(JSON.stringify(Object.fromEntries(entries.filter((e) => !e.why).map((e) => [e.id, [e.content, e.metadata]]))));`, dir, fmt.Sprint(byHeading)).Output()
+			console.log(JSON.stringify(Object.fromEntries(entries.filter((e) => !e.why).map((e) => [e.id, [e.content, e.metadata]]))));`, dir, fmt.Sprint(byHeading))
+		cmd.Dir = app
+		out, err := cmd.Output()
 		if err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}

@@ -1,5 +1,6 @@
 // Reads notes and memories that other programs keep: lines of text or JSON, Markdown files, exports of mem0. Entries get the ids
 // and metadata that `ledger import` gives them, so that what one stored, the other does not store again.
+import { canonicalize } from './vendor-ledger.js';
 
 /** Returns what a file or a folder that was dropped holds: [{ path, file }], folders in the order of names. */
 export async function filesOf(transfer) {
@@ -25,7 +26,9 @@ async function walk(entry, above, top) {
 /** Returns the files of an input. Of a chosen folder, paths begin below it. */
 export const filesIn = (input) => [...input.files].map((file) => ({ path: file.webkitRelativePath.split('/').slice(1).join('/') || file.name, file })).filter(({ path }) => !/(^|\/)\./.test(path));
 
-const most = 262_144, readers = { txt: texts, text: texts, jsonl: objects, ndjson: objects, md: markdown, markdown, json: mem0 };
+// The longest content and metadata, in bytes of UTF-8, the latter with room for what an import adds.
+const most = 262_144, mostMetadata = 65_536 - 1000;
+const readers = { __proto__: null, txt: texts, text: texts, jsonl: objects, ndjson: objects, md: markdown, markdown, json: mem0 };
 
 /** Reads entries: { where, id, content, metadata, why }, why for one that can't be stored. Other files are left alone.
  *  With byHeading, each heading of a note is an entry. */
@@ -41,12 +44,22 @@ export async function read(files, byHeading = false) {
       all.push(broken(path, 'it is not UTF-8'));
       continue;
     }
-    for (const entry of await reader(path, text, byHeading)) {
-      const size = new TextEncoder().encode(entry.content).length;
-      all.push({ ...entry, why: entry.why ?? (!entry.content.trim() ? 'it is empty' : size > most ? 'it is longer than 262,144 bytes' : undefined) });
-    }
+    for (const entry of await reader(path, text, byHeading)) all.push({ ...entry, why: entry.why ?? wrong(entry) });
   }
   return all;
+}
+
+/** Says why the service would refuse an entry, and with it all that are sent together. */
+function wrong({ content, metadata }) {
+  const size = (text) => new TextEncoder().encode(text).length;
+  if (!content.trim()) return 'it is empty';
+  if (size(content) > most) return 'it is longer than 262,144 bytes';
+  try {
+    canonicalize(content);
+    return size(canonicalize(metadata)) > mostMetadata ? 'its metadata is too long' : undefined;
+  } catch (error) {
+    return `it can't be stored: ${error.message}`;
+  }
 }
 
 /** Whether a file is an export of a Memory Ledger, which names its format first. */
@@ -142,7 +155,7 @@ function scalar(text) {
   if (/^\[.*\]$/.test(text)) return text.slice(1, -1).split(',').map((part) => scalar(part.trim())).filter((part) => part !== '');
   if (/^(["']).*\1$/.test(text)) return text.slice(1, -1);
   if (/^-?\d+(\.\d+)?$/.test(text)) return Number(text);
-  return { true: true, false: false }[text] ?? text;
+  return { __proto__: null, true: true, false: false }[text] ?? text;
 }
 
 const content = ['content', 'text', 'memory'];
@@ -167,7 +180,7 @@ function known(members, metadata) {
   };
   take(['occurredAt', 'date', 'created', 'createdAt', 'created_at'], 'occurredAt', moment);
   take(['tags', 'categories'], 'tags', tags);
-  for (const [name, value] of Object.entries(rest)) if (value != null && !(name in all)) all[name] = value;
+  for (const [name, value] of Object.entries(rest)) if (value != null && !Object.hasOwn(all, name)) all[name] = value;
   return all;
 }
 

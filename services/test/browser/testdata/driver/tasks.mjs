@@ -87,7 +87,7 @@ export const tasks = {
   async 'import notes, once'(v) {
     const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'ledger-notes-')), vault = path.join(folder, 'vault');
     const put = (name, text) => { fs.mkdirSync(path.dirname(path.join(vault, name)), { recursive: true }); fs.writeFileSync(path.join(vault, name), text); };
-    put('work/plan.md', '---\ndate: 2024-03-01\ntags: [plans, "#big"]\nrating: 4.5\n---\nShip in May.\n\n## Risks\n');
+    put('work/plan.md', '---\ndate: 2024-03-01\ntags: [plans, "#big", constructor]\nrating: 4.5\n---\nShip in May.\n\n## Risks\n');
     put('loose.md', '\ufeffNo front matter.\r\n');
     put('.obsidian/settings.md', 'never read');
     put('work/picture.png', 'never read');
@@ -121,21 +121,24 @@ export const tasks = {
       await section.getByRole('button', { name: 'Not now' }).click();
       const chooseLines = () => section.getByLabel('Choose files').setInputFiles([
         { name: 'lines.txt', mimeType: 'text/plain', buffer: Buffer.from('One line.\n\n Another. \r\n') },
-        { name: 'all.jsonl', mimeType: 'application/jsonl', buffer: Buffer.from('{"id":7,"text":"Jo is 30.","date":"1970-01-01","tags":"a, b","mood":"good","metadata":{"kept":true}}\nnot json\n') },
+        { name: 'all.jsonl', mimeType: 'application/jsonl', buffer: Buffer.from('{"id":7,"text":"Jo is 30.","date":"1970-01-01","tags":"a, b","constructor":"good","metadata":{"kept":true}}\nnot json\n{"text":"\\ud800"}\n') },
+        { name: 'large.jsonl', mimeType: 'application/jsonl', buffer: Buffer.from(JSON.stringify({ text: 'Much.', notes: 'x'.repeat(65_000) })) },
+        { name: 'a.constructor', mimeType: 'text/plain', buffer: Buffer.from('never read') },
         { name: 'mem0.json', mimeType: 'application/json', buffer: Buffer.from('{"results":[{"id":"m1","memory":"Likes chess","created_at":"2024-07-20T01:30:36-07:00","updated_at":null,"categories":["hobbies"]}]}') },
       ]);
       await chooseLines();
-      await section.getByText('all.jsonl:2: it is not a JSON object').waitFor();
+      for (const left of ['2: it is not a JSON object', "3: it can't be stored: a lone surrogate"]) await section.getByText(`all.jsonl:${left}`).waitFor();
+      await section.getByText('large.jsonl:1: its metadata is too long').waitFor();
       await section.getByRole('button', { name: 'Store 4 memories' }).click();
       await section.getByText('Done: 4 memories stored.').waitFor();
       const all = await v.call('GET', '/memories');
       assert.deepEqual(all.map(({ content, metadata: { supersedes, ...metadata } }) => [content, metadata]), [
         ['No front matter.', { title: 'loose', source: 'markdown', externalId: 'loose.md' }],
-        ['Ship in May.\n\n## Risks', { title: 'plan', occurredAt: '2024-03-01', tags: ['plans', 'big'], rating: 4.5, namespace: 'work', source: 'markdown', externalId: 'work/plan.md' }],
+        ['Ship in May.\n\n## Risks', { title: 'plan', occurredAt: '2024-03-01', tags: ['plans', 'big', 'constructor'], rating: 4.5, namespace: 'work', source: 'markdown', externalId: 'work/plan.md' }],
         ['It has changed.', { title: 'loose', source: 'markdown', externalId: 'loose.md' }],
         ['One line.', { source: 'text', externalId: createHash('sha256').update('One line.').digest('hex').slice(0, 32) }],
         ['Another.', { source: 'text', externalId: createHash('sha256').update('Another.').digest('hex').slice(0, 32) }],
-        ['Jo is 30.', { kept: true, occurredAt: '1970-01-01', tags: ['a', 'b'], mood: 'good', source: 'jsonl', externalId: '7' }],
+        ['Jo is 30.', { kept: true, occurredAt: '1970-01-01', tags: ['a', 'b'], constructor: 'good', source: 'jsonl', externalId: '7' }],
         ['Likes chess', { occurredAt: '2024-07-20T01:30:36-07:00', tags: ['hobbies'], source: 'mem0', externalId: 'm1' }],
       ]);
       assert.deepEqual(all[2].supersedes, [all[0].id]);
