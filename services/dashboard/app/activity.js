@@ -50,8 +50,8 @@ function rowsOf(events) {
 }
 
 export function Activity({ api }) {
-  const { entries: shown, error, older, reading } = useHistory(api, 40, rowsOf), [keys] = useApiKeys(api);
-  if (error && !shown) return html`<${Problem} error=${error}/>`;
+  const { entries: shown, error, again, older, reading } = useHistory(api, 40, rowsOf), [keys] = useApiKeys(api);
+  if (error && !shown) return html`<${Problem} error=${error} again=${again}/>`;
   if (!shown) return html`<${Loading} what="Reading your history"/>`;
   if (shown.length === 0) return html`<${Empty} title="Nothing happened yet">What is written, handed out and let in shows here as it happens.<//>`;
   return html`<p class="soft">What happened in your log, newest first, as it happens.</p>

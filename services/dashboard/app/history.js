@@ -2,9 +2,10 @@
 import { useEffect, useRef, useState } from './vendor-preact.js';
 
 /**
- * Returns entries that pick makes of the events, newest first: { entries, error, older }. pick gets the events of
- * whole commands, oldest first. There are at least `want` entries, or all. older reads more; it is undefined if there
- * are no more, or while they are being read. Events before since, a timestamp, are not looked for.
+ * Returns entries that pick makes of the events, newest first: { entries, error, again, older }. pick gets the events of
+ * whole commands, oldest first. There are at least `want` entries, or all. again reads them after an error. older reads
+ * more; it is undefined if there are no more, or while they are being read. Events before since, a timestamp, are not
+ * looked for.
  */
 export function useHistory(api, want, pick, since = '') {
   const [state, setState] = useState({}), all = useRef([]), from = useRef(), current = useRef(true);
@@ -16,7 +17,7 @@ export function useHistory(api, want, pick, since = '') {
   // load reads backwards from a cursor, in longer and longer steps. Cursors are places in a log that all owners share, so
   // it is unknown how far back this owner's events are.
   const load = async (upto, enough) => {
-    setState((s) => ({ ...s, reading: true }));
+    setState((s) => ({ ...s, error: undefined, reading: true }));
     try {
       for (let end = upto ?? Number(api.start.current), reach = 64; ; reach *= 4) {
         const begin = Math.max(0, end - reach);
@@ -46,7 +47,7 @@ export function useHistory(api, want, pick, since = '') {
     return () => { current.current = false; stop(); };
   }, []);
   const more = from.current > 0 && !state.reading && state.entries;
-  return { ...state, older: more && (() => load(from.current, all.current.length + want)) };
+  return { ...state, again: () => load(undefined, want), older: more && (() => load(from.current, all.current.length + want)) };
 }
 
 // read returns the entries after a cursor, up to another one or a little past it, and the time of the oldest event.

@@ -6,7 +6,7 @@ import { useHistory } from './history.js';
 const newestAnchors = 8;
 
 export function Log({ api }) {
-  const { head } = api, { entries: anchors, error } = useHistory(api, newestAnchors, (events) => events.filter((e) => e.type === 'BatchConfirmed'));
+  const { head } = api, { entries: anchors, error, again } = useHistory(api, newestAnchors, (events) => events.filter((e) => e.type === 'BatchConfirmed'));
   useEffect(() => { api.refresh(); }, []); // what waits becomes late without an event
   if (!head) return html`<${Loading} what="Opening your log"/>`;
   const share = head.treeSize === 0 ? 0 : head.anchoredSize / head.treeSize;
@@ -16,7 +16,7 @@ export function Log({ api }) {
         <progress max="1" value=${share} aria-label="Share on the chain">${Math.round(share * 100)}%</progress></div>
       <div class="card"><p class="number">${(head.treeSize - head.anchoredSize).toLocaleString('en')}</p><p class="soft">${waiting(head)}</p></div></section>
     <section class="card"><div class="row"><h2 class="grow">Growth</h2><p class="key soft"><i class="committed"></i>on the chain <i></i>waiting</p></div><${Growth} api=${api} size=${head.treeSize} anchored=${head.anchoredSize}/></section>
-    <section class="card"><h2>Newest on the chain</h2><${Problem} error=${error}/>
+    <section class="card"><h2>Newest on the chain</h2><${Problem} error=${error} again=${again}/>
       ${!anchors ? !error && html`<${Loading}/>` : anchors.length === 0 ? html`<p class="soft">None yet. ${head.delayed ? `The first one is ${waiting(head)}.` : "What you write is put on Solana soon."}</p>`
         : html`<ul class="list">${anchors.slice(0, newestAnchors).map(({ id, time, data }) => html`<li key=${id}><div class="grow"><strong>${memories(data.size)}</strong>
           <details><summary>Details</summary><p class="soft">root ${short(data.root, 6)} · slot ${data.slot.toLocaleString('en')} · transaction ${short(data.signature, 6)} <${Copy} text=${data.signature} what="Copy transaction"/></p></details></div>

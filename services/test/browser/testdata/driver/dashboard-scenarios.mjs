@@ -692,11 +692,14 @@ export const scenarios = {
     await v.page.getByRole('img', { name: 'Live' }).waitFor();
     v.expected.push(/500/);
     for (const path of ['**/keys', '**/events?*']) await v.page.route(path, (route) => route.fulfill({ status: 500, json: { error: 'out of order' } }));
-    for (const [screen, claim] of [['Access', 'No key opens your log.'], ['Log', 'None yet.']]) {
+    for (const [screen, claim] of [['Access', 'No key opens your log.'], ['Log', 'None yet.'], ['Activity', 'Your log was opened']]) {
       await v.go(screen);
       await v.page.getByRole('alert').getByText('out of order').waitFor();
       assert.equal(await v.page.getByText(claim).count(), 0, claim);
     }
+    await v.page.unrouteAll();
+    await v.page.getByRole('button', { name: 'Try again' }).click();
+    await v.page.getByText('Your log was opened').waitFor();
   },
 
   async 'ten memories, by keyboard alone'(v) {
