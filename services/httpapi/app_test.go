@@ -20,8 +20,8 @@ import (
 
 var must, errorOf = testkit.Must, testkit.ErrorOf
 
-// bareApp has no routes but the common ones.
-func bareApp() *App {
+// BareApp has no routes but the common ones.
+func BareApp() *App {
 	return New(Config{
 		Service: "test", Log: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(),
 		NewID: func() string { return "id" },
@@ -32,7 +32,7 @@ func bareApp() *App {
 // gives 503. A wrong query is a bug and gives 500.
 func TestDatabaseErrors(t *testing.T) {
 	t.Parallel()
-	app := bareApp()
+	app := BareApp()
 	app.Get("/:code", func(c *fiber.Ctx) error {
 		return fmt.Errorf("find owner: %w", &pgconn.PgError{Code: c.Params("code")})
 	})
@@ -84,7 +84,7 @@ func TestCauses(t *testing.T) {
 // to repeat the write where that is safe.
 func TestUncertainWrites(t *testing.T) {
 	t.Parallel()
-	app := bareApp()
+	app := BareApp()
 	uncertain := func(*fiber.Ctx) error { return fmt.Errorf("append: %w", eventlog.ErrUncertain) }
 	app.Post("/memories", uncertain)
 	app.Post("/memory-drops/:token", uncertain)

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -22,9 +21,9 @@ var must, errorOf = testkit.Must, testkit.ErrorOf
 
 // converse sends the packets unchanged, one at a time, and returns the status codes of
 // the answers, until the server ends the connection.
-func converse(t *testing.T, listener net.Listener, packets ...string) (statuses []int) {
+func converse(t *testing.T, addr string, packets ...string) (statuses []int) {
 	t.Helper()
-	conn := dial(t, listener)
+	conn := httpapi.Dial(t, addr)
 	for i, packet := range packets {
 		if i > 0 {
 			time.Sleep(20 * time.Millisecond) // so that the server reads it separately
@@ -56,7 +55,7 @@ func converse(t *testing.T, listener net.Listener, packets ...string) (statuses 
 // run.
 func TestAmbiguousRequests(t *testing.T) {
 	t.Parallel()
-	app := newApp()
+	app := httpapi.BareApp()
 	app.Early = func(c *fiber.Ctx) { c.Set("X-Early", "yes") }
 	app.Get("/last", func(c *fiber.Ctx) error { return c.SendStatus(http.StatusNoContent) })
 	app.All("/*", func(c *fiber.Ctx) error {
@@ -66,8 +65,7 @@ func TestAmbiguousRequests(t *testing.T) {
 		}
 		return c.SendString(c.Method() + string(body))
 	})
-	listener := listen(t)
-	serve(t, app, listener)
+	addr := httpapi.Serve(t, app)
 	const ok, next = "Host: x\r\n", "GET /next HTTP/1.1\r\nHost: x\r\n\r\n"
 	const chunks = "5\r\nabcde\r\n0\r\n\r\n"
 	const last = next + "GET /last HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n" // is answered if the connection is kept
@@ -103,7 +101,7 @@ func TestAmbiguousRequests(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if got := fmt.Sprint(converse(t, listener, test.sent...)); !slices.Contains(strings.Split(test.want, " or "), got) {
+			if got := fmt.Sprint(converse(t, addr, test.sent...)); !slices.Contains(strings.Split(test.want, " or "), got) {
 				t.Errorf("%s, want %s", got, test.want)
 			}
 		})
@@ -113,7 +111,7 @@ func TestAmbiguousRequests(t *testing.T) {
 // TestContentEncodings: an unsupported encoding is refused wherever it stands.
 func TestContentEncodings(t *testing.T) {
 	t.Parallel()
-	app := newApp()
+	app := httpapi.BareApp()
 	app.Post("/", func(c *fiber.Ctx) error { return httpapi.DecodeOptional(c, &struct{}{}) })
 	for _, test := range []struct {
 		sent []string

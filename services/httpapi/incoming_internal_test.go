@@ -3,11 +3,9 @@ package httpapi
 import (
 	"bufio"
 	"fmt"
-	"net"
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/gofiber/fiber/v2"
 	"golang.org/x/sync/semaphore"
@@ -18,7 +16,7 @@ import (
 func TestBodiesAtOnceAreBounded(t *testing.T) {
 	t.Parallel()
 	const bound = 64 << 10
-	app := bareApp()
+	app := BareApp()
 	app.bodies = bodies{semaphore.NewWeighted(bound), semaphore.NewWeighted(bound)}
 	goOn := make(chan struct{})
 	begun := make(chan struct{}, 1)
@@ -30,12 +28,9 @@ func TestBodiesAtOnceAreBounded(t *testing.T) {
 	})
 	app.Post("/reads", func(c *fiber.Ctx) error { _, err := Body(c); return err })
 	app.Post("/public", func(c *fiber.Ctx) error { return DecodeSignIn(c, &struct{}{}) })
-	addr := serve(t, app)
+	addr := Serve(t, app)
 	post := func(path string) *bufio.Reader {
-		conn, err := net.Dial("tcp", addr)
-		must(t, err)
-		t.Cleanup(func() { _ = conn.Close() })
-		_ = conn.SetDeadline(time.Now().Add(2 * time.Minute))
+		conn := Dial(t, addr)
 		body := `{"x":"` + strings.Repeat("x", 40<<10) + `"}`
 		must(t, errorOf(fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", path, len(body), body)))
 		return bufio.NewReader(conn)

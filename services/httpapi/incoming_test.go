@@ -17,17 +17,16 @@ import (
 // The rest of the body is not read as a request.
 func TestRefusedBeforeTheBody(t *testing.T) {
 	t.Parallel()
-	app := newApp()
+	app := httpapi.BareApp()
 	app.Post("/", func(*fiber.Ctx) error { return httpapi.Refuse(http.StatusUnauthorized, "who are you?") })
 	app.Get("/next", func(*fiber.Ctx) error { t.Error("a body was taken for a request"); return nil })
-	listener := listen(t)
-	serve(t, app, listener)
+	addr := httpapi.Serve(t, app)
 	next := "GET /next HTTP/1.1\r\nHost: x\r\n\r\n"
 	for name, sent := range map[string]string{
 		"length": fmt.Sprintf("Content-Length: %d\r\n\r\n%s", httpapi.MaxBody, strings.Repeat(next, 400)),
 		"chunks": fmt.Sprintf("Transfer-Encoding: chunked\r\n\r\n%x\r\n%s", httpapi.MaxBody, strings.Repeat(next, 400)),
 	} {
-		conn := dial(t, listener)
+		conn := httpapi.Dial(t, addr)
 		send(t, conn, "POST / HTTP/1.1\r\nHost: x\r\n"+sent)
 		answers := bufio.NewReader(conn)
 		if status, _ := read(t, answers); status != http.StatusUnauthorized {
@@ -42,7 +41,7 @@ func TestRefusedBeforeTheBody(t *testing.T) {
 // TestBodies: bodies that arrive in pieces are read whole, and their connection is kept.
 func TestBodies(t *testing.T) {
 	t.Parallel()
-	app := newApp()
+	app := httpapi.BareApp()
 	app.All("/", func(c *fiber.Ctx) error {
 		deadline, _ := httpapi.Context(c).Deadline()
 		body, err := httpapi.Body(c)
@@ -56,8 +55,7 @@ func TestBodies(t *testing.T) {
 		}
 		return c.SendString(fmt.Sprintf("%d %s", len(body), body[max(0, len(body)-3):]))
 	})
-	listener := listen(t)
-	serve(t, app, listener)
+	addr := httpapi.Serve(t, app)
 	text := func(n int) string { return strings.Repeat("x", n-3) + "end" }
 	chunks := func(n, of int) string {
 		var b strings.Builder
@@ -67,7 +65,7 @@ func TestBodies(t *testing.T) {
 		}
 		return b.String() + "0\r\n\r\n"
 	}
-	conn := dial(t, listener)
+	conn := httpapi.Dial(t, addr)
 	answers := bufio.NewReader(conn)
 	for _, n := range []int{3, 8<<10 - 1, 8 << 10, 8<<10 + 1, 16 << 10, 16<<10 + 1, 100_000, httpapi.MaxBody} {
 		for _, sent := range []string{
@@ -90,13 +88,13 @@ func TestBodies(t *testing.T) {
 		"GET / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks(9<<10, 5000),
 		"GET / HTTP/1.1\r\nHost: x\r\nContent-Length: 9000\r\n\r\n" + text(9000),
 	} {
-		conn := dial(t, listener)
+		conn := httpapi.Dial(t, addr)
 		send(t, conn, sent)
 		if status, _ := read(t, bufio.NewReader(conn)); status != http.StatusRequestEntityTooLarge {
 			t.Errorf("%.60q: status %d", sent, status)
 		}
 	}
-	conn = dial(t, listener)
+	conn = httpapi.Dial(t, addr)
 	send(t, conn, "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nno length\r\n")
 	if status, _ := read(t, bufio.NewReader(conn)); status != http.StatusBadRequest {
 		t.Errorf("broken chunks: status %d", status)

@@ -11,7 +11,6 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -56,13 +55,6 @@ func TestASilentDependencyIsTheOnlyOneNamed(t *testing.T) {
 	}
 }
 
-func newApp() *httpapi.App {
-	return httpapi.New(httpapi.Config{
-		Service: "test", Log: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(),
-		NewID: func() string { return "id" },
-	})
-}
-
 func listen(t *testing.T) net.Listener {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -70,30 +62,15 @@ func listen(t *testing.T) net.Listener {
 	return listener
 }
 
-// serve serves until the test ends.
-func serve(t *testing.T, app *httpapi.App, listener net.Listener) {
-	t.Helper()
-	ctx, stop := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- app.Serve(ctx, listener, time.Second) }()
-	t.Cleanup(func() {
-		stop()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	})
-}
-
 // TestTooLargeIsTold: a client that sends too much gets the 413, not a broken connection,
 // however much it sends.
 func TestTooLargeIsTold(t *testing.T) {
-	listener := listen(t)
-	serve(t, newApp(), listener)
+	addr := httpapi.Serve(t, httpapi.BareApp())
 	client := &http.Client{Transport: &http.Transport{}}
 	defer client.CloseIdleConnections()
 	for _, size := range []int{1<<20 + 1, 4 << 20, 32 << 20} {
 		for range 5 {
-			answer, err := client.Post("http://"+listener.Addr().String()+"/livez", "application/json", strings.NewReader(strings.Repeat("x", size)))
+			answer, err := client.Post("http://"+addr+"/livez", "application/json", strings.NewReader(strings.Repeat("x", size)))
 			if err != nil {
 				t.Fatalf("%d bytes: %v", size, err)
 			}

@@ -27,7 +27,7 @@ func answerTo(t *testing.T, app *httpapi.App, request *http.Request) (status int
 // nothing. Other escapes are decoded.
 func TestPathsAreAsTheyWereSent(t *testing.T) {
 	t.Parallel()
-	app := newApp()
+	app := httpapi.BareApp()
 	app.Get("/things/:id/proof", func(c *fiber.Ctx) error { return c.SendString("proof of " + httpapi.Param(c, "id")) })
 	app.Get("/things/:id", func(c *fiber.Ctx) error { return c.SendString("[" + httpapi.Param(c, "id") + "]") })
 	for path, want := range map[string]string{
@@ -68,7 +68,7 @@ func TestPathsAreAsTheyWereSent(t *testing.T) {
 
 func TestTwoCredentialsAreNone(t *testing.T) {
 	t.Parallel()
-	app := newApp()
+	app := httpapi.BareApp()
 	app.Get("/", func(c *fiber.Ctx) error { return c.SendString(httpapi.Authorization(c)) })
 	for _, test := range []struct {
 		sent []string
@@ -87,7 +87,7 @@ func TestTwoCredentialsAreNone(t *testing.T) {
 // TestDecode: a member must be absent or have its type; null is neither. A member that the
 // route does not know is refused, and the answer names the members that there are.
 func TestDecode(t *testing.T) {
-	app := newApp()
+	app := httpapi.BareApp()
 	app.Post("/", func(c *fiber.Ctx) error {
 		var body struct {
 			Text     string  `json:"text"`

@@ -11,13 +11,15 @@ import (
 	"time"
 
 	"github.com/gofiber/fiber/v2"
+
+	"github.com/memory-ledger/ledger/services/httpapi"
 )
 
 // TestStopAnswersWhatItHasBegun: begun answers are sent in full. A request that has not
 // fully arrived is refused, and later requests are not answered.
 func TestStopAnswersWhatItHasBegun(t *testing.T) {
 	t.Parallel()
-	app := newApp()
+	app := httpapi.BareApp()
 	begun, goOn := make(chan struct{}), make(chan struct{})
 	long := strings.Repeat("m", 4<<20)
 	app.Get("/slow", func(c *fiber.Ctx) error {
@@ -31,7 +33,8 @@ func TestStopAnswersWhatItHasBegun(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- app.Serve(ctx, listener, time.Minute) }()
 
-	silent, half, slow := dial(t, listener), dial(t, listener), dial(t, listener)
+	addr := listener.Addr().String()
+	silent, half, slow := httpapi.Dial(t, addr), httpapi.Dial(t, addr), httpapi.Dial(t, addr)
 	send(t, half, "GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
 	answers := bufio.NewReader(half)
 	if status, _ := read(t, answers); status != http.StatusOK {
@@ -70,11 +73,11 @@ func TestStopAnswersWhatItHasBegun(t *testing.T) {
 // gateway has kept. It is answered, and then the connection closes.
 func TestAGatewayLosesNoRequest(t *testing.T) {
 	t.Parallel()
-	app, listener := newApp(), listen(t)
+	app, listener := httpapi.BareApp(), listen(t)
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- app.Serve(ctx, listener, time.Minute) }()
-	kept := dial(t, listener)
+	kept := httpapi.Dial(t, listener.Addr().String())
 	answers := bufio.NewReader(kept)
 	ask := func() {
 		t.Helper()
@@ -97,15 +100,6 @@ func TestAGatewayLosesNoRequest(t *testing.T) {
 		t.Errorf("after the answer: %v", err)
 	}
 	must(t, <-ended)
-}
-
-func dial(t *testing.T, listener net.Listener) net.Conn {
-	t.Helper()
-	conn, err := net.Dial("tcp", listener.Addr().String())
-	must(t, err)
-	t.Cleanup(func() { _ = conn.Close() })
-	_ = conn.SetDeadline(time.Now().Add(2 * time.Minute))
-	return conn
 }
 
 func send(t *testing.T, conn net.Conn, text string) {

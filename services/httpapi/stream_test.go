@@ -89,7 +89,7 @@ func TestStreamsBreakOff(t *testing.T) {
 // half way, when the test sends to half.
 func serveStreams(t *testing.T) (addr string, half chan struct{}) {
 	t.Helper()
-	app := bareApp()
+	app := BareApp()
 	half = make(chan struct{})
 	for path, body := range map[string]func() io.Reader{
 		"/whole": func() io.Reader { return io.MultiReader(io.LimitReader(endless{}, 1<<20)) },
@@ -101,11 +101,11 @@ func serveStreams(t *testing.T) (addr string, half chan struct{}) {
 		})
 	}
 	app.Get("/short", func(c *fiber.Ctx) error { return c.SendString("short") })
-	return serve(t, app), half
+	return Serve(t, app), half
 }
 
-// serve serves an app until the test ends.
-func serve(t *testing.T, app *App) (addr string) {
+// Serve serves an app until the test ends.
+func Serve(t *testing.T, app *App) (addr string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
@@ -121,6 +121,16 @@ func serve(t *testing.T, app *App) (addr string) {
 	return listener.Addr().String()
 }
 
+// Dial connects to an app for the length of the test, which is two minutes at most.
+func Dial(t *testing.T, addr string) net.Conn {
+	t.Helper()
+	conn, err := net.Dial("tcp", addr)
+	must(t, err)
+	t.Cleanup(func() { _ = conn.Close() })
+	must(t, conn.SetDeadline(time.Now().Add(2*time.Minute)))
+	return conn
+}
+
 // failing fails when now receives.
 type failing struct{ now chan struct{} }
 
@@ -132,10 +142,7 @@ func (f failing) Read([]byte) (int, error) {
 // ask sends requests unchanged on a new connection.
 func ask(t *testing.T, addr, requests string) *bufio.Reader {
 	t.Helper()
-	conn, err := net.Dial("tcp", addr)
-	must(t, err)
-	t.Cleanup(func() { _ = conn.Close() })
-	must(t, conn.SetDeadline(time.Now().Add(2*time.Minute)))
+	conn := Dial(t, addr)
 	must(t, errorOf(io.WriteString(conn, requests)))
 	return bufio.NewReader(conn)
 }
