@@ -1,6 +1,7 @@
 package command
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -12,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/events/verify/canonical"
 )
 
@@ -427,11 +429,7 @@ func TestTooManySessions(t *testing.T) {
 		for _, data := range d.Events[:len(d.Events)-1] {
 			ids = append(ids, data.(*events.SessionRevoked).SessionID)
 		}
-		batch := make([]events.Event, len(d.Events))
-		for i, data := range d.Events {
-			batch[i] = events.Event{Time: events.At(now), Data: data}
-		}
-		s.Apply(1, batch)
+		say(s, now, d.Events...)
 		return ids
 	}
 	if ids := ended(events.AudienceCore); len(ids) > 0 || len(s.CoreSessions) != 1 {
@@ -463,7 +461,7 @@ func TestExpiredKeys(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.Apply(1, []events.Event{{Time: events.At(now), Data: d.Events[0]}})
+		say(s, now, d.Events...)
 	}
 	for i := range MaxKeys {
 		create(fmt.Sprint(i), events.At(now.Add(time.Minute)))
@@ -473,7 +471,7 @@ func TestExpiredKeys(t *testing.T) {
 	if len(s.Keys) != 1 {
 		t.Fatalf("%d keys are kept", len(s.Keys))
 	}
-	s.Apply(2, []events.Event{{Time: events.At(now.Add(-time.Second)), Data: &events.ApiKeyUsed{KeyID: "0"}}})
+	say(s, now.Add(-time.Second), &events.ApiKeyUsed{KeyID: "0"})
 	now = now.Add(time.Minute + clockSpread)
 	for _, id := range []string{"0", "more"} {
 		if err := (Credential{Kind: CredentialKey, ID: id}).check(s, now); !errors.Is(err, ErrCredentialDead) {
@@ -495,10 +493,7 @@ func TestSupersedingVeryManyEqualMemories(t *testing.T) {
 	s, equal := NewState(testOwner), events.Hash{1}
 	s.Leaves = MaxSuperseded + 1
 	write := func(equals uint64) *WriteMemory {
-		m := &WriteMemory{
-			MemoryID: "m", Metadata: canonical.Empty, Supersedes: []Superseded{{Leaf: 7, Hash: equal}},
-			Seal: func(uint64) ([]byte, int, error) { return nil, events.SealedByLeaf, nil },
-		}
+		m := &WriteMemory{MemoryID: "m", Metadata: canonical.Empty, Supersedes: []Superseded{{Leaf: 7, Hash: equal}}, Seal: sealed}
 		for leaf := range equals {
 			m.alike = append(m.alike, Superseded{Leaf: leaf, Hash: equal})
 		}
@@ -514,5 +509,38 @@ func TestSupersedingVeryManyEqualMemories(t *testing.T) {
 	half := write(MaxSuperseded/2 + 1)
 	if d, err := (&WriteBatch{Memories: []*WriteMemory{half, half}}).decide(s, time.Now()); !errors.Is(err, ErrTooManySuperseded) || len(d.Events) > 0 {
 		t.Errorf("one more in a batch: %d events, %v", len(d.Events), err)
+	}
+}
+
+// oneKey is the log and the read model of owners who have used one key.
+type oneKey struct {
+	eventlog.Log
+	NoReadModel
+}
+
+func (oneKey) OwnerTail(context.Context, events.Family, events.Owner, uint64, func(eventlog.Record) error) error {
+	return nil
+}
+
+func (oneKey) UsedKeys(context.Context, events.Owner, int) ([]events.Hash, uint64, error) {
+	return []events.Hash{{1}}, 0, nil
+}
+
+// TestAUsedKeyIsNeverNew: a used key is not taken for a new one while others fill the filter
+// and make it begin again. A second memory under the key would stop the projectors.
+func TestAUsedKeyIsNeverNew(t *testing.T) {
+	t.Parallel()
+	x := &Executor{cfg: Config{Log: oneKey{}, Loader: oneKey{}}, used: newUsedKeys(4)}
+	for range 2 {
+		go func() {
+			for t.Context().Err() == nil {
+				x.used.add("other", events.Hash{2})
+			}
+		}()
+	}
+	for range 20_000 {
+		if isNew, err := x.isNew(t.Context(), &entry{state: NewState(testOwner)}, events.Hash{1}); isNew || err != nil {
+			t.Fatalf("new: %t, %v", isNew, err)
+		}
 	}
 }

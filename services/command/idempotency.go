@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"hash/maphash"
+	"slices"
 	"sync"
 
 	"github.com/memory-ledger/ledger/events"
@@ -78,8 +79,7 @@ func (x *Executor) isNew(ctx context.Context, e *entry, key events.Hash) (bool, 
 		return false, fmt.Errorf("look up Idempotency-Keys: %w", err)
 	}
 	e.keysRead = x.used.add(owner, keys...)
-	isNew, _ := x.used.isNew(e.keysRead, owner, key)
-	return isNew, nil
+	return !slices.Contains(keys, key), nil // usedKeys may have begun again by now
 }
 
 // writtenAfter calls yield with the memories that an owner wrote after a sequence, which is

@@ -10,6 +10,15 @@ import (
 	"github.com/memory-ledger/ledger/services/quota"
 )
 
+// say applies a message to a state.
+func say(s *State, at time.Time, data ...events.Data) {
+	batch := make([]events.Event, len(data))
+	for i := range data {
+		batch[i] = events.Event{Time: events.At(at), Data: data[i]}
+	}
+	s.Apply(s.Seq+1, batch)
+}
+
 // TestBytesPerDay: an owner writes so many sealed bytes on a UTC day, by whatever way. A
 // refused write, and a repeated one, spend nothing.
 func TestBytesPerDay(t *testing.T) {
@@ -18,13 +27,6 @@ func TestBytesPerDay(t *testing.T) {
 	s, now := NewState(testOwner), time.Date(2026, 3, 1, 23, 0, 0, 0, time.UTC)
 	memory := func(bytes int) WriteMemory {
 		return WriteMemory{MemoryID: "m", Metadata: canonical.Empty, SealedBytes: bytes, Seal: func(uint64) ([]byte, int, error) { return make([]byte, bytes), 2, nil }, BytesPerDay: limit}
-	}
-	say := func(at time.Time, data ...events.Data) {
-		batch := make([]events.Event, len(data))
-		for i := range data {
-			batch[i] = events.Event{Time: events.At(at), Data: data[i]}
-		}
-		s.Apply(s.Seq+1, batch)
 	}
 	decide := func(what string, c Command, wait time.Duration) {
 		t.Helper()
@@ -37,7 +39,7 @@ func TestBytesPerDay(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 		if len(d.Events) > 0 {
-			say(now, d.Events...)
+			say(s, now, d.Events...)
 		}
 	}
 	write := func(what string, bytes int, wait time.Duration) {
@@ -65,7 +67,7 @@ func TestBytesPerDay(t *testing.T) {
 	repeated.first = &key.Written // as the executor finds it
 	decide("a repetition", &repeated, 0)
 
-	say(now, &events.GrantMinted{GrantID: "drop", Kind: events.GrantDrop, ExpiresAt: events.At(now.Add(24 * time.Hour)), MaxUses: 1})
+	say(s, now, &events.GrantMinted{GrantID: "drop", Kind: events.GrantDrop, ExpiresAt: events.At(now.Add(24 * time.Hour)), MaxUses: 1})
 	decide("a drop", &ConsumeDrop{GrantID: "drop", Memory: memory(1)}, time.Hour)
 	if s.Grants["drop"].MaxUses != 1 || s.Grants["drop"].Used != 0 {
 		t.Error("a refused write has spent the drop")
@@ -76,7 +78,7 @@ func TestBytesPerDay(t *testing.T) {
 
 	now = now.Add(time.Hour)
 	decide("the drop, the next day", &ConsumeDrop{GrantID: "drop", Memory: memory(60)}, 0)
-	say(now.Add(-time.Second), &events.MemoryWritten{LeafIndex: s.Leaves, Sealed: make([]byte, 90)}) // by a replica with a slow clock
+	say(s, now.Add(-time.Second), &events.MemoryWritten{LeafIndex: s.Leaves, Sealed: make([]byte, 90)}) // by a replica with a slow clock
 	tagged := memory(12)
 	tagged.Metadata = canonical.Trusted([]byte(`{"n":"1234567890123456789012"}`)) // counts, without its braces
 	decide("metadata", &tagged, 0)
