@@ -28,6 +28,17 @@ func BareApp() *App {
 	})
 }
 
+// AnswerTo returns an app's answer to a request, and the answer's body.
+func AnswerTo(t *testing.T, app *App, request *http.Request) (answer *http.Response, body string) {
+	t.Helper()
+	answer, err := app.Test(request)
+	must(t, err)
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	must(t, err)
+	return answer, string(text)
+}
+
 // TestDatabaseErrors: a database that can't be reached, or whose tables were thrown away,
 // gives 503. A wrong query is a bug and gives 500.
 func TestDatabaseErrors(t *testing.T) {
@@ -40,9 +51,7 @@ func TestDatabaseErrors(t *testing.T) {
 		"08006": 503, "53300": 503, "57P01": 503, "42P01": 503, "3F000": 503, "XX001": 503, "XX002": 503, "58030": 503,
 		"42703": 500, "42601": 500, "57014": 500,
 	} {
-		answer, err := app.Test(httptest.NewRequest(http.MethodGet, "/"+code, nil))
-		must(t, err)
-		_ = answer.Body.Close()
+		answer, _ := AnswerTo(t, app, httptest.NewRequest(http.MethodGet, "/"+code, nil))
 		if answer.StatusCode != want || (answer.Header.Get("Retry-After") == "1") != (want == 503) {
 			t.Errorf("%s: %d, %v; want %d", code, answer.StatusCode, answer.Header, want)
 		}
@@ -69,12 +78,8 @@ func TestCauses(t *testing.T) {
 				want, _, _ = strings.Cut(want, `,"cause"`)
 				want = strings.TrimSuffix(want, "}") + "}"
 			}
-			answer, err := app.Test(httptest.NewRequest(http.MethodGet, path, nil))
-			must(t, err)
-			body, err := io.ReadAll(answer.Body)
-			_ = answer.Body.Close()
-			if err != nil || string(body) != want {
-				t.Errorf("%s, production %v: %s, %v; want %s", path, production, body, err, want)
+			if _, body := AnswerTo(t, app, httptest.NewRequest(http.MethodGet, path, nil)); body != want {
+				t.Errorf("%s, production %v: %s; want %s", path, production, body, want)
 			}
 		}
 	}
@@ -92,12 +97,9 @@ func TestUncertainWrites(t *testing.T) {
 		"/memories":       `{"error":"the write may or may not have been stored; repeat it with the same Idempotency-Key"}`,
 		"/memory-drops/x": `{"error":"the write may or may not have been stored"}`,
 	} {
-		answer, err := app.Test(httptest.NewRequest(http.MethodPost, path, nil))
-		must(t, err)
-		body, err := io.ReadAll(answer.Body)
-		_ = answer.Body.Close()
-		if err != nil || answer.StatusCode != 503 || answer.Header.Get("Retry-After") != "1" || string(body) != want {
-			t.Errorf("%s: %d %s, %v; want %s", path, answer.StatusCode, body, err, want)
+		answer, body := AnswerTo(t, app, httptest.NewRequest(http.MethodPost, path, nil))
+		if answer.StatusCode != 503 || answer.Header.Get("Retry-After") != "1" || body != want {
+			t.Errorf("%s: %d %s; want %s", path, answer.StatusCode, body, want)
 		}
 	}
 }

@@ -124,8 +124,8 @@ func TestContentEncodings(t *testing.T) {
 			request := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(body))
 			request.Header["Content-Type"] = []string{"application/json"}
 			request.Header["Content-Encoding"] = test.sent
-			if status, _ := answerTo(t, app, request); status != test.want {
-				t.Errorf("%q %q: %d", test.sent, body, status)
+			if answer, _ := httpapi.AnswerTo(t, app, request); answer.StatusCode != test.want {
+				t.Errorf("%q %q: %d", test.sent, body, answer.StatusCode)
 			}
 		}
 	}

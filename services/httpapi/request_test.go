@@ -1,7 +1,6 @@
 package httpapi_test
 
 import (
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -12,16 +11,6 @@ import (
 
 	"github.com/memory-ledger/ledger/services/httpapi"
 )
-
-func answerTo(t *testing.T, app *httpapi.App, request *http.Request) (status int, body string) {
-	t.Helper()
-	answer, err := app.Test(request)
-	must(t, err)
-	defer answer.Body.Close()
-	text, err := io.ReadAll(answer.Body)
-	must(t, err)
-	return answer.StatusCode, string(text)
-}
 
 // TestPathsAreAsTheyWereSent: a parameter with an escaped slash is empty and names
 // nothing. Other escapes are decoded.
@@ -47,20 +36,18 @@ func TestPathsAreAsTheyWereSent(t *testing.T) {
 		"/things/a%2Fb/c":       `{"error":"no such route"}`,
 		"/%74hings/a/more/more": `{"error":"no such route"}`,
 	} {
-		if _, body := answerTo(t, app, httptest.NewRequest(http.MethodGet, path, nil)); body != want {
+		if _, body := httpapi.AnswerTo(t, app, httptest.NewRequest(http.MethodGet, path, nil)); body != want {
 			t.Errorf("%s: %s, want %s", path, body, want)
 		}
 	}
 	for _, broken := range []string{"%", "%2", "%zz", "a%"} {
 		request := httptest.NewRequest(http.MethodGet, "/things/x", nil)
 		request.RequestURI = "/things/" + broken // no url.URL would hold this path
-		if _, body := answerTo(t, app, request); body != "[]" {
+		if _, body := httpapi.AnswerTo(t, app, request); body != "[]" {
 			t.Errorf("%s: %s", broken, body)
 		}
 	}
-	answer, err := app.Test(httptest.NewRequest(http.MethodDelete, "/things/a%2Fb", nil))
-	must(t, err)
-	_ = answer.Body.Close()
+	answer, _ := httpapi.AnswerTo(t, app, httptest.NewRequest(http.MethodDelete, "/things/a%2Fb", nil))
 	if answer.StatusCode != http.StatusMethodNotAllowed || answer.Header.Get("Allow") != "GET, HEAD" {
 		t.Errorf("%d, allowed %s", answer.StatusCode, answer.Header.Get("Allow"))
 	}
@@ -78,7 +65,7 @@ func TestTwoCredentialsAreNone(t *testing.T) {
 	} {
 		request := httptest.NewRequest(http.MethodGet, "/", nil)
 		request.Header["Authorization"] = test.sent
-		if _, body := answerTo(t, app, request); body != test.want {
+		if _, body := httpapi.AnswerTo(t, app, request); body != test.want {
 			t.Errorf("%q: %q", test.sent, body)
 		}
 	}
@@ -131,7 +118,7 @@ func TestDecode(t *testing.T) {
 	} {
 		request := httptest.NewRequest("POST", "/", strings.NewReader(body))
 		request.Header.Set("Content-Type", "application/json")
-		if _, got := answerTo(t, app, request); got != want {
+		if _, got := httpapi.AnswerTo(t, app, request); got != want {
 			t.Errorf("%s: %s, want %s", body, got, want)
 		}
 	}
