@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"log/slog"
@@ -86,16 +87,19 @@ func TestCauses(t *testing.T) {
 }
 
 // TestUncertainWrites: the answer to a write with an unknown result says so, and says how
-// to repeat the write where that is safe.
+// to repeat the write where that is safe. An import that ends because the service stops can be
+// sent again.
 func TestUncertainWrites(t *testing.T) {
 	t.Parallel()
 	app := BareApp()
 	uncertain := func(*fiber.Ctx) error { return fmt.Errorf("append: %w", eventlog.ErrUncertain) }
 	app.Post("/memories", uncertain)
 	app.Post("/memory-drops/:token", uncertain)
+	app.Post("/import", func(*fiber.Ctx) error { return fmt.Errorf("add: %w", context.Canceled) })
 	for path, want := range map[string]string{
 		"/memories":       `{"error":"the write may or may not have been stored; repeat it with the same Idempotency-Key"}`,
 		"/memory-drops/x": `{"error":"the write may or may not have been stored"}`,
+		"/import":         `{"error":"temporarily unavailable; try again"}`,
 	} {
 		answer, body := AnswerTo(t, app, httptest.NewRequest(http.MethodPost, path, nil))
 		if answer.StatusCode != 503 || answer.Header.Get("Retry-After") != "1" || body != want {

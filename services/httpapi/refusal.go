@@ -142,6 +142,7 @@ var table = []row{
 	{keystore.ErrUnavailable, http.StatusServiceUnavailable, messageBusy},
 	{signin.ErrUnavailable, http.StatusServiceUnavailable, messageBusy},
 	{context.DeadlineExceeded, http.StatusServiceUnavailable, messageBusy},
+	{context.Canceled, http.StatusServiceUnavailable, messageBusy}, // an import while the service stops
 
 	{keystore.ErrForgotten, http.StatusGone, "the key to this content was destroyed"},
 	{keystore.ErrNoKey, http.StatusServiceUnavailable, messageBusy}, // never 410, which is final
