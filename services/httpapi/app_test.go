@@ -32,7 +32,7 @@ func BareApp() *App {
 // AnswerTo returns an app's answer to a request, and the answer's body.
 func AnswerTo(t *testing.T, app *App, request *http.Request) (answer *http.Response, body string) {
 	t.Helper()
-	answer, err := app.Test(request)
+	answer, err := app.Test(request, -1) // without a deadline
 	must(t, err)
 	defer answer.Body.Close()
 	text, err := io.ReadAll(answer.Body)

@@ -102,6 +102,13 @@ func TestAGatewayLosesNoRequest(t *testing.T) {
 	must(t, <-ended)
 }
 
+func listen(t *testing.T) net.Listener {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	return listener
+}
+
 func send(t *testing.T, conn net.Conn, text string) {
 	t.Helper()
 	must(t, errorOf(io.WriteString(conn, text)))
