@@ -7,6 +7,7 @@ import (
 	"errors"
 	"html/template"
 	"net/http"
+	"net/url"
 	"regexp"
 	"slices"
 	"strings"
@@ -50,7 +51,7 @@ type consent struct {
 func Consent(c *fiber.Ctx, app App) error {
 	page := consent{
 		frame: newFrame(), App: app, Script: template.JS(WalletsJS + consentJS + pageJS), SignInTo: HostOf(app.APIURL),
-		Local: strings.HasPrefix(app.Host, "127.0.0.1") || strings.HasPrefix(app.Host, "[::1]") || strings.HasPrefix(app.Host, "localhost"),
+		Local: slices.Contains([]string{"127.0.0.1", "::1", "localhost"}, (&url.URL{Host: app.Host}).Hostname()),
 	}
 	for _, r := range rights {
 		if slices.Contains(app.Scopes, r.Scope) {
