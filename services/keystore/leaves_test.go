@@ -217,11 +217,9 @@ func TestForgettingLeavesErases(t *testing.T) {
 				t.Fatalf("crash %s: %v", crash, err)
 			}
 			must(t, next.DestroyLeaves(t.Context(), js, owner, 10+leaf, 5))
-			if now, err := next.Find(t.Context(), owner); err != nil {
-				t.Fatal(err)
-			} else {
-				opens(t, now, sealed, map[uint64]bool{5: true})
-			}
+			now, err := next.Find(t.Context(), owner)
+			must(t, err)
+			opens(t, now, sealed, map[uint64]bool{5: true})
 			broken.crash = ""
 		}
 		for _, value := range old {

@@ -59,9 +59,7 @@ func TestTokensOfOthers(t *testing.T) {
 		token := jwt.NewWithClaims(c.method, claims)
 		maps.Copy(token.Header, c.header)
 		text, err := token.SignedString(c.key)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for range 2 {
 			of, id, _, err := tokens.Verify(text)
 			switch {

@@ -14,9 +14,7 @@ import (
 func TestANonceHasOneScope(t *testing.T) {
 	t.Parallel()
 	keys, err := DeriveNonceKeys([]keystore.Master{keystore.MasterKey{1}, keystore.MasterKey{2}, keystore.MasterKey{3}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	const about = "a message of an owner"
 	signIn := scope{events.AudienceCore, PurposeSignIn, about}
 	issued := nonce{random: [16]byte{1, 2, 3}, expires: events.At(time.UnixMilli(1_767_323_345_006))}

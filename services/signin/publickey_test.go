@@ -8,7 +8,10 @@ import (
 	"testing"
 
 	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/infra/testkit"
 )
+
+var must = testkit.Must
 
 // TestSigned: a valid signature is accepted, but none by a key without a holder.
 func TestSigned(t *testing.T) {
@@ -32,9 +35,7 @@ func TestSigned(t *testing.T) {
 		"off the curve":          "0200000000000000000000000000000000000000000000000000000000000000",
 	} {
 		raw, err := hex.DecodeString(text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		// Whether such a signature verifies depends on the message: one in eight does.
 		for i := range 32 {
 			if ed25519.Verify(raw, []byte{byte(i)}, identity) {
@@ -56,9 +57,7 @@ func TestEnvelopes(t *testing.T) {
 	t.Parallel()
 	const message = "ledger.example wants you to sign in:\nétc"
 	known, err := events.ParseOwner("FVen3X669xLzsi6N2V91DoiyzHzg1uAgqiT8jZ9nS96Z")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	const text = "6c65646765722e6578616d706c652077616e747320796f7520746f207369676e20696e3a0ac3a97463"
 	const signer = "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a"
 	const domain, zero = "ff736f6c616e61206f6666636861696e", "0000000000000000000000000000000000000000000000000000000000000000"
@@ -90,9 +89,7 @@ func TestEnvelopes(t *testing.T) {
 		"another length": domain + "00" + zero + "01" + "01" + mine + "2a00" + text, "another format": domain + "00" + zero + "03" + "01" + mine + "2900" + text,
 	} {
 		bytes, err := hex.DecodeString(bad)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if signed(owner, message, ed25519.Sign(key, bytes)) {
 			t.Errorf("%s was taken", name)
 		}
