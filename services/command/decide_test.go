@@ -15,6 +15,8 @@ import (
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/events/verify/canonical"
+	"github.com/memory-ledger/ledger/infra/testkit"
+	"github.com/memory-ledger/ledger/projections/readmodel/imports"
 )
 
 const testOwner = events.Owner("4Nd1mYvYzk6jNsMbXzN7XUxuJdDmHMczYbsYnyDyB1vM")
@@ -423,9 +425,7 @@ func TestTooManySessions(t *testing.T) {
 	ended := func(audience events.Audience) (ids []string) {
 		c := &SignIn{SessionID: "new", Audience: audience, ExpiresAt: events.At(now.Add(48 * time.Hour))}
 		d, err := c.decide(s, now)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		for _, data := range d.Events[:len(d.Events)-1] {
 			ids = append(ids, data.(*events.SessionRevoked).SessionID)
 		}
@@ -458,9 +458,7 @@ func TestExpiredKeys(t *testing.T) {
 	create := func(id string, expires events.Timestamp) {
 		t.Helper()
 		d, err := (&CreateKey{KeyID: id, ExpiresAt: &expires}).decide(s, now)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		say(s, now, d.Events...)
 	}
 	for i := range MaxKeys {
@@ -542,5 +540,22 @@ func TestAUsedKeyIsNeverNew(t *testing.T) {
 		if isNew, err := x.isNew(t.Context(), &entry{state: NewState(testOwner)}, events.Hash{1}); isNew || err != nil {
 			t.Fatalf("new: %t, %v", isNew, err)
 		}
+	}
+}
+
+// TestAnImportThatEndedMeanwhile: leaves that were written after an import was given up do not
+// pass for those of its export.
+func TestAnImportThatEndedMeanwhile(t *testing.T) {
+	t.Parallel()
+	s := NewState(testOwner)
+	s.Leaves = 2
+	add := &AddImported{Export: imports.Import{Size: 2}, From: 1, Leaves: []ImportedLeaf{{Seal: sealed}}}
+	if d, err := add.decide(s, time.Now()); !errors.Is(err, ErrNotPrefix) || len(d.Events) > 0 {
+		t.Errorf("given up: %d events, %v", len(d.Events), err)
+	}
+	add.Export.Size = 3
+	s.Importing = &add.Export
+	if d, err := add.decide(s, time.Now()); err != nil || len(d.Events) > 0 {
+		t.Errorf("added by another request: %d events, %v", len(d.Events), err)
 	}
 }

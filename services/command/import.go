@@ -81,14 +81,12 @@ func (c *AddImported) decide(s *State, now time.Time) (Decision, error) {
 	if err := c.Credential.check(s, now); err != nil {
 		return Decision{}, err
 	}
-	end := c.From + uint64(len(c.Leaves))
 	c.Next, c.Added = s.Leaves, 0
-	if s.Leaves >= end && s.Leaves <= c.Export.Size {
-		return Decision{}, nil // another request has added them
-	}
 	switch {
 	case s.Importing == nil || *s.Importing != c.Export || s.Leaves < c.From:
-		return Decision{}, ErrNotPrefix // it was given up meanwhile
+		return Decision{}, ErrNotPrefix // it was given up meanwhile, or another request has completed it
+	case s.Leaves >= c.From+uint64(len(c.Leaves)):
+		return Decision{}, nil // another request has added them
 	case c.KeyErasures < s.Erased.Times:
 		return Decision{}, ErrKeyErased
 	}

@@ -93,7 +93,7 @@ func (s *Service) Import(ctx context.Context, r Reader, by command.Credential, e
 		return ImportResult{x.export.Size, x.export.Root, 0}, x.finished(ctx, err)
 	}
 	if stored = start.Next < x.export.Size; stored {
-		err = x.add(ctx, start.Next)
+		err = x.finished(ctx, x.add(ctx, start.Next))
 	}
 	return ImportResult{x.export.Size, x.export.Root, x.added}, err
 }
@@ -110,8 +110,8 @@ func (s *Service) whole(ctx context.Context, r Reader) (size uint64, root events
 	return e.leaves, root, nil
 }
 
-// finished returns why an import could not start; nil if another request, which had the same
-// export, has finished it since this one looked at the log.
+// finished returns why an import could not start or go on; nil if another request, which had
+// the same export, has finished it since this one looked at the log.
 func (x *importing) finished(ctx context.Context, why error) (err error) {
 	if !errors.Is(why, command.ErrNotPrefix) {
 		return why
