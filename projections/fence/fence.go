@@ -98,8 +98,7 @@ func New(pool *pgxpool.Pool, log eventlog.Reader, opts Options) (*Fence, error) 
 // Head describes the read models after a wait. If a later wait returns an equal Head that
 // is Known, data that was read for the owner after the first wait is still current.
 type Head struct {
-	// Seq is a sequence that the read models hold. The log had no later message of the
-	// owner. It is the log's newest sequence or the owner's; 0 means unknown.
+	// Seq is the log's newest sequence, if the read models hold it; 0 means unknown.
 	Seq uint64
 	// Tables counts how often this process has seen the read models exchanged. Data from
 	// earlier read models may be wrong, even if it never changes.
