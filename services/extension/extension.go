@@ -67,7 +67,7 @@ func (a *API) Mount(app *httpapi.App) {
 	app.Post("/memory-drops", httpapi.Writing(a.Access, a.mint(events.GrantDrop)))
 	app.Get("/memory-drops/:id/status", a.reading(a.status(events.GrantDrop)))
 	app.Post("/memory-drops/:id/revoke", a.reading(a.revoke(events.GrantDrop)))
-	app.Add(http.MethodGet, "/memory-drops/:token", a.showDrop)
+	app.Get("/memory-drops/:token", a.showDrop)
 	app.Post("/memory-drops/:token", a.fillDrop)
 }
 

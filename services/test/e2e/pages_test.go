@@ -62,6 +62,7 @@ func TestDropPage(t *testing.T) {
 			t.Errorf("Accept %q: %v", accept, a.Header)
 		}
 	}
+	c.Expect(200, "HEAD", path, nil, navigates)
 	page := c.Expect(200, "GET", path, nil, navigates)
 	action := formOf(t, path, page)
 	note := url.Values{"content": {"Left by a friend:\r\n<b>hello</b> & \U0001F41D"}, "source": {"a friend"}}.Encode()
