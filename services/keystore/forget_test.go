@@ -59,9 +59,7 @@ func TestForgettingErases(t *testing.T) {
 	// The same after a restart.
 	must(t, server.Stop(t.Context()))
 	js = connect(t, natstest.Start(t, natstest.Dir(dir)))
-	bucket, err := js.KeyValue(t.Context(), keystore.Bucket)
-	must(t, err)
-	check(bucket)
+	check(bucketIn(t, js))
 }
 
 // between is a JetStream that calls meanwhile before it publishes a message.
@@ -81,9 +79,7 @@ func (b *between) PublishMsg(ctx context.Context, msg *nats.Msg, opts ...jetstre
 func secretOf(t *testing.T, key *keystore.OwnerKey) leaf.Secret {
 	t.Helper()
 	secret, err := key.LeafSecret(events.SaltOwner, nil)
-	if err != nil {
-		t.Error(err)
-	}
+	must(t, err)
 	return secret
 }
 

@@ -111,12 +111,9 @@ func TestWhoIsSecondUsesTheFirstKey(t *testing.T) {
 			var sealed []byte
 			second := open(&late{kv, func() {
 				key, err := first.FindOrCreate(t.Context(), owner, 0)
-				if err == nil {
-					sealed, _, err = key.Seal(7, "m", "text")
-				}
-				if err != nil {
-					t.Error(err)
-				}
+				must(t, err)
+				sealed, _, err = key.Seal(7, "m", "text")
+				must(t, err)
 			}})
 			key, err := second.FindOrCreate(t.Context(), owner, 0)
 			must(t, err)
@@ -134,9 +131,7 @@ func TestAKeyFromBeforeTheErasure(t *testing.T) {
 	kv, owner := newBucket(t), logtest.Owner()
 	before := openStore(t, kv, keystore.MasterKey{1})
 	after := openWith(t, &late{kv, func() {
-		if _, err := before.FindOrCreate(t.Context(), owner, 0); err != nil {
-			t.Error(err)
-		}
+		must(t, errorOf(before.FindOrCreate(t.Context(), owner, 0)))
 	}}, keystore.Config{Masters: []keystore.Master{keystore.MasterKey{1}}, Pause: atOnce})
 	if _, err := after.FindOrCreate(t.Context(), owner, 1); !errors.Is(err, keystore.ErrErased) {
 		t.Errorf("got %v", err)

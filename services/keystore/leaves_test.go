@@ -280,17 +280,10 @@ func TestTheWholeKeyIsErased(t *testing.T) {
 func BenchmarkSealing(b *testing.B) {
 	_, js := natstest.Connect(b, natstest.Start(b).URL())
 	s, owner := keystoretest.Create(b, js, keystore.MasterKey{1}), logtest.Owner()
-	_, err := s.FindOrCreate(b.Context(), owner, 0)
-	if err == nil {
-		err = s.DestroyLeaves(b.Context(), js, owner, 1<<31)
-	}
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, errorOf(s.FindOrCreate(b.Context(), owner, 0)))
+	must(b, s.DestroyLeaves(b.Context(), js, owner, 1<<31))
 	key, err := s.Find(b.Context(), owner)
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	text := strings.Repeat("x", 100)
 	for _, v := range []struct {
 		version int
@@ -298,9 +291,8 @@ func BenchmarkSealing(b *testing.B) {
 	}{{events.SealedByOwner, func(int) uint64 { return 1 << 31 }}, {events.SealedByLeaf, func(i int) uint64 { return uint64(i) }}} {
 		var sealed [4096][]byte
 		for i := range sealed {
-			if sealed[i], _, err = key.Seal(v.leaf(i), "m", text); err != nil {
-				b.Fatal(err)
-			}
+			sealed[i], _, err = key.Seal(v.leaf(i), "m", text)
+			must(b, err)
 		}
 		b.Run(fmt.Sprint("seal, version ", v.version), func(b *testing.B) {
 			for i := 0; b.Loop(); i++ {

@@ -11,7 +11,6 @@ import (
 
 	"github.com/memory-ledger/ledger/events/eventlog/logtest"
 	"github.com/memory-ledger/ledger/infra/localnats/natstest"
-	natsconf "github.com/memory-ledger/ledger/infra/nats"
 	"github.com/memory-ledger/ledger/services/keystore"
 )
 
@@ -24,11 +23,7 @@ func TestAKeyThatCantBeReadIsThere(t *testing.T) {
 	open := func() (jetstream.JetStream, jetstream.KeyValue, *keystore.Store) {
 		t.Helper()
 		js := connect(t, server)
-		bucket, err := js.KeyValue(t.Context(), keystore.Bucket)
-		if errors.Is(err, jetstream.ErrBucketNotFound) {
-			bucket, err = natsconf.CreateBucket(t.Context(), js, keystore.Bucket, 1)
-		}
-		must(t, err)
+		bucket := bucketIn(t, js)
 		return js, bucket, openMarked(t, js, bucket, keystore.MasterKey{1})
 	}
 	_, bucket, s := open()

@@ -74,11 +74,11 @@ func (s *Store) look(ctx context.Context, stream jetstream.Stream, after uint64)
 }
 
 // changed drops an owner's cached key, unless the entry holds that same key, and what was
-// derived from the owner's texts: one of them may have been forgotten.
+// derived from the owner's texts: one of them may have been forgotten. A slower lookup may
+// still have the entry from before, so it counts also if the cached key stays.
 func (s *Store) changed(owner events.Owner, entry *jetstream.RawStreamMsg) {
-	key, ok := s.cache.Peek(owner)
-	if !ok || key.revision != entry.Sequence {
-		s.forgets.Add(1)
+	s.forgets.Add(1)
+	if key, ok := s.cache.Peek(owner); !ok || key.revision != entry.Sequence {
 		s.cache.Remove(owner)
 	}
 	s.cfg.Forgotten(owner)

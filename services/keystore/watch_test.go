@@ -20,6 +20,7 @@ import (
 type watched struct {
 	*keystore.Store
 	js   jetstream.JetStream
+	late *late
 	tick chan time.Time
 	now  atomic.Int64
 }
@@ -28,10 +29,10 @@ func startWatched(t *testing.T, server interface{ URL() string }) *watched {
 	t.Helper()
 	w := &watched{js: connect(t, server), tick: make(chan time.Time)}
 	w.now.Store(time.Now().UnixNano())
-	bucket := bucketIn(t, w.js)
+	w.late = &late{KeyValue: bucketIn(t, w.js)}
 	stream, err := w.js.Stream(t.Context(), keystore.Stream)
 	must(t, err)
-	w.Store = openWith(t, bucket, keystore.Config{
+	w.Store = openWith(t, w.late, keystore.Config{
 		Masters: []keystore.Master{keystore.MasterKey{1}}, Marked: keystore.Marked(stream),
 		Now: func() time.Time { return time.Unix(0, w.now.Load()) },
 	})
@@ -79,6 +80,25 @@ func TestAForgottenKeyIsDropped(t *testing.T) {
 	_, err := w.Find(t.Context(), kept)
 	if hits := w.Hits.Hits.Load(); err != nil || hits != before+1 {
 		t.Errorf("a key that is watched was read again: %v", err)
+	}
+}
+
+// TestASlowLookupBringsNoKeyBack: while it waits, a leaf's key is destroyed elsewhere, another
+// lookup reads the new entry, and Watch finds that one in memory.
+func TestASlowLookupBringsNoKeyBack(t *testing.T) {
+	t.Parallel()
+	w, owner := startWatched(t, natstest.Start(t)), logtest.Owner()
+	elsewhere := openMarked(t, w.js, w.late.KeyValue, keystore.MasterKey{1})
+	makeKey(t, elsewhere, owner)
+	w.look()
+	w.late.meanwhile = func() {
+		must(t, elsewhere.DestroyLeaves(t.Context(), w.js, owner, 7))
+		must(t, errorOf(w.Find(t.Context(), owner)))
+		w.look()
+	}
+	must(t, errorOf(w.Find(t.Context(), owner)))
+	if key, err := w.Find(t.Context(), owner); err != nil || !key.Destroyed(7) {
+		t.Errorf("the destroyed key is used again: %v", err)
 	}
 }
 
