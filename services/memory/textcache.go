@@ -126,7 +126,8 @@ func (t *TextCache) chunks(owner events.Owner, first, end uint64) []*chunk {
 func (t *TextCache) put(owner events.Owner, o *kept, c *chunk) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if current, ok := t.owners.Peek(owner); !ok || current != o {
+	current, ok := t.owners.Get(owner) // now used last, as grow expects
+	if !ok || current != o {
 		return
 	}
 	was := o.chunks[c.number]
