@@ -57,8 +57,9 @@ func (s *Service) extent(ctx context.Context, r Reader) (*extent, error) {
 	if err := s.Pool.SendBatch(ctx, &batch).Close(); err != nil {
 		return nil, fmt.Errorf("how far the log goes: %w", err)
 	}
-	e.leaves, e.without.erased = owner.LeafCount, erased.Leaves
-	e.without.retracted = slices.DeleteFunc(e.without.retracted, func(leaf uint64) bool { return leaf < erased.Leaves })
+	// Later leaves: what was written and taken back since the owner was read.
+	e.leaves, e.without.erased = owner.LeafCount, min(erased.Leaves, owner.LeafCount)
+	e.without.retracted = slices.DeleteFunc(e.without.retracted, func(leaf uint64) bool { return leaf < e.without.erased || leaf >= e.leaves })
 	if found {
 		e.newest = &newest
 	}

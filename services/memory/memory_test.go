@@ -96,10 +96,12 @@ func TestHeadSaysWhatWaits(t *testing.T) {
 	check := func(when string, since *events.Timestamp, delayed bool) {
 		t.Helper()
 		head, err := s.Head(t.Context(), Reader{Owner: w.owner})
-		if err != nil || head.Delayed != delayed || (since == nil) != (head.WaitingSince == nil) || since != nil && *head.WaitingSince != *since {
+		if err != nil || head.Memories != head.TreeSize || head.Delayed != delayed || (since == nil) != (head.WaitingSince == nil) || since != nil && *head.WaitingSince != *since {
 			t.Errorf("%s: since %v, delayed %v, %v; want %v, %v", when, head.WaitingSince, head.Delayed, err, since, delayed)
 		}
 	}
+	// The next leaf was written, and retracted, since the log's size was read.
+	must(t, errorOf(h.pool.Exec(t.Context(), `INSERT INTO retractions (owner, leaf_index, forgotten, seq) VALUES ($1, 4, false, 9)`, w.owner)))
 	check("an empty log", nil, false)
 	h.write(t, w, "one", "two", "three")
 	first := w.written[0].CreatedAt
