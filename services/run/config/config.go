@@ -80,7 +80,7 @@ type Config struct {
 	QuotaWrites      int    `env:"QUOTA_WRITES" envDefault:"0" for:"apis" doc:"most memories that one owner writes in a minute on one replica; one more is answered 429; 0: no limit"`
 	QuotaMints       int    `env:"QUOTA_MINTS" envDefault:"0" for:"apis" doc:"the same for agent cases and memory drops that are handed out"`
 	QuotaKeys        int    `env:"QUOTA_KEYS" envDefault:"0" for:"core-api run" doc:"the same for API keys that are made"`
-	QuotaSearches    int    `env:"QUOTA_SEARCHES" envDefault:"0" for:"core-api run" doc:"the same for searches, and for what agents recall"`
+	QuotaSearches    int    `env:"QUOTA_SEARCHES" envDefault:"0" for:"apis" doc:"the same for searches, and for what agents recall"`
 	QuotaBytesPerDay int64  `env:"QUOTA_BYTES_PER_DAY" envDefault:"0" for:"apis" doc:"most bytes of sealed content and metadata that one owner writes on a UTC day, drops included; one more is answered 429; 0: no limit"`
 	NewOwners        string `env:"NEW_OWNERS" envDefault:"on" for:"apis" doc:"'off' takes no new owners: the first sign-in of a wallet is answered 403"`
 }

@@ -157,9 +157,9 @@ func TestEveryVariableIsDocumented(t *testing.T) {
 			t.Errorf("there is no %s", want)
 		}
 	}
-	for command, want := range map[string]string{"core-api": "CORE_ADDR", "extension-api": "EXTENSION_ADDR", "run": "LOCAL_CHAIN", "anchorer": "ANCHOR_MAX_WAIT", "restore": "NATS_REPLICAS"} {
-		if !slices.ContainsFunc(config.VariablesOf(command), func(v config.Variable) bool { return v.Name == want }) {
-			t.Errorf("%s does not read %s", command, want)
+	for _, reads := range [][2]string{{"core-api", "CORE_ADDR"}, {"extension-api", "EXTENSION_ADDR"}, {"extension-api", "QUOTA_SEARCHES"}, {"run", "LOCAL_CHAIN"}, {"anchorer", "ANCHOR_MAX_WAIT"}, {"restore", "NATS_REPLICAS"}} {
+		if !slices.ContainsFunc(config.VariablesOf(reads[0]), func(v config.Variable) bool { return v.Name == reads[1] }) {
+			t.Errorf("%s does not read %s", reads[0], reads[1])
 		}
 	}
 	if slices.ContainsFunc(config.VariablesOf("core-api"), func(v config.Variable) bool { return v.Name == "EXTENSION_ADDR" }) {
