@@ -147,9 +147,11 @@ async function call(way, method, path, request) {
     if (error.status !== 401) throw error;
     const token = way.client && await renew(way);
     if (token) return send(token);
-    const { session } = await local.get('session');
-    // Leave the token of a newer sign-in alone.
-    if (session && session.token === way.token) await local.set({ session: { ...session, token: undefined } });
+    await navigator.locks.request('writer', async () => {
+      const { session } = await local.get('session');
+      // Leave the token of a newer sign-in alone.
+      if (session && session.token === way.token) await local.set({ session: { ...session, token: undefined } });
+    });
     throw error;
   }
 }
@@ -164,10 +166,14 @@ export async function save(body) {
 export async function sendQueue() {
   const to = await session();
   if (!to?.token && !to?.drop) return 0;
-  return queue.flush(to, ({ key, body }) => call(to, 'POST', to.drop ?? '/memories', { idempotencyKey: key, body }).catch((error) => {
+  return queue.flush(to, ({ key, body }) => call(to, 'POST', to.drop ?? '/memories', { idempotencyKey: key, body }).catch(async (error) => {
     if (!to.drop || error.status !== 404) throw error;
     // The link takes nothing more. The owner decides what becomes of what is left.
-    local.remove('drop');
+    await navigator.locks.request('writer', async () => {
+      const { drop } = await local.get('drop');
+      // Leave a newer link alone: making it may be what ended this one.
+      if (drop?.drop === to.drop) await local.remove('drop');
+    });
     throw Object.assign(new Error('The link was used up, or has ended.'), { status: 400 });
   }));
 }

@@ -291,11 +291,21 @@ async function savesByLink() {
   assert.equal(await popup.getByRole('searchbox').isVisible(), false);
   await click('Saved by a link');
   await until('it is saved', async () => (await chrome.action.getBadgeText({})) === '✓');
-  await click('One too many');
-  await popup.getByText('The link was used up, or has ended.').waitFor();
-  assert.equal(await stored('drop'), undefined);
-  await popup.getByRole('button', { name: 'Discard' }).click();
-  await queueLength(0);
+  // A newer link, taken while the service refuses this one, stays until it is used up itself.
+  const newer = drop.replace(/.{9}$/, 'the-newer');
+  network.beforeAnswer = async () => {
+    await use(newer, 'The extension now saves by this link');
+    await until('the newer link is kept', async (link) => link.endsWith((await chrome.storage.local.get('drop')).drop?.drop), newer);
+  };
+  for (const [text, left] of [['One too many', new URL(newer).pathname], ['Two too many', undefined]]) {
+    await click(text);
+    await popup.getByText(text).waitFor();
+    await popup.getByText('The link was used up, or has ended.').waitFor();
+    assert.equal((await stored('drop'))?.drop, left);
+    network.beforeAnswer = async () => {};
+    await popup.getByRole('button', { name: 'Discard' }).click();
+    await queueLength(0);
+  }
 }
 
 // call asks the core API itself, and returns the status and the body.

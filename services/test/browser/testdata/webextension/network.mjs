@@ -5,6 +5,7 @@ export class Network {
   // 'up'; 'down': no connection gets through; 'deaf': requests arrive, but answers to writes are lost.
   state = 'up';
   writes = []; // the Idempotency-Key of each write that reached the service
+  beforeAnswer = async () => {}; // what the answer to a write by a link waits for
 
   constructor(api) {
     const { hostname, port } = new URL(api);
@@ -14,7 +15,8 @@ export class Network {
       if (write) this.writes.push(request.headers['idempotency-key']);
       const lost = write && this.state === 'deaf';
       const { method, url: path, headers } = request;
-      request.pipe(http.request({ hostname, port, method, path, headers }, (answer) => {
+      request.pipe(http.request({ hostname, port, method, path, headers }, async (answer) => {
+        if (path.startsWith('/memory-drops/')) await this.beforeAnswer();
         if (lost) return answer.resume().on('end', () => request.socket.destroy());
         response.writeHead(answer.statusCode, answer.headers);
         answer.pipe(response);
