@@ -46,10 +46,13 @@ async function start() {
 const stored = (name) => worker.evaluate(async (name) => (await chrome.storage.local.get(name))[name], name);
 
 // until polls a condition in a page of the extension: the worker gives no signal that a test
-// could wait for.
+// could wait for. waitForFunction does not wait for promises.
 async function until(what, question, ...args) {
   const page = await open('options.html');
-  await page.waitForFunction(question, ...args).catch((error) => { throw new Error(`${what}: ${error}`); });
+  for (const deadline = Date.now() + 30_000; !await page.evaluate(question, ...args);) {
+    assert.ok(Date.now() < deadline, what);
+    await page.waitForTimeout(50);
+  }
   await page.close();
 }
 const queueLength = (n) => until(`the queue has ${n}`, async (n) => ((await chrome.storage.local.get('queue')).queue ?? []).length === n, n);
