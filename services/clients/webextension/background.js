@@ -12,9 +12,9 @@ chrome.contextMenus.onClicked.addListener(({ menuItemId, selectionText, frameId 
   saveTab(tab, menuItemId === 'page' ? { selection: '' } : { selection: selectionText, frameId }));
 chrome.commands.onCommand.addListener((command, tab) => command === 'save' && saveTab(tab));
 
-// Each of these events may find something to send: a save, a sign-in, the browser's start, and
+// Each of these events may find something to send: a save, a sign-in, a link, the browser's start, and
 // the network's return. An alarm sends every minute while entries wait.
-chrome.storage.onChanged.addListener(({ queue, session, writer }) => (queue || session || writer) && send());
+chrome.storage.onChanged.addListener(({ queue, session, drop, writer }) => (queue || session || drop || writer) && send());
 chrome.runtime.onStartup.addListener(send);
 chrome.alarms.onAlarm.addListener(send);
 addEventListener('online', send);

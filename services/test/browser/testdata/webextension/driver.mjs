@@ -286,13 +286,14 @@ async function savesByLink() {
     await page.getByText(said).waitFor();
   };
   await use(drop.replace('memory-drops', 'agent-cases'), 'That is not a link to add.');
+  await click('Saved before there was a link');
+  await queueLength(1);
   await use(drop, 'The extension now saves by this link');
   await looks(page, 'options-link', 700);
   const popup = await open('popup.html');
   await popup.getByText('You save by a link, which reads nothing.').waitFor();
   await looks(popup, 'popup-link', 360);
   assert.equal(await popup.getByRole('searchbox').isVisible(), false);
-  await click('Saved by a link');
   await until('it is saved', async () => (await chrome.action.getBadgeText({})) === '✓');
   // A newer link, taken while the service refuses this one, stays until it is used up itself.
   const newer = drop.replace(/.{9}$/, 'the-newer');
