@@ -59,3 +59,20 @@ func (s *Store) checkEntry(ctx context.Context, owner events.Owner, stored jetst
 	}
 	return nil
 }
+
+// MayReplace reports whether a backup's entry of an owner may replace the one in use: that
+// one does not open, although it names no other master key, and the backup's is not from
+// before an erasure that it counts.
+func (s *Store) MayReplace(ctx context.Context, stored, copied jetstream.KeyValueEntry) (bool, error) {
+	owner := events.Owner(stored.Key())
+	_, err := s.unwrap(ctx, owner, stored.Value())
+	if err == nil || errors.Is(err, ErrMasterKey) {
+		return false, nil
+	}
+	if !errors.Is(err, ErrSealed) {
+		return false, err
+	}
+	is, unreadable := parse(owner, stored.Value())
+	by, err := parse(owner, copied.Value())
+	return err == nil && (unreadable != nil || by.Erasures >= is.Erasures), nil
+}

@@ -64,7 +64,8 @@ NATS_URL. Neither may already hold a log. Then start the services; the projector
 builds the read models from the log. If a database is left from before, run
 rebuild --force.
 
---only keystore also puts back the data keys that a keystore in use has lost.
+--only keystore also puts back the data keys that a keystore in use has lost and, with
+MASTER_KEY, those that are damaged.
 
 Provisioned streams keep their number of replicas; other streams get NATS_REPLICAS, by
 default 3 on a cluster and 1 elsewhere. The consumers are made as provision makes them. A

@@ -142,7 +142,7 @@ func besideLog(cfg config.Config) bool {
 // secrets and chain go only into a data folder. Before Restore puts back anything, it
 // reads every part but the secrets, and checks the streams with a trial restore, which it
 // throws away. Servers are provisioned after a restored log, which has no consumers. A keystore
-// alone may be restored into one that has lost some of its keys: see [backup.PutBack].
+// alone may be restored into one whose keys are lost or damaged: see [backup.PutBack].
 //
 // A crash leaves a folder or a cluster without some of the parts, or without consumers.
 // Restore does not replace a complete part, so remove it before you try again.
@@ -224,15 +224,27 @@ func (r *restoring) put(ctx context.Context, nc *nats.Conn, part backup.Part) (e
 	default:
 		done, err = backup.Restore(ctx, nc, part, from, cmp.Or(r.cfg.NATSReplicas, natsconf.Replicas(nc)), r.progress)
 		if part == backup.Keystore && len(r.parts) == 1 && errors.Is(err, backup.ErrNotEmpty) {
-			if done, err = backup.PutBack(ctx, nc, from); err == nil {
-				err = syncLocal(r.cfg, keystore.Stream)
-			}
+			done, err = r.putBack(ctx, nc, from)
 		}
 	}
 	if err == nil {
 		r.say(done)
 	}
 	return err
+}
+
+// putBack puts back the data keys that a keystore in use has lost and, if there is a master
+// key, those that are damaged.
+func (r *restoring) putBack(ctx context.Context, nc *nats.Conn, from string) (backup.Done, error) {
+	keys, err := openKeys(ctx, r.cfg, nc)
+	if err != nil && !errors.Is(err, errNoMasterKey) {
+		return backup.Done{}, err
+	}
+	done, err := backup.PutBack(ctx, nc, from, keys)
+	if err == nil {
+		err = syncLocal(r.cfg, keystore.Stream)
+	}
+	return done, err
 }
 
 // partsIn checks the wanted parts of a folder, or all that it has. It returns them in the

@@ -55,7 +55,8 @@ func TestReadinessFindsAHole(t *testing.T) {
 }
 
 // TestReadinessFindsALostKey: an owner's data key that is gone without the mark of an
-// erasure is told before the owner reads. An erased key is not lost. A backup has it.
+// erasure is told before the owner reads. An erased key is not lost. A backup cures both it
+// and an entry that another owner's key replaced.
 func TestReadinessFindsALostKey(t *testing.T) {
 	t.Parallel()
 	data, database := t.TempDir(), "DATABASE_URL="+pgtest.Database(t)
@@ -79,6 +80,7 @@ func TestReadinessFindsALostKey(t *testing.T) {
 	key, err := stream.GetLastMsgForSubject(t.Context(), "$KV."+keystore.Bucket+"."+wallets[1].PublicKey)
 	must(t, err)
 	must(t, stream.DeleteMsg(t.Context(), key.Sequence))
+	must(t, errorOf(js.Publish(t.Context(), "$KV."+keystore.Bucket+"."+wallets[0].PublicKey, key.Data)))
 	run.stop()
 	run = startRun(t, data, "LOCAL_CHAIN=off", database)
 	run.until("readiness tells of the lost key", "/readyz", nil, says("data keys", "is lost"))
@@ -86,8 +88,8 @@ func TestReadinessFindsALostKey(t *testing.T) {
 		t.Errorf("then it says %s", a.Body)
 	}
 	must(t, assembly.Restore(t.Context(), run.cfg, copies, nil, func(d backup.Done) { put = d.Messages }, quiet))
-	if put != 1 {
-		t.Errorf("%d keys were put back, want the lost one", put)
+	if put != 2 {
+		t.Errorf("%d keys were put back, want the lost one and the replaced one", put)
 	}
 	run.until("the key is back", "/readyz", nil, says("data keys", "ok"))
 }

@@ -266,8 +266,10 @@ func restore(ctx context.Context, nc *nats.Conn, n note, path string, replicas i
 }
 
 // PutBack restores the data keys that a keystore has lost: those of owners of whom it has
-// neither a key nor the mark of a destroyed one. A crash leaves some of them; run it again.
-func PutBack(ctx context.Context, nc *nats.Conn, dir string) (Done, error) {
+// neither a key nor the mark of a destroyed one, and damaged ones that keys lets it replace.
+// Without keys, which is nil then, damaged ones stay. A crash leaves some of them; run it
+// again.
+func PutBack(ctx context.Context, nc *nats.Conn, dir string, keys *keystore.Store) (Done, error) {
 	done := Done{Part: Keystore}
 	bucket := func(nc *nats.Conn) (jetstream.KeyValue, error) {
 		js, err := jetstream.New(nc)
@@ -285,9 +287,27 @@ func PutBack(ctx context.Context, nc *nats.Conn, dir string) (Done, error) {
 		owners, err := from.Keys(ctx)
 		for _, owner := range owners {
 			entry, err := from.Get(ctx, owner)
-			if err == nil {
-				_, err = to.Update(ctx, owner, entry.Value(), 0) // only if there is nothing
+			if err != nil {
+				return err
 			}
+			var replaced uint64 // a revision; 0: only if there is nothing
+			there, err := to.Get(ctx, owner)
+			switch {
+			case err == nil && keys == nil:
+				continue
+			case err == nil:
+				may, err := keys.MayReplace(ctx, there, entry)
+				if err != nil {
+					return err
+				}
+				if !may {
+					continue
+				}
+				replaced = there.Revision()
+			case !errors.Is(err, jetstream.ErrKeyNotFound):
+				return err
+			}
+			_, err = to.Update(ctx, owner, entry.Value(), replaced)
 			if eventlog.IsWrongSequence(err) {
 				continue
 			}

@@ -42,8 +42,8 @@ type Config struct {
 
 	DatabaseURL string `env:"DATABASE_URL" run:"private server" for:"services verify rebuild env" doc:"the PostgreSQL of the read models; its parameter pool_max_conns is the most connections of one service, 16 unless given"`
 
-	MasterKey               string        `env:"MASTER_KEY" run:"generated once" for:"apis rewrap verify" doc:"32 bytes, base64, or 'unix:' and the path of the socket of ledger-pkcs11; protects all content"`
-	MasterKeyPrevious       string        `env:"MASTER_KEY_PREVIOUS" for:"apis rewrap verify" doc:"the previous master key, while keys are being rewrapped"`
+	MasterKey               string        `env:"MASTER_KEY" run:"generated once" for:"apis rewrap verify restore" doc:"32 bytes, base64, or 'unix:' and the path of the socket of ledger-pkcs11; protects all content"`
+	MasterKeyPrevious       string        `env:"MASTER_KEY_PREVIOUS" for:"apis rewrap verify restore" doc:"the previous master key, while keys are being rewrapped"`
 	JWTSecret               string        `env:"JWT_SECRET" run:"generated once" for:"core-api run" doc:"at least 32 bytes; signs core sessions"`
 	SignInChainID           string        `env:"SIGN_IN_CHAIN_ID" envDefault:"mainnet" run:"localnet on its own chain" for:"apis" doc:"the Chain ID line of challenges, which wallets show"`
 	Environment             string        `env:"ENVIRONMENT" envDefault:"development" for:"extension-api run" doc:"'production' hides underlying messages in extension errors"`
