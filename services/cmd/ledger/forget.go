@@ -27,8 +27,7 @@ keystore still hold the key: destroy them, too. After restoring one, run this co
 again. On a cluster with permissions, the command needs the administrator's
 credentials.
 
-Exit code 1: there is no such key, or it is hidden but not erased, because an older
-build made the bucket.`,
+Exit code 1: there is no such key.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			owner, err := events.ParseOwner(args[0])
