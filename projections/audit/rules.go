@@ -116,7 +116,7 @@ func (f *fold) forgotten(ctx context.Context, c *current, leaf uint64) error {
 	f.explained(c.owner.name, leaf)
 	key, _, err := f.keyOf(ctx, c.owner.name)
 	if key != nil && key.Erasures() <= c.owner.erased && !key.Destroyed(leaf) {
-		f.wrong(c, CheckKey, "the keystore has the key of leaf %d, which was forgotten; a core service destroys it within a minute", leaf)
+		f.wrong(c, CheckKey, "the keystore has the key of leaf %d, which was forgotten; a core service destroys it within a minute, or at its next start if the keystore was restored", leaf)
 	}
 	return err
 }
