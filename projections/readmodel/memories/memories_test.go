@@ -14,6 +14,7 @@ import (
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/verify/canonical"
 	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
+	"github.com/memory-ledger/ledger/infra/testkit"
 	"github.com/memory-ledger/ledger/projections/internal/fixture"
 	"github.com/memory-ledger/ledger/projections/readmodel/batches"
 	"github.com/memory-ledger/ledger/projections/readmodel/memories"
@@ -45,9 +46,7 @@ func TestOddMetadataComesBackAsItWas(t *testing.T) {
 			for len(messages) < many*len(odd) {
 				for _, text := range odd {
 					object, err := canonical.Canonicalize([]byte(text))
-					if err != nil {
-						t.Fatal(err)
-					}
+					testkit.Must(t, err)
 					want = append(want, object.String())
 					messages = append(messages, a.Write(object.String()))
 				}
@@ -213,9 +212,7 @@ func checkCover(t *testing.T, pool *pgxpool.Pool, owner events.Owner, want []str
 		limit int
 	}{{0, 100}, {0, 7}, {11, 5}, {29, 1}} {
 		list, err := memories.At(t.Context(), pool, owner, run(page.from, page.limit))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		checkAt(t, pool, owner, list)
 		for _, m := range list {
 			if got := says(m); got != want[m.LeafIndex] {

@@ -139,9 +139,7 @@ func TestAuditorTailsAndVerifies(t *testing.T) {
 	payload, err := events.EncodeBatch([]events.Event{{ID: "x", Source: "/test", Owner: owner, Time: events.At(time.Now()), OwnerVersion: 40, CommandID: "c",
 		Data: &events.MemoryWritten{MemoryID: assembly.NewID(), Metadata: []byte(`{}`)}}})
 	must(t, err)
-	if _, err := log.Append(ctx, eventlog.Append{Family: events.FamilyLedger, Owner: owner, Kind: events.KindMemory, CommandID: "c", Expected: 21, Payload: payload}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errorOf(log.Append(ctx, eventlog.Append{Family: events.FamilyLedger, Owner: owner, Kind: events.KindMemory, CommandID: "c", Expected: 21, Payload: payload})))
 	out, err := ledger(ctx, "verify", "--log-only")
 	var found finding
 	if !errors.As(err, &found) || !strings.Contains(out, "version: owner "+string(owner)) || !strings.Contains(out, "leaf: owner "+string(owner)+" leaf 0") {

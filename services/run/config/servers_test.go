@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/memory-ledger/ledger/infra/testkit"
 	"github.com/memory-ledger/ledger/services/run/config"
 )
 
@@ -65,13 +66,9 @@ func TestAnEmptyFileIsNotSet(t *testing.T) {
 		previous []byte
 		want     int
 	}{{nil, 1}, {text, 2}} {
-		if err := errors.Join(os.WriteFile(key, text, 0o600), os.WriteFile(previous, c.previous, 0o600)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, errors.Join(os.WriteFile(key, text, 0o600), os.WriteFile(previous, c.previous, 0o600)))
 		cfg, err := config.Load([]string{"MASTER_KEY_FILE=" + key, "MASTER_KEY_PREVIOUS_FILE=" + previous})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if keys, err := cfg.MasterKeys(); err != nil || len(keys) != c.want {
 			t.Errorf("%q: %d keys, %v", c.previous, len(keys), err)
 		}
