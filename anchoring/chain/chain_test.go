@@ -13,6 +13,7 @@ import (
 
 	"github.com/memory-ledger/ledger/anchoring/chain"
 	"github.com/memory-ledger/ledger/anchoring/program"
+	"github.com/memory-ledger/ledger/infra/testkit"
 )
 
 // answering returns a client of a node that gives the same answer to every call.
@@ -24,9 +25,7 @@ func answering(t *testing.T, status int, body string) *chain.Client {
 	}))
 	t.Cleanup(server.Close)
 	client, err := chain.New(server.URL + "/?api-key=secret")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(client.Close)
 	return client
 }
@@ -85,9 +84,7 @@ func TestBrokenAnswersAreNoAnswers(t *testing.T) {
 		}
 	}
 	gone, err := chain.New("http://127.0.0.1:1/?api-key=secret")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if _, err := gone.GenesisHash(t.Context()); !errors.Is(err, chain.ErrUnreachable) || strings.Contains(err.Error(), "secret") {
 		t.Errorf("nobody there: %v", err)
 	}
@@ -160,9 +157,7 @@ func TestTransactionsOfVersion1AreRead(t *testing.T) {
 	}))
 	t.Cleanup(server.Close)
 	client, err := chain.New(server.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(client.Close)
 	if landed, err := client.Transaction(t.Context(), "signature", chain.Finalized); err != nil || landed.Slot != 5 {
 		t.Errorf("%+v, %v", landed, err)

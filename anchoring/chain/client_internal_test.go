@@ -10,6 +10,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/memory-ledger/ledger/infra/testkit"
 )
 
 // silenced is a connection whose bytes are lost on the way once it is silent.
@@ -60,9 +62,7 @@ func TestASilentConnectionIsGivenUp(t *testing.T) {
 	server.StartTLS()
 	t.Cleanup(server.Close)
 	client, err := New(server.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(client.Close)
 	trusted := x509.NewCertPool()
 	trusted.AddCert(server.Certificate())
@@ -75,9 +75,7 @@ func TestASilentConnectionIsGivenUp(t *testing.T) {
 		first.Do(func() { conn = silenced{conn, silent} })
 		return conn, err
 	}
-	if _, err := client.Rent(t.Context(), 0); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, testkit.ErrorOf(client.Rent(t.Context(), 0)))
 	close(silent)
 	client.timeout = 200 * time.Millisecond
 	for begun := time.Now(); ; {

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/memory-ledger/ledger/events/dial"
+	"github.com/memory-ledger/ledger/infra/testkit"
 )
 
 // TestAVanishedMachineIsNoticed: the kernel gives up a connection after the silence that
@@ -15,28 +16,20 @@ import (
 func TestAVanishedMachineIsNoticed(t *testing.T) {
 	t.Parallel()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer listener.Close()
 	conn, err := dial.Dialer().DialContext(t.Context(), "tcp", listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer conn.Close()
 	expect(t, conn, dial.Silence)
-	if err := dial.Extend(conn, 15*time.Second); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, dial.Extend(conn, 15*time.Second))
 	expect(t, conn, 15*time.Second)
 }
 
 func expect(t *testing.T, conn net.Conn, silence time.Duration) {
 	t.Helper()
 	raw, err := conn.(*net.TCPConn).SyscallConn()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	get := func(level, option int) (value int) {
 		if failed := raw.Control(func(fd uintptr) { value, err = unix.GetsockoptInt(int(fd), level, option) }); failed != nil || err != nil {
 			t.Fatal(failed, err)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/infra/localnats/natstest"
+	"github.com/memory-ledger/ledger/infra/testkit"
 )
 
 // scripted returns a log whose server is the test: there is no stream, and answer
@@ -29,12 +30,8 @@ func scriptedAt(t *testing.T, url, subject string, answer func(request *nats.Msg
 	t.Helper()
 	server, _ := natstest.Connect(t, url)
 	client, _ := natstest.Connect(t, url)
-	if _, err := server.Subscribe(subject, answer); err != nil {
-		t.Fatal(err)
-	}
-	if err := server.Flush(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, testkit.ErrorOf(server.Subscribe(subject, answer)))
+	testkit.Must(t, server.Flush())
 	only := &lease{asking: make(chan struct{}, 1), contact: func(context.Context) (contact, error) { return contact{}, nil }}
 	return &JetStream{nc: client, inboxes: newInboxes(client), lease: only}
 }
@@ -44,9 +41,7 @@ func scriptedAt(t *testing.T, url, subject string, answer func(request *nats.Msg
 func withoutStreams(t *testing.T) string {
 	t.Helper()
 	plain := filepath.Join(t.TempDir(), "plain.conf")
-	if err := os.WriteFile(plain, []byte(`listen: "127.0.0.1:-1"`), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(plain, []byte(`listen: "127.0.0.1:-1"`), 0o600))
 	return natstest.FromConfig(t, plain)
 }
 

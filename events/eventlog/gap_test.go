@@ -11,6 +11,7 @@ import (
 	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/events/eventlog/logtest"
 	"github.com/memory-ledger/ledger/infra/localnats/natstest"
+	"github.com/memory-ledger/ledger/infra/testkit"
 )
 
 // A log that lost a message in its middle is never read as if it were whole.
@@ -27,9 +28,7 @@ func TestReadersSeeAGap(t *testing.T) {
 	must(t, err)
 	subject := events.Subject{Family: events.FamilyLedger, Owner: logtest.Owner(), Kind: events.KindMemory}.String()
 	for i := range messages {
-		if _, err := js.PublishAsync(subject, []byte(strconv.Itoa(i))); err != nil {
-			t.Fatal(err)
-		}
+		must(t, testkit.ErrorOf(js.PublishAsync(subject, []byte(strconv.Itoa(i)))))
 	}
 	select {
 	case <-js.PublishAsyncComplete():

@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/memory-ledger/ledger/infra/localnats/natstest"
+	"github.com/memory-ledger/ledger/infra/testkit"
 )
 
 // TestInboxes: every request gets its own answer, even after a request whose
@@ -25,9 +26,7 @@ func TestInboxes(t *testing.T) {
 		}
 		check(t, m.Respond(m.Data))
 	}
-	if _, err := nc.Subscribe("echo", answer); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, testkit.ErrorOf(nc.Subscribe("echo", answer)))
 	boxes := newInboxes(nc)
 	ask := func(text string, patience time.Duration) (string, error) {
 		m, _, err := boxes.request(t.Context(), &nats.Msg{Subject: "echo", Data: []byte(text)}, patience, patience)
@@ -59,12 +58,10 @@ func TestInboxes(t *testing.T) {
 		}
 	}
 	again := make(chan error, 1)
-	if _, err := nc.Subscribe("twice", func(m *nats.Msg) {
+	testkit.Must(t, testkit.ErrorOf(nc.Subscribe("twice", func(m *nats.Msg) {
 		check(t, m.Respond([]byte("once")))
 		again <- m.Respond([]byte("twice"))
-	}); err != nil {
-		t.Fatal(err)
-	}
+	})))
 	for len(boxes.free) > 0 { // else the next request would use another inbox
 		(<-boxes.free).discard()
 	}
@@ -77,15 +74,13 @@ func TestInboxes(t *testing.T) {
 	}
 	// The second answer of another node may come while the next request waits.
 	var first *nats.Msg
-	if _, err := nc.Subscribe("two.nodes", func(m *nats.Msg) {
+	testkit.Must(t, testkit.ErrorOf(nc.Subscribe("two.nodes", func(m *nats.Msg) {
 		if first != nil {
 			check(t, first.Respond([]byte("the first question's")))
 		}
 		first = m
 		check(t, m.Respond(m.Data))
-	}); err != nil {
-		t.Fatal(err)
-	}
+	})))
 	for _, text := range []string{"first", "second"} {
 		m, _, err := boxes.request(t.Context(), &nats.Msg{Subject: "two.nodes", Data: []byte(text)}, time.Minute, time.Minute)
 		if err != nil || string(m.Data) != text {
@@ -93,16 +88,14 @@ func TestInboxes(t *testing.T) {
 		}
 	}
 	// A node that knows no leader does not answer for the others.
-	if _, err := nc.Subscribe("no.leader", func(m *nats.Msg) {
+	testkit.Must(t, testkit.ErrorOf(nc.Subscribe("no.leader", func(m *nats.Msg) {
 		for _, text := range []string{`{"error":{"code":503,"err_code":10008}}`, string(m.Data)} {
 			check(t, m.Respond([]byte(text)))
 			if len(m.Data) == 0 {
 				return
 			}
 		}
-	}); err != nil {
-		t.Fatal(err)
-	}
+	})))
 	for text, want := range map[string]string{"led": "led", "": `{"error":{"code":503,"err_code":10008}}`} {
 		m, _, err := boxes.request(t.Context(), &nats.Msg{Subject: "no.leader", Data: []byte(text)}, 500*time.Millisecond, time.Minute)
 		if err != nil || string(m.Data) != want {
@@ -111,14 +104,12 @@ func TestInboxes(t *testing.T) {
 	}
 	// Its answer may come instead of the leader's: then the question is soon put again.
 	copies := 0
-	if _, err := nc.Subscribe("some.leader", func(m *nats.Msg) {
+	testkit.Must(t, testkit.ErrorOf(nc.Subscribe("some.leader", func(m *nats.Msg) {
 		if copies++; copies < 3 {
 			m.Data = []byte(`{"error":{"code":503,"err_code":10008}}`)
 		}
 		check(t, m.Respond(m.Data))
-	}); err != nil {
-		t.Fatal(err)
-	}
+	})))
 	if m, sent, err := boxes.request(t.Context(), &nats.Msg{Subject: "some.leader", Data: []byte("led")}, time.Minute, 30*time.Second); err != nil || string(m.Data) != "led" || sent != 3 {
 		t.Errorf("after %d copies: %v, %v", sent, m, err)
 	}

@@ -32,13 +32,9 @@ func TestNothingOfAVoidReadIsLeft(t *testing.T) {
 	t.Cleanup(pool.Close)
 	owner, kept, revoked := logtest.Owner(), uuid.NewString(), uuid.NewString()
 	for _, name := range []string{live, fresh} {
-		if _, err := pool.Exec(t.Context(), `INSERT INTO `+name+`.owners (owner, others, last_seq, chain_version, chain_last_seq) VALUES ($1, 2, 2, 0, 0)`, owner); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := pool.Exec(t.Context(), `INSERT INTO `+name+`.api_keys (id, owner, hash, prefix, label, created_at, seq)
-			SELECT id, $1, sha256(id::text::bytea), 'svc_', '', now(), 1 FROM unnest($2::uuid[]) AS id`, owner, []string{kept, revoked}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, testkit.ErrorOf(pool.Exec(t.Context(), `INSERT INTO `+name+`.owners (owner, others, last_seq, chain_version, chain_last_seq) VALUES ($1, 2, 2, 0, 0)`, owner)))
+		must(t, testkit.ErrorOf(pool.Exec(t.Context(), `INSERT INTO `+name+`.api_keys (id, owner, hash, prefix, label, created_at, seq)
+			SELECT id, $1, sha256(id::text::bytea), 'svc_', '', now(), 1 FROM unnest($2::uuid[]) AS id`, owner, []string{kept, revoked})))
 	}
 	reads := 0
 	now := func() time.Time { // called after the snapshot is taken and before the keys are read

@@ -11,6 +11,7 @@ import (
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/events/eventlog/logtest"
+	"github.com/memory-ledger/ledger/infra/testkit"
 	"github.com/memory-ledger/ledger/services/command"
 )
 
@@ -195,9 +196,7 @@ func TestAReadModelThatIsMadeAnew(t *testing.T) {
 		return w, x.Execute(t.Context(), owner, w)
 	}
 	for n := range 200 {
-		if _, err := again(x, n); err != nil {
-			t.Fatal(err)
-		}
+		must(t, testkit.ErrorOf(again(x, n)))
 		m.advance(t, owner, 1)
 	}
 	young := newExecutorOn(t, m) // loads them all from the model

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+
+	"github.com/memory-ledger/ledger/infra/testkit"
 )
 
 // TestArgumentsAreRepaired: what models often get wrong is understood.
@@ -111,13 +113,9 @@ func TestSchemasForAllModels(t *testing.T) {
 		}
 		for _, schema := range []any{of.InputSchema, of.OutputSchema} {
 			raw, err := json.Marshal(schema)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			var tree any
-			if err := json.Unmarshal(raw, &tree); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, json.Unmarshal(raw, &tree))
 			plainSchema(t, name, tree)
 		}
 	}

@@ -190,9 +190,7 @@ func fixtures(t *testing.T) http.Handler {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
 	addr := listener.Addr().String()
-	if err := listener.Close(); err != nil { // the program takes an address, not a listener
-		t.Fatal(err)
-	}
+	must(t, listener.Close()) // the program takes an address, not a listener
 	cmd := exec.CommandContext(t.Context(), program, "-http="+addr)
 	must(t, cmd.Start())
 	t.Cleanup(func() { _ = cmd.Wait() }) // the test's context ends it

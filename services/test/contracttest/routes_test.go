@@ -11,6 +11,7 @@ import (
 	"github.com/gofiber/fiber/v2"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/memory-ledger/ledger/infra/testkit"
 	"github.com/memory-ledger/ledger/services/core"
 	"github.com/memory-ledger/ledger/services/extension"
 	"github.com/memory-ledger/ledger/services/httpapi"
@@ -26,9 +27,7 @@ func TestRoutesAreTheDocumented(t *testing.T) {
 	(&extension.API{}).Mount(extensionApp)
 	for api, app := range map[contracttest.API]*httpapi.App{contracttest.Core: coreApp, contracttest.Extension: extensionApp} {
 		operations, err := contracttest.Operations(api)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		var documented []string
 		for _, op := range operations {
 			if op.Method != "*" {
@@ -75,9 +74,7 @@ func TestDocumentsNameNoHost(t *testing.T) {
 				URL string `json:"url"`
 			} `json:"servers"`
 		}
-		if err := json.Unmarshal(document, &parsed); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, json.Unmarshal(document, &parsed))
 		if len(parsed.Servers) != 1 || parsed.Servers[0].URL != "/" {
 			t.Errorf("%s: %v", name, parsed.Servers)
 		}

@@ -51,9 +51,7 @@ func setAhead(t *testing.T, pid int, by time.Duration) {
 	must(t, err)
 	defer memory.Close()
 	image := make([]byte, bounds[1]-bounds[0])
-	if _, err := memory.ReadAt(image, bounds[0]); err != nil {
-		t.Fatal(err)
-	}
+	must(t, testkit.ErrorOf(memory.ReadAt(image, bounds[0])))
 	object, err := elf.NewFile(bytes.NewReader(image))
 	must(t, err)
 	symbols, err := object.DynamicSymbols()
@@ -68,9 +66,7 @@ func setAhead(t *testing.T, pid int, by time.Duration) {
 	code = append(binary.LittleEndian.AppendUint32(code, uint32(by/time.Second)), 0xc3) // ret
 	for _, symbol := range symbols {
 		if strings.HasSuffix(symbol.Name, "clock_gettime") {
-			if _, err := memory.WriteAt(code, bounds[0]+int64(symbol.Value)); err != nil {
-				t.Fatal(err)
-			}
+			must(t, testkit.ErrorOf(memory.WriteAt(code, bounds[0]+int64(symbol.Value))))
 			return
 		}
 	}
