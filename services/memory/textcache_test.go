@@ -19,11 +19,14 @@ func TestTheCacheKeepsToItsBudget(t *testing.T) {
 	x, before := NewTextCache(budget), map[events.Owner]*kept{}
 	for i := range 1000 {
 		r := Reader{Owner: events.Owner(fmt.Sprint(i % 7)), Head: at(1)}
-		x.put(r.Owner, before[r.Owner], &chunk{number: uint64(i), texts: make([]byte, 300), created: make([]uint32, 1)})
+		if i%2 == 0 {
+			x.put(r.Owner, before[r.Owner], &chunk{number: uint64(i), texts: make([]byte, 300), created: make([]uint32, 1)})
+		} else {
+			x.putRow(r, &memories.Memory{ID: fmt.Sprint(i), Owner: r.Owner, LeafIndex: uint64(i), Sealed: make([]byte, 500)})
+		}
 		if used := x.Bytes(); used > budget {
 			t.Fatalf("%d bytes are kept", used)
 		}
-		x.putRow(r, &memories.Memory{ID: fmt.Sprint(i), Owner: r.Owner, LeafIndex: uint64(i), Sealed: make([]byte, 500)})
 		before[r.Owner] = x.kept(r.Owner) // of a search that keeps its texts after all others were used
 	}
 	r := Reader{Owner: "0", Head: at(1)}
