@@ -7,6 +7,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/events/eventlog"
 )
 
 // Checked counts the entries that CheckAll read.
@@ -60,19 +61,50 @@ func (s *Store) checkEntry(ctx context.Context, owner events.Owner, stored jetst
 	return nil
 }
 
-// MayReplace reports whether a backup's entry of an owner may replace the one in use: that
-// one does not open, although it names no other master key, and the backup's is not from
-// before an erasure that it counts.
-func (s *Store) MayReplace(ctx context.Context, stored, copied jetstream.KeyValueEntry) (bool, error) {
-	owner := events.Owner(stored.Key())
-	_, err := s.unwrap(ctx, owner, stored.Value())
-	if err == nil || errors.Is(err, ErrMasterKey) {
-		return false, nil
+// PutBack stores a backup's entry of an owner whose key is lost or damaged, wrapped by the first
+// master key, and reports whether it did. A lost key has left no mark of a destroyed one. A
+// damaged one does not open, although it names no other master key; it stays if the backup's
+// does not open either, or is from before an erasure that the damaged one counts.
+func (s *Store) PutBack(ctx context.Context, stream jetstream.Stream, copied jetstream.KeyValueEntry) (bool, error) {
+	owner := events.Owner(copied.Key())
+	stored, err := s.stored(ctx, owner)
+	if errors.Is(err, ErrNoKey) {
+		err = s.absent(ctx, owner, err)
 	}
-	if !errors.Is(err, ErrSealed) {
+	if err == nil {
+		_, err = s.unwrap(ctx, owner, stored.Value())
+	}
+	switch {
+	case err == nil, errors.Is(err, ErrForgotten), errors.Is(err, ErrMasterKey):
+		return false, nil
+	case !errors.Is(err, ErrNoKey) && !errors.Is(err, ErrSealed):
 		return false, err
 	}
-	is, unreadable := parse(owner, stored.Value())
-	by, err := parse(owner, copied.Value())
-	return err == nil && (unreadable != nil || by.Erasures >= is.Erasures), nil
+	x, err := s.unwrap(ctx, owner, copied.Value())
+	if errors.Is(err, ErrSealed) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	revision := uint64(0) // only if there is nothing
+	if stored != nil {
+		if is, err := parse(owner, stored.Value()); err == nil && x.erasures < is.Erasures {
+			return false, nil
+		}
+		// A third revision would drop the first without overwriting it.
+		if err := eraseOlder(ctx, stream, owner); err != nil {
+			return false, err
+		}
+		revision = stored.Revision()
+	}
+	value, err := s.wrap(ctx, owner, x) // the backup may be from before a rotation
+	if err != nil {
+		return false, err
+	}
+	_, err = s.bucket.Update(ctx, string(owner), value, revision)
+	if eventlog.IsWrongSequence(err) { // there is a newer one
+		return false, nil
+	}
+	return err == nil, err
 }

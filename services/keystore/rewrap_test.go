@@ -2,6 +2,7 @@ package keystore_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -65,34 +66,47 @@ func newOwners(n int) []events.Owner {
 }
 
 // TestRewrapPassesADamagedKey: it stays as it is, the others get the new key, and the error
-// names it.
+// names it. A backup's key replaces it, and leaves no byte of an older one in the server's files.
 func TestRewrapPassesADamagedKey(t *testing.T) {
 	t.Parallel()
-	bucket, owners := newBucket(t), newOwners(20)
+	dir := t.TempDir()
+	js := connect(t, natstest.Start(t, natstest.Dir(dir)))
+	bucket, owners := bucketIn(t, js), newOwners(20)
 	old, fresh := keystore.MasterKey{1}, keystore.MasterKey{2}
-	for _, o := range owners {
-		makeKey(t, openStore(t, bucket, old), o)
-	}
-	copied, err := bucket.Get(t.Context(), string(owners[0]))
-	must(t, err)
-	others, err := bucket.Get(t.Context(), string(owners[1]))
-	must(t, err)
-	for erasures, may := range []bool{true, false} {
-		damaged := fmt.Appendf(bytes.TrimSuffix(others.Value(), []byte("}")), `,"erasures":%d}`, erasures) // does not open as this owner's
-		must(t, errorOf(bucket.Put(t.Context(), string(owners[0]), damaged)))
-		there, err := bucket.Get(t.Context(), string(owners[0]))
+	s := openStore(t, bucket, old)
+	stored := func(owner events.Owner) jetstream.KeyValueEntry {
+		entry, err := bucket.Get(t.Context(), string(owner))
 		must(t, err)
-		if is, err := openStore(t, bucket, old).MayReplace(t.Context(), there, copied); is != may || err != nil {
-			t.Errorf("a copy may replace it after %d erasures: %v, %v", erasures, is, err)
+		return entry
+	}
+	for _, o := range owners {
+		makeKey(t, s, o)
+	}
+	copied, others := stored(owners[0]), stored(owners[1])
+	must(t, s.DestroyLeaves(t.Context(), js, owners[0], 7))
+	newer := stored(owners[0])
+	stream, err := js.Stream(t.Context(), keystore.Stream)
+	must(t, err)
+	for _, c := range []struct {
+		erasures int
+		copied   jetstream.KeyValueEntry
+		may      bool
+	}{{0, copied, true}, {0, nil, false}, {1, copied, false}} { // nil: as damaged
+		damaged := fmt.Appendf(bytes.TrimSuffix(others.Value(), []byte("}")), `,"erasures":%d}`, c.erasures) // does not open as this owner's
+		must(t, errorOf(bucket.Put(t.Context(), string(owners[0]), damaged)))
+		is, err := openStore(t, bucket, fresh, old).PutBack(t.Context(), stream, cmp.Or(c.copied, stored(owners[0])))
+		if is != c.may || err != nil || bytes.Contains(stored(owners[0]).Value(), []byte(fresh.ID())) != is {
+			t.Errorf("%+v: %v, %v", c, is, err)
 		}
+	}
+	if files := natstest.FilesHolding(t, dir, newer.Value()); len(files) > 0 {
+		t.Errorf("what a damaged key had replaced is in %q", files)
 	}
 	done, err := openStore(t, bucket, fresh, old).Rewrap(t.Context(), nil)
 	if !errors.Is(err, keystore.ErrSealed) || !strings.Contains(err.Error(), string(owners[0])) || done.Damaged != 1 || done.Fresh != 19 {
 		t.Errorf("%+v, %v", done, err)
 	}
-	stays, err := bucket.Get(t.Context(), string(owners[0]))
-	must(t, err)
-	if !bytes.HasPrefix(stays.Value(), bytes.TrimSuffix(others.Value(), []byte("}"))) {
+	if !bytes.HasPrefix(stored(owners[0]).Value(), bytes.TrimSuffix(others.Value(), []byte("}"))) {
 		t.Error("the damaged key was changed")
 	}
 	must(t, errorOf(openStore(t, bucket, fresh).Find(t.Context(), owners[2])))

@@ -15,8 +15,8 @@ import (
 )
 
 // TestAKeyThatCantBeReadIsThere: a server that fails to read a key says that it has
-// none. The key does not count as missing or forgotten: Find, Forget and FindOrCreate
-// return an error.
+// none. The key does not count as missing or forgotten: Find, Forget, PutBack and
+// FindOrCreate return an error.
 func TestAKeyThatCantBeReadIsThere(t *testing.T) {
 	t.Parallel()
 	server := natstest.StartProcess(t)
@@ -48,6 +48,9 @@ func TestAKeyThatCantBeReadIsThere(t *testing.T) {
 	}
 	if done, err := keystore.Forget(t.Context(), js, holder, false); !errors.Is(err, keystore.ErrUnavailable) {
 		t.Errorf("forget: %+v, %v", done, err)
+	}
+	if put, err := s.PutBack(t.Context(), nil, stored); !errors.Is(err, keystore.ErrUnavailable) {
+		t.Errorf("put back: %v, %v", put, err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond) // a server that can't write either does not answer
 	defer cancel()

@@ -64,8 +64,9 @@ NATS_URL. Neither may already hold a log. Then start the services; the projector
 builds the read models from the log. If a database is left from before, run
 rebuild --force.
 
---only keystore also puts back the data keys that a keystore in use has lost and, with
-MASTER_KEY, those that are damaged.
+With MASTER_KEY, --only keystore also puts back the data keys that a keystore in use has
+lost, or that are damaged. Those of a backup from before a new master key need
+MASTER_KEY_PREVIOUS, too.
 
 Provisioned streams keep their number of replicas; other streams get NATS_REPLICAS, by
 default 3 on a cluster and 1 elsewhere. The consumers are made as provision makes them. A

@@ -233,12 +233,11 @@ func (r *restoring) put(ctx context.Context, nc *nats.Conn, part backup.Part) (e
 	return err
 }
 
-// putBack puts back the data keys that a keystore in use has lost and, if there is a master
-// key, those that are damaged.
+// putBack puts back the data keys that a keystore in use has lost, or that are damaged.
 func (r *restoring) putBack(ctx context.Context, nc *nats.Conn, from string) (backup.Done, error) {
 	keys, err := openKeys(ctx, r.cfg, nc)
-	if err != nil && !errors.Is(err, errNoMasterKey) {
-		return backup.Done{}, err
+	if err != nil {
+		return backup.Done{}, fmt.Errorf("put data keys back into a keystore in use: %w", err)
 	}
 	done, err := backup.PutBack(ctx, nc, from, keys)
 	if err == nil {

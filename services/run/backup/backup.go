@@ -265,57 +265,35 @@ func restore(ctx context.Context, nc *nats.Conn, n note, path string, replicas i
 	return send(ctx, nc, n, config, path, progress)
 }
 
-// PutBack restores the data keys that a keystore has lost: those of owners of whom it has
-// neither a key nor the mark of a destroyed one, and damaged ones that keys lets it replace.
-// Without keys, which is nil then, damaged ones stay. A crash leaves some of them; run it
-// again.
+// PutBack puts back the data keys that a keystore in use has lost, and damaged ones: see
+// [keystore.Store.PutBack]. A crash leaves some of them; run it again.
 func PutBack(ctx context.Context, nc *nats.Conn, dir string, keys *keystore.Store) (Done, error) {
 	done := Done{Part: Keystore}
-	bucket := func(nc *nats.Conn) (jetstream.KeyValue, error) {
-		js, err := jetstream.New(nc)
-		if err != nil {
-			return nil, err
-		}
-		return js.KeyValue(ctx, keystore.Bucket)
-	}
 	err := Look(ctx, Keystore, dir, func(copied *nats.Conn) error {
-		from, errFrom := bucket(copied)
-		to, errTo := bucket(nc)
-		if err := errors.Join(errFrom, errTo); err != nil {
+		js, errTo := jetstream.New(nc)
+		from, errFrom := jetstream.New(copied)
+		if err := errors.Join(errTo, errFrom); err != nil {
 			return err
 		}
-		owners, err := from.Keys(ctx)
+		stream, errTo := js.Stream(ctx, keystore.Stream)
+		bucket, errFrom := from.KeyValue(ctx, keystore.Bucket)
+		if err := errors.Join(errTo, errFrom); err != nil {
+			return err
+		}
+		owners, err := bucket.Keys(ctx)
 		for _, owner := range owners {
-			entry, err := from.Get(ctx, owner)
+			entry, err := bucket.Get(ctx, owner)
 			if err != nil {
 				return err
 			}
-			var replaced uint64 // a revision; 0: only if there is nothing
-			there, err := to.Get(ctx, owner)
-			switch {
-			case err == nil && keys == nil:
-				continue
-			case err == nil:
-				may, err := keys.MayReplace(ctx, there, entry)
-				if err != nil {
-					return err
-				}
-				if !may {
-					continue
-				}
-				replaced = there.Revision()
-			case !errors.Is(err, jetstream.ErrKeyNotFound):
-				return err
-			}
-			_, err = to.Update(ctx, owner, entry.Value(), replaced)
-			if eventlog.IsWrongSequence(err) {
-				continue
-			}
+			put, err := keys.PutBack(ctx, stream, entry)
 			if err != nil {
 				return err
 			}
-			done.Messages++
-			done.Bytes += int64(len(entry.Value()))
+			if put {
+				done.Messages++
+				done.Bytes += int64(len(entry.Value()))
+			}
 		}
 		return err
 	})
