@@ -88,7 +88,10 @@ func (f *fold) record(o *owner, r *projector.Record, spent map[string]uint64, ge
 			// Before the rent was read from the chain, two years of 3480 lamports for each byte
 			// count, as on every cluster.
 			const mostRent = (128 + accountLen) * 2 * 3480
-			spent[at.Format(dayLayout)] += shareOf(data.Transaction, !o.Created, cmp.Or(f.anchorer.rent.Load(), mostRent))
+			// Of an earlier authority's transactions, or those for an earlier program, an owner's
+			// first one created the account.
+			first := o.ConfirmedSize == 0 || !o.Created && f.anchorer.signer.signed(data.Transaction)
+			spent[at.Format(dayLayout)] += shareOf(data.Transaction, first, cmp.Or(f.anchorer.rent.Load(), mostRent))
 		case *events.BatchConfirmed:
 			*genesis = data.Cluster
 			if !o.Created {

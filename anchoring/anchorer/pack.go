@@ -3,6 +3,7 @@ package anchorer
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/gagliardetto/solana-go"
 	computebudget "github.com/gagliardetto/solana-go/programs/compute-budget"
@@ -71,6 +72,12 @@ func (s *signer) sign(pack []*owner, latest chain.Blockhash) (attempt, error) {
 		return attempt{}, fmt.Errorf("transaction of %d bytes for %d commits", len(raw), len(pack))
 	}
 	return attempt{tx.Signatures[0].String(), latest.Hash.String(), latest.LastValidBlockHeight, raw}, nil
+}
+
+// signed reports whether a transaction is by this authority, for this program.
+func (s *signer) signed(raw []byte) bool {
+	tx, err := solana.TransactionFromBytes(raw)
+	return err == nil && slices.Index(tx.Message.AccountKeys, s.key.PublicKey()) == 0 && slices.Contains(tx.Message.AccountKeys, s.program)
 }
 
 func (s *signer) instructions(pack []*owner) ([]solana.Instruction, error) {

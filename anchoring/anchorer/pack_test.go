@@ -2,6 +2,7 @@ package anchorer
 
 import (
 	"math/rand/v2"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/eventlog/logtest"
 	"github.com/memory-ledger/ledger/infra/testkit"
+	"github.com/memory-ledger/ledger/projections/projector"
 )
 
 var must, errorOf = testkit.Must, testkit.ErrorOf
@@ -54,6 +56,31 @@ func TestPacksFit(t *testing.T) {
 	}
 	if _, err := parse([]byte{1, 2, 3}); err == nil {
 		t.Error("garbage is a transaction of ours")
+	}
+}
+
+// TestRentIsSpentOnce for an account: the later transactions of an earlier authority or program,
+// which the log has, create none.
+func TestRentIsSpentOnce(t *testing.T) {
+	t.Parallel()
+	const rent = 1_000_000
+	ours := signer{solana.NewWallet().PrivateKey, program.LocalID, 0}
+	by, to := signer{solana.NewWallet().PrivateKey, program.LocalID, 0}, signer{ours.key, otherProgram, 0}
+	f := &fold{&Anchorer{signer: ours, rent: new(atomic.Uint64)}}
+	f.anchorer.rent.Store(rent)
+	for i, c := range []struct {
+		signer
+		confirmed       uint64
+		created, counts bool
+	}{{by, 0, false, true}, {by, 1, false, false}, {to, 1, false, false}, {ours, 0, false, true}, {ours, 1, false, true}, {ours, 1, true, false}} {
+		o, spent := newOwner(logtest.Owner()), map[string]uint64{}
+		o.ConfirmedSize, o.Created, o.Batch = c.confirmed, c.created, &batch{Size: 2}
+		tx, err := c.sign([]*owner{o}, chain.Blockhash{Hash: solana.Hash{1}})
+		must(t, err)
+		must(t, f.record(o, &projector.Record{Events: []events.Event{{Data: &events.BatchSubmitted{Transaction: tx.Transaction}}}}, spent, new(string)))
+		if lamports := spent["0001-01-01"]; lamports < signatureCharge || lamports >= rent != c.counts {
+			t.Errorf("%d: %d lamports", i, lamports)
+		}
 	}
 }
 
