@@ -147,7 +147,9 @@ func (e *Entry) wrong() string {
 	case len(e.Content) > memory.MaxContentBytes:
 		return memory.ErrContentTooLarge.Error()
 	}
-	text, err := json.Marshal(e.Metadata)
+	stored := maps.Clone(e.Metadata)
+	stored["externalId"] = e.ID
+	text, err := json.Marshal(stored)
 	if err != nil {
 		return err.Error()
 	}

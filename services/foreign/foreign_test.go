@@ -119,7 +119,7 @@ func TestTheDashboardReadsAlike(t *testing.T) {
 		stacktest.Lacking(t, "node is not here")
 	}
 	dir := folder(t, map[string]string{
-		"work/plan.md":    "---\ndate: 2024-03-01\ntags: [plans, \"#big\"]\nrating: 4.5\ndone: true\nby: 'Ada: L'\n---\nShip in May.\n\n## Risks\n\nNone.\n\n```\n# no heading\n```\n\n## Risks\nOne.\n\n#none\n### Empty\n",
+		"work/plan.md":    "---\ndate: 2024-03-01\ntags: [plans, \"#big\"]\nrating: 4.5\ndone: true\n__proto__: y\nby: 'Ada: L'\n---\nShip in May.\n\n## Risks\n\nNone.\n\n```\n# no heading\n```\n\n## Risks\nOne.\n\n#none\n### Empty\n",
 		"work/in/deep.md": "---\ntags:\n  - a\n  - b\naliases:\n- x y\nsource: vault\n---\nDeep.",
 		"loose.md":        "\ufeffNo front matter.\r\n---\r\n",
 		"bare.md":         "---\n---\nx",
@@ -130,6 +130,9 @@ func TestTheDashboardReadsAlike(t *testing.T) {
 {"id":1234567890123456789,"text":"an id that a double rounds"}
 {"id":"","text":"an empty id"}
 {"id":{"a":1},"text":"an object"}
+{"text":"odd names","constructor":1,"__proto__":{"source":"x"}}
+{"text":"a noncharacter","mood":"\ufffe"}
+{"text":"a long id","id":"` + strings.Repeat("x", 65_000) + `"}
 `,
 		"latin.txt": "caf\xe9",
 		"mem0.json": `{"results":[{"id":"m1","memory":"Likes chess","metadata":{"k":"v"},"created_at":"2024-07-20T01:30:36.275141-07:00","updated_at":null,"categories":["hobbies"]},{"memory":"No id"}]}`,

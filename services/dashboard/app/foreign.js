@@ -50,13 +50,15 @@ export async function read(files, byHeading = false) {
 }
 
 /** Says why the service would refuse an entry, and with it all that are sent together. */
-function wrong({ content, metadata }) {
+function wrong({ id, content, metadata }) {
   const size = (text) => new TextEncoder().encode(text).length;
   if (!content.trim()) return 'it is empty';
   if (size(content) > most) return 'it is longer than 262,144 bytes';
   try {
     canonicalize(content);
-    return size(canonicalize(metadata)) > mostMetadata ? 'its metadata is too long' : undefined;
+    const stored = canonicalize({ ...metadata, externalId: id });
+    if (/\p{Noncharacter_Code_Point}/u.test(stored)) return 'its metadata has a Unicode noncharacter';
+    return size(stored) > mostMetadata ? 'its metadata is too long' : undefined;
   } catch (error) {
     return `it can't be stored: ${error.message}`;
   }
@@ -139,7 +141,7 @@ function sections(text) {
 function frontMatter(text) {
   const note = text.replaceAll('\r\n', '\n'), [whole, head] = /^---\n([\s\S]*?\n)?---[^\n]*(?:\n|$)/.exec(note) ?? [];
   if (whole === undefined) return { front: {}, body: text };
-  const front = {};
+  const front = { __proto__: null };
   let name;
   for (const line of (head ?? '').split('\n')) {
     const [, key, value] = /^([\w][\w -]*):(?:\s+(.*))?\s*$/.exec(line) ?? [], [, item] = /^\s*-\s+(.*)$/.exec(line) ?? [];
@@ -180,8 +182,7 @@ function known(members, metadata) {
   };
   take(['occurredAt', 'date', 'created', 'createdAt', 'created_at'], 'occurredAt', moment);
   take(['tags', 'categories'], 'tags', tags);
-  for (const [name, value] of Object.entries(rest)) if (value != null && !Object.hasOwn(all, name)) all[name] = value;
-  return all;
+  return { ...Object.fromEntries(Object.entries(rest).filter(([, value]) => value != null)), ...all };
 }
 
 function moment(value) {
