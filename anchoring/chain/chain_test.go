@@ -16,18 +16,24 @@ import (
 	"github.com/memory-ledger/ledger/infra/testkit"
 )
 
-// answering returns a client of a node that gives the same answer to every call.
-func answering(t *testing.T, status int, body string) *chain.Client {
+// clientOf returns a client of a node.
+func clientOf(t *testing.T, node http.HandlerFunc) *chain.Client {
 	t.Helper()
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.WriteHeader(status)
-		_, _ = w.Write([]byte(body))
-	}))
+	server := httptest.NewServer(node)
 	t.Cleanup(server.Close)
 	client, err := chain.New(server.URL + "/?api-key=secret")
 	testkit.Must(t, err)
 	t.Cleanup(client.Close)
 	return client
+}
+
+// answering returns a client of a node that gives the same answer to every call.
+func answering(t *testing.T, status int, body string) *chain.Client {
+	t.Helper()
+	return clientOf(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(status)
+		_, _ = w.Write([]byte(body))
+	})
 }
 
 // calls are all calls that anchoring makes.
@@ -147,18 +153,14 @@ func TestRefusals(t *testing.T) {
 // A node refuses to show a transaction of a later version than the call allows.
 func TestTransactionsOfVersion1AreRead(t *testing.T) {
 	t.Parallel()
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	client := clientOf(t, func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		answer := `{"error":{"code":-32015,"message":"Transaction version (1) is not supported by the requesting client"}}`
 		if strings.Contains(string(body), `"maxSupportedTransactionVersion":1`) {
 			answer = `{"result":{"slot":5,"blockTime":1,"meta":{"preTokenBalances":[],"postTokenBalances":[]}}}`
 		}
 		_, _ = io.WriteString(w, answer)
-	}))
-	t.Cleanup(server.Close)
-	client, err := chain.New(server.URL)
-	testkit.Must(t, err)
-	t.Cleanup(client.Close)
+	})
 	if landed, err := client.Transaction(t.Context(), "signature", chain.Finalized); err != nil || landed.Slot != 5 {
 		t.Errorf("%+v, %v", landed, err)
 	}

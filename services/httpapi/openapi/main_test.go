@@ -5,6 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/memory-ledger/ledger/infra/testkit"
 )
 
 // TestDocumentsAreUpToDate fails if a source was changed without running `go generate`.
@@ -13,9 +15,7 @@ func TestDocumentsAreUpToDate(t *testing.T) {
 	for _, api := range []string{"core", "extension"} {
 		made, err := bundle(
 			read(t, filepath.Join(services, api, "openapi.yaml")), read(t, filepath.Join(services, "httpapi", "openapi.yaml")))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if !bytes.Equal(made, read(t, filepath.Join(services, api, "openapi.json"))) {
 			t.Errorf("services/%s/openapi.json is out of date: run `make generate`", api)
 		}
@@ -25,8 +25,6 @@ func TestDocumentsAreUpToDate(t *testing.T) {
 func read(t *testing.T, name string) []byte {
 	t.Helper()
 	content, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return content
 }
