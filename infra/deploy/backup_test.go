@@ -11,7 +11,7 @@ import (
 
 // TestALostDiskKeepsTheCopiesElsewhere: a machine without its copies, and perhaps with an
 // empty log, does not delete the copies at the other place before it has made as many. From
-// then on both places have the same ones.
+// then on both places have the same ones. It is refused to keep none.
 func TestALostDiskKeepsTheCopiesElsewhere(t *testing.T) {
 	t.Parallel()
 	script, err := os.ReadFile("one-machine/programs/backup")
@@ -26,11 +26,11 @@ func TestALostDiskKeepsTheCopiesElsewhere(t *testing.T) {
 	} {
 		must(t, os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/bash\n"+text+"\n"), 0o700))
 	}
-	backUp := func(state string) (copies []string) {
+	backUp := func(state, keep string) (copies []string) {
 		t.Helper()
 		run := exec.Command(filepath.Join(dir, "backup"))
-		run.Env = []string{"PATH=" + dir + ":" + os.Getenv("PATH"), "DIR=" + dir, "STATE_DIRECTORY=" + filepath.Join(dir, state), "BACKUP_TO=" + elsewhere, "BACKUP_KEEP=2"}
-		if out, err := run.CombinedOutput(); err != nil {
+		run.Env = []string{"PATH=" + dir + ":" + os.Getenv("PATH"), "DIR=" + dir, "STATE_DIRECTORY=" + filepath.Join(dir, state), "BACKUP_TO=" + elsewhere, "BACKUP_KEEP=" + keep}
+		if out, err := run.CombinedOutput(); (err == nil) != (keep != "0") {
 			t.Fatalf("%v: %s", err, out)
 		}
 		found, err := os.ReadDir(elsewhere)
@@ -42,16 +42,17 @@ func TestALostDiskKeepsTheCopiesElsewhere(t *testing.T) {
 	}
 	must(t, os.Mkdir(elsewhere, 0o700))
 	for _, c := range []struct {
-		state string
-		want  []string
+		state, keep string
+		want        []string
 	}{
-		{"disk", []string{"day-1"}},
-		{"disk", []string{"day-1", "day-2"}},
-		{"disk", []string{"day-2", "day-3"}},
-		{"another disk", []string{"day-2", "day-3", "day-4"}},
-		{"another disk", []string{"day-4", "day-5"}},
+		{"disk", "2", []string{"day-1"}},
+		{"disk", "2", []string{"day-1", "day-2"}},
+		{"disk", "2", []string{"day-2", "day-3"}},
+		{"another disk", "2", []string{"day-2", "day-3", "day-4"}},
+		{"another disk", "2", []string{"day-4", "day-5"}},
+		{"another disk", "0", []string{"day-4", "day-5"}},
 	} {
-		if got := backUp(c.state); !slices.Equal(got, c.want) {
+		if got := backUp(c.state, c.keep); !slices.Equal(got, c.want) {
 			t.Errorf("on the %s: %v, want %v", c.state, got, c.want)
 		}
 	}
