@@ -15,6 +15,11 @@
 \set extension `cat :'secrets'/database_password_extension`
 \set projector `cat :'secrets'/database_password_projector`
 \set anchorer `cat :'secrets'/database_password_anchorer`
+-- An empty text would take a role's password away.
+SELECT '' IN (:'core', :'extension', :'projector', :'anchorer') AS missing \gset
+\if :missing
+  DO $$ BEGIN RAISE 'a password is missing: what folder has the secrets?'; END $$;
+\endif
 
 SELECT format('CREATE ROLE %I LOGIN', role)
 FROM unnest(ARRAY['ledger_core', 'ledger_extension', 'ledger_projector', 'ledger_anchorer']) role

@@ -29,8 +29,8 @@ func TestRoles(t *testing.T) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	admin := server.AdminURL()
-	for range 2 { // the second time it changes nothing
-		if out, err := exec.Command(psql, "-X", "-q", "-v", "secrets="+secrets, "-f", "roles.sql", admin).CombinedOutput(); err != nil {
+	for _, in := range []string{secrets, "/nowhere", secrets} { // the second and third time it changes nothing
+		if out, err := exec.Command(psql, "-X", "-q", "-v", "secrets="+in, "-f", "roles.sql", admin).CombinedOutput(); (err == nil) != (in == secrets) {
 			t.Fatalf("%v: %s", err, out)
 		}
 	}
