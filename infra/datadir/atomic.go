@@ -3,6 +3,7 @@ package datadir
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 )
@@ -81,13 +82,13 @@ func MakeFolder(path string) error {
 }
 
 func removeUnfinished(dir string) error {
-	left, err := filepath.Glob(filepath.Join(dir, tempPattern))
+	left, err := fs.Glob(os.DirFS(dir), tempPattern)
 	if err != nil {
 		return err
 	}
 	var errs []error
 	for _, name := range left {
-		errs = append(errs, os.Remove(name))
+		errs = append(errs, os.Remove(filepath.Join(dir, name)))
 	}
 	return errors.Join(errs...)
 }

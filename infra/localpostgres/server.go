@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"maps"
 	"net"
@@ -87,9 +88,9 @@ func startLocked(ctx context.Context, cfg Config) (*Server, error) {
 // socket's folder is private to this cluster, whose lock the caller holds. On Linux such a
 // server is already stopping.
 func stopLeftover(ctx context.Context, p place, inst installation, cluster string) error {
-	sockets, err := filepath.Glob(filepath.Join(p.sockets, ".s.PGSQL.*"))
-	for _, socket := range sockets {
-		conn, dialErr := net.DialTimeout("unix", socket, time.Second)
+	sockets, err := fs.Glob(os.DirFS(p.sockets), ".s.PGSQL.*")
+	for _, name := range sockets {
+		conn, dialErr := net.DialTimeout("unix", filepath.Join(p.sockets, name), time.Second)
 		if dialErr != nil {
 			continue // nothing runs, or this is the socket's lock file
 		}

@@ -78,14 +78,14 @@ func Fetch(ctx context.Context, cache string, set Set, say func(line string)) (s
 // Only returns the path in a fetched folder that fits a pattern: the folder holds the package
 // of one platform.
 func Only(folder, pattern string) (string, error) {
-	found, err := filepath.Glob(filepath.Join(folder, "node_modules", pattern))
+	found, err := fs.Glob(os.DirFS(folder), modules+pattern)
 	if err == nil && len(found) != 1 {
 		err = fmt.Errorf("%d packages in %s, want one", len(found), folder)
 	}
 	if err != nil {
 		return "", err
 	}
-	return found[0], nil
+	return filepath.Join(folder, found[0]), nil
 }
 
 // fetch works in a temporary folder and renames the result. A crash or a power cut leaves the
