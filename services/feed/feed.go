@@ -136,10 +136,11 @@ func (f *Feed) End(ctx context.Context, owner events.Owner) (uint64, error) {
 }
 
 // hidden are the members of an event's data that only a session of the owner may see.
-var hidden = []string{"label", "prefix", "sessionId"}
+// The name of an app is the label of its key.
+var hidden = []string{"label", "app", "prefix", "sessionId"}
 
-// HideAccess removes from the page what identifies other credentials: the labels and the
-// beginnings of API keys, and the ids of sessions.
+// HideAccess removes from the page what identifies other credentials: the labels, the apps
+// and the beginnings of API keys, and the ids of sessions.
 func (p *Page) HideAccess() error {
 	var all []map[string]jsontext.Value
 	if err := json.Unmarshal(append(append([]byte("["), p.Events...), ']'), &all); err != nil {

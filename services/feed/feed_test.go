@@ -18,6 +18,7 @@ import (
 	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/events/eventlog/logtest"
 	"github.com/memory-ledger/ledger/infra/localnats/natstest"
+	"github.com/memory-ledger/ledger/infra/testkit"
 	"github.com/memory-ledger/ledger/services/feed"
 )
 
@@ -121,9 +122,7 @@ func TestEachEventOnce(t *testing.T) {
 	const followers, owners, messages = 16, 4, 40
 	nc, _ := natstest.Connect(t, natstest.Start(t).URL())
 	log, err := eventlog.Create(t.Context(), nc, eventlog.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	tail := &flaky{Follower: log}
 	f := newFeed(t, log, tail, followers)
 	writers := make([]*writer, owners)
@@ -186,6 +185,14 @@ func TestEachEventOnce(t *testing.T) {
 	}
 	if f.Streams() != 0 {
 		t.Errorf("%d streams are open", f.Streams())
+	}
+}
+
+// TestAKeySeesNoAppOfOthers: the name of an app is the label of its key.
+func TestAKeySeesNoAppOfOthers(t *testing.T) {
+	page := feed.Page{Events: []byte(`{"data":{"app":{"name":"Bank","redirectHost":"bank.example"},"keyId":"1"}}`)}
+	if err := page.HideAccess(); err != nil || string(page.Events) != `{"data":{"keyId":"1"}}` {
+		t.Errorf("%s, %v", page.Events, err)
 	}
 }
 
