@@ -4,7 +4,8 @@ const handover = {
   back: 'the app',
   root: '../',
   signature: base58,
-  notOpened: ['The app did not open', 'Go back to it and connect it again.'],
+  // An installed app opens beside this page, which does not learn of it.
+  notOpened: ['Did the app open?', 'If it did, you can close this page. If not, go back to it and connect it again.'],
 
   async address({ token }, post, refusalOf) {
     const scopes = [...document.querySelectorAll('[name=scope]:checked')].map((box) => box.value);

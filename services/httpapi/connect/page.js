@@ -38,7 +38,7 @@
     unusable: (wallet) => [`${wallet} can't be used here`,
       'The service does not accept its address or its answer. Try another account or another wallet.'],
     terms: () => ['This can\'t be allowed so',
-      'The service does not accept the namespaces, or you have too many keys and apps. Change them and try again.'],
+      'The service does not accept the namespaces, or the clock of this computer is wrong. Change them and try again.'],
     notOpened: () => handover.notOpened,
   };
 
