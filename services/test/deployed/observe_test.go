@@ -28,12 +28,16 @@ func expressions(t *testing.T) map[string]string {
 	all := map[string]string{}
 	var alerts struct {
 		Groups []struct {
-			Rules []struct{ Alert, Expr string }
+			Rules []struct{ Alert, Expr, For string }
 		}
 	}
 	decode(t, filepath.Join(observe, "alerts.yaml"), yaml.Unmarshal, &alerts)
 	for _, g := range alerts.Groups {
 		for _, r := range g.Rules {
+			over := regexp.MustCompile(`\[(\dm)\]\)+ > 0$`).FindStringSubmatch(r.Expr)
+			if r.For != "" && over != nil && r.For <= over[1] {
+				t.Errorf("%s waits %s, and once within %s is enough for it", r.Alert, r.For, over[1])
+			}
 			all["alert "+r.Alert] = r.Expr
 		}
 	}
