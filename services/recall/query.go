@@ -160,10 +160,6 @@ func nextPiece(text string, follows bool) (piece string, negated, quoted bool, r
 	if end < 0 {
 		return text, negated, false, ""
 	}
-	if end == 0 {
-		_, size := utf8.DecodeRuneInString(text)
-		return "", false, false, text[size:]
-	}
 	return text[:end], negated, false, text[end:]
 }
 
