@@ -80,9 +80,7 @@ func TestWhatReachesNobodyIsNotStored(t *testing.T) {
 		}
 	}
 	refused(nats.ErrNoResponders)
-	if err := server.Stop(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	check(t, server.Stop(t.Context()))
 	<-away
 	refused(nats.ErrReconnectBufExceeded)
 }

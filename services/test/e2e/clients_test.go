@@ -62,8 +62,7 @@ func TestFrameworks(t *testing.T) {
 // wallet, and the others use that key. It returns what the others print.
 func runReadme(t *testing.T, dir string, s *stacktest.Stack, language, path, interpreter string, env ...string) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(dir, "README.md"))
-	noErr(t, err)
+	text := must(os.ReadFile(filepath.Join(dir, "README.md")))
 	programs := strings.Split(string(text), "```"+language+"\n")[1:]
 	if len(programs) < 2 {
 		t.Fatalf("the README has %d programs", len(programs))
@@ -103,8 +102,7 @@ func TestPythonClient(t *testing.T) {
 	slow(t) // needs Python with packages
 	t.Parallel()
 	python := findPython(t)
-	dir, err := filepath.Abs("../../clients/python")
-	noErr(t, err)
+	dir := must(filepath.Abs("../../clients/python"))
 	s, chain := anchoredStack(t, 100*time.Millisecond)
 	network := &badNetwork{target: s.Core[0].URL}
 	cut, _ := cuttingProxy(t, s.Core[0].URL)

@@ -34,8 +34,7 @@ func TestDocuments(t *testing.T) {
 			stacktest.Lacking(t, err.Error())
 		}
 	}
-	root, err := filepath.Abs("../../..")
-	noErr(t, err)
+	root := must(filepath.Abs("../../.."))
 	all, err := documents.List(root)
 	noErr(t, err)
 	dir := filepath.Join(pgtest.Folder(t), "data")
@@ -46,8 +45,7 @@ func TestDocuments(t *testing.T) {
 	moved := strings.NewReplacer("http://127.0.0.1:3001", core.URL, "http://127.0.0.1:3002", extension.URL)
 	environ := append(os.Environ(), "LEDGER_DATA_DIR="+dir, "CORE_URL="+core.URL, "OWNER="+wallet.PublicKey, "TMPDIR="+t.TempDir())
 	for _, path := range all {
-		name, err := filepath.Rel(root, path)
-		noErr(t, err)
+		name := must(filepath.Rel(root, path))
 		script, blocks := scriptOf(t, path)
 		if blocks < leastRun[name] {
 			t.Errorf("%s: only %d blocks to run", name, blocks)
@@ -72,8 +70,7 @@ func TestDocuments(t *testing.T) {
 // number before it begins.
 func scriptOf(t *testing.T, path string) (script string, blocks int) {
 	t.Helper()
-	text, err := os.ReadFile(path)
-	noErr(t, err)
+	text := must(os.ReadFile(path))
 	for _, b := range documents.Blocks(string(text)) {
 		if b.Shell() && b.NotRun == "" && b.OnlyMake() == nil {
 			script += fmt.Sprintf("echo '--- line %d'\n%s\n", b.Line, b.Text)

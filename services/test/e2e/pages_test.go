@@ -22,8 +22,7 @@ func formOf(t *testing.T, path string, page stacktest.Answer) string {
 	if found == nil {
 		t.Fatalf("no form in %s", page.Body)
 	}
-	base, err := url.Parse(path)
-	noErr(t, err)
+	base := must(url.Parse(path))
 	action, err := base.Parse(html.UnescapeString(string(found[1])))
 	noErr(t, err)
 	return action.RequestURI()

@@ -20,8 +20,7 @@ func TestTheReadModelHoldsTheFoldedState(t *testing.T) {
 	s := stacktest.Start(t, stacktest.Options{})
 	base, fence := s.Beside(t)
 	core, extension, wallet := s.Core[0], s.Extension[0], stacktest.NewWallet()
-	owner, err := events.ParseOwner(wallet.PublicKey)
-	noErr(t, err)
+	owner := must(events.ParseOwner(wallet.PublicKey))
 	var session, visitor, key stacktest.Header
 	var id string
 	var state *command.State
@@ -86,7 +85,6 @@ func TestTheReadModelHoldsTheFoldedState(t *testing.T) {
 // apart (command.Loader.FindWritten).
 func stateText(t *testing.T, s *command.State) string {
 	t.Helper()
-	text, err := json.MarshalIndent(s, "", "  ")
-	noErr(t, err)
+	text := must(json.MarshalIndent(s, "", "  "))
 	return string(text)
 }

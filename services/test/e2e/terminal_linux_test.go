@@ -88,11 +88,9 @@ var freePort = regexp.MustCompile(`127\.0\.0\.1:\d{5}\b`)
 func TestRunAtATerminal(t *testing.T) {
 	slow(t)
 	t.Parallel()
-	want, err := os.ReadFile("testdata/terminal.txt")
-	noErr(t, err)
+	want := must(os.ReadFile("testdata/terminal.txt"))
 	dir := filepath.Join(pgtest.Folder(t), "data")
-	root, err := filepath.Abs("../../..")
-	noErr(t, err)
+	root := must(filepath.Abs("../../.."))
 	home := newcomersFolder(t, root, stacktest.Program(t, stacktest.Ledger))
 	cmd := exec.Command("bin/ledger", "run")
 	cmd.Dir = home

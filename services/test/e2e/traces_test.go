@@ -138,8 +138,7 @@ func TestOneTraceFromRequestToAppend(t *testing.T) {
 		trace, caller = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 		content       = "an unmistakable secret"
 	)
-	id, err := hex.DecodeString(trace)
-	noErr(t, err)
+	id := must(hex.DecodeString(trace))
 	written := core.Expect(http.StatusCreated, "POST", "/memories?q=queried",
 		map[string]any{"content": content, "metadata": map[string]any{"marked": "metadatum"}}, stacktest.Bearer(token),
 		stacktest.With("traceparent", "00-"+trace+"-"+caller+"-01"), stacktest.With("tracestate", "vendor=stateful"),
