@@ -21,7 +21,7 @@ type Checked struct {
 // CheckAll tries to open every entry, and changes none. Like Rewrap it lists the bucket.
 func (s *Store) CheckAll(ctx context.Context, progress func(Checked)) (Checked, error) {
 	done := Checked{Other: map[string]uint64{}}
-	err := s.each(ctx, func(owner events.Owner) error {
+	err := Each(ctx, s.bucket, func(owner events.Owner) error {
 		stored, err := s.stored(ctx, owner)
 		if errors.Is(err, ErrNoKey) {
 			err = s.absent(ctx, owner, err)

@@ -35,7 +35,7 @@ func (s *Store) Rotate(ctx context.Context, stream jetstream.Stream, progress fu
 		if err := s.settle(ctx); err != nil { // what replaced an older revision must be on stable storage before
 			return err
 		}
-		return s.each(ctx, func(owner events.Owner) error { return eraseOlder(ctx, stream, owner) })
+		return Each(ctx, s.bucket, func(owner events.Owner) error { return eraseOlder(ctx, stream, owner) })
 	}
 	if err := erase(); err != nil { // a third revision would drop the first without overwriting it
 		return done, err
@@ -70,7 +70,7 @@ func (s *Store) Rotate(ctx context.Context, stream jetstream.Stream, progress fu
 // Rewrap lists the bucket, which only an administrator may do on a cluster with permissions.
 func (s *Store) Rewrap(ctx context.Context, progress func(Rewrapped)) (done Rewrapped, err error) {
 	var damaged error // of the first
-	err = s.each(ctx, func(owner events.Owner) error {
+	err = Each(ctx, s.bucket, func(owner events.Owner) error {
 		err := s.rewrap(ctx, owner, &done)
 		if errors.Is(err, ErrSealed) {
 			done.Damaged++
@@ -88,10 +88,11 @@ func (s *Store) Rewrap(ctx context.Context, progress func(Rewrapped)) (done Rewr
 	return done, err
 }
 
-func (s *Store) each(ctx context.Context, do func(events.Owner) error) error {
+// Each calls do with every owner who has a key in the bucket.
+func Each(ctx context.Context, bucket jetstream.KeyValue, do func(events.Owner) error) error {
 	// Not ListKeys: its list ends the same way when it is complete and when the connection
 	// is lost.
-	entries, err := s.bucket.WatchAll(ctx, jetstream.IgnoreDeletes(), jetstream.MetaOnly())
+	entries, err := bucket.WatchAll(ctx, jetstream.IgnoreDeletes(), jetstream.MetaOnly())
 	if err != nil {
 		return fmt.Errorf("list data keys: %w: %w", ErrUnavailable, err)
 	}

@@ -41,6 +41,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/infra/datadir"
 	natsconf "github.com/memory-ledger/ledger/infra/nats"
@@ -280,22 +281,18 @@ func PutBack(ctx context.Context, nc *nats.Conn, dir string, keys *keystore.Stor
 		if err := errors.Join(errTo, errFrom); err != nil {
 			return err
 		}
-		owners, err := bucket.Keys(ctx)
-		for _, owner := range owners {
-			entry, err := bucket.Get(ctx, owner)
+		return keystore.Each(ctx, bucket, func(owner events.Owner) error {
+			entry, err := bucket.Get(ctx, string(owner))
 			if err != nil {
 				return err
 			}
 			put, err := keys.PutBack(ctx, stream, entry)
-			if err != nil {
-				return err
-			}
 			if put {
 				done.Messages++
 				done.Bytes += int64(len(entry.Value()))
 			}
-		}
-		return err
+			return err
+		})
 	})
 	if err != nil {
 		return done, fmt.Errorf("put back data keys: %w", err)
