@@ -1,7 +1,6 @@
 package browser
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/base64"
@@ -23,6 +22,7 @@ import (
 	"github.com/memory-ledger/ledger/services/run/config"
 	"github.com/memory-ledger/ledger/services/test/cluster"
 	"github.com/memory-ledger/ledger/services/test/contracttest"
+	"github.com/memory-ledger/ledger/services/test/stacktest"
 )
 
 // startAPI runs the extension API and the projector that it needs, assembled like the
@@ -96,7 +96,7 @@ func checking(t testing.TB, api contracttest.API, target string) http.Handler {
 	// the timeout see stacktest.NewClient.
 	base := &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 16, IdleConnTimeout: 10 * time.Second}
 	t.Cleanup(base.CloseIdleConnections)
-	proxy := &httputil.ReverseProxy{
+	return stacktest.ReadFirst(&httputil.ReverseProxy{
 		Transport: contracttest.Transport(t, api, base),
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.SetURL(to)
@@ -104,14 +104,5 @@ func checking(t testing.TB, api contracttest.API, target string) http.Handler {
 		},
 		// No API of ours answers 502: the client sees that the API did not answer.
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) },
-	}
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, err := io.ReadAll(r.Body)
-		if err != nil {
-			return // the client is gone
-		}
-		r.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
-		r.Body, _ = r.GetBody()
-		proxy.ServeHTTP(w, r)
 	})
 }

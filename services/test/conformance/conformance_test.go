@@ -166,7 +166,7 @@ func TestOtherClients(t *testing.T) {
 func core(t *testing.T) (c *stacktest.Client, key, front string) {
 	t.Helper()
 	var proxy httputil.ReverseProxy
-	server := httptest.NewUnstartedServer(&proxy) // it has an address now, and answers once the proxy is complete
+	server := httptest.NewUnstartedServer(stacktest.ReadFirst(&proxy)) // it has an address now, and answers once the proxy is complete
 	address := "http://" + server.Listener.Addr().String()
 	t.Cleanup(server.Close)
 	s := stacktest.Start(t, stacktest.Options{Configure: func(c *config.Config) { c.CoreAllowedOrigins = []string{address} }})

@@ -54,7 +54,7 @@ func startLiar(t *testing.T, target string) *liar {
 		ModifyResponse: l.modify,
 		ErrorLog:       log.New(io.Discard, "", 0), // would report the connections that it cuts
 	}
-	l.Server = httptest.NewServer(proxy)
+	l.Server = httptest.NewServer(stacktest.ReadFirst(proxy))
 	t.Cleanup(l.Close)
 	return l
 }

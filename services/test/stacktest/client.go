@@ -152,6 +152,20 @@ func (c *Client) Expect(status int, method, path string, body any, headers ...He
 	return a
 }
 
+// ReadFirst reads a request's body before a proxy gets it. Otherwise the proxy's server may
+// close the body before its transport has read the end, which cuts a long answer off.
+func ReadFirst(proxy http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return // the client is gone
+		}
+		r.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
+		r.Body, _ = r.GetBody()
+		proxy.ServeHTTP(w, r)
+	})
+}
+
 // Wallet is a key pair of a person.
 type Wallet struct {
 	PublicKey string
