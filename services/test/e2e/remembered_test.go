@@ -1,17 +1,14 @@
-package access_test
+package e2e_test
 
 import (
 	"errors"
 	"testing"
 	"time"
 
-	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
 	"github.com/memory-ledger/ledger/services/access"
 	"github.com/memory-ledger/ledger/services/signin"
 	"github.com/memory-ledger/ledger/services/test/stacktest"
 )
-
-func TestMain(m *testing.M) { pgtest.Main(m) }
 
 // TestASessionEndsWhileItIsRemembered: a remembered session ends at its time, for writes
 // and for reads, even if that time passes while the read waits for the log.
