@@ -27,9 +27,7 @@ func (w *counting) Sign(ctx context.Context, message []byte) ([]byte, error) {
 // given, for this purpose and this account, and no other text.
 func TestSignsOnlyTheServicesText(t *testing.T) {
 	_, key, err := ed25519.GenerateKey(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	const site = "https://memory.example/ledger"
 	now := time.Now().UTC()
 	stamp := func(after time.Duration) string { return now.Add(after).Format("2006-01-02T15:04:05.000Z07:00") }

@@ -21,9 +21,7 @@ func TestErrorsArePrintable(t *testing.T) {
 	}).client()
 	_, refused := New("http://ledger", WithHTTPClient(client), WithoutVerification()).Head(t.Context())
 	text, err := os.ReadFile("../../../events/verify/testdata/receipt/good.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	good := string(text)
 	_, member := ParseReceipt([]byte(strings.Replace(good, `"version"`, `"`+bad+`": 1, "version"`, 1)))
 	_, value := ParseReceipt([]byte(strings.Replace(good, `"version": 1`, `"version": "`+bad+`"`, 1)))
@@ -44,13 +42,18 @@ func expect(t *testing.T, err error, kind error, field string) {
 	}
 }
 
+func noErr(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // TestChecksStakingTransactions: the vectors of the service's own transactions are good,
 // and each altered one is refused for what is wrong with it.
 func TestChecksStakingTransactions(t *testing.T) {
 	text, err := os.ReadFile("../../../anchoring/staking/testdata/transactions.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	var file struct {
 		Program, Mint, Owner string
 		Transactions         []struct {
@@ -59,9 +62,7 @@ func TestChecksStakingTransactions(t *testing.T) {
 			Amount                   uint64 `json:",string"`
 		}
 	}
-	if err := json.Unmarshal(text, &file); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, json.Unmarshal(text, &file))
 	if len(file.Transactions) < 20 {
 		t.Fatalf("%d vectors", len(file.Transactions))
 	}

@@ -119,9 +119,8 @@ func TestAcceptLog(t *testing.T) {
 	for _, owner := range []string{"", strings.Repeat("1", 32)} {
 		service := &showing{logs: [][]Hash{{a, b, c}, {a}}}
 		client := New("http://service", WithOwner(owner), WithHeads(FileHeads(t.TempDir()+"/heads.json")), WithRetries(0, 0), WithHTTPClient(&http.Client{Transport: service}))
-		if _, err := client.Head(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		_, err := client.Head(t.Context())
+		noErr(t, err)
 		for range 2 {
 			if _, err := client.Head(t.Context()); !errors.Is(err, ErrShrunk) || !strings.Contains(err.Error(), "restored") || !strings.Contains(err.Error(), "AcceptLog") {
 				t.Errorf("after a restore: %v", err)

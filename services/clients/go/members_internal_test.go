@@ -11,9 +11,7 @@ import (
 func TestEntriesAreWhatWasWritten(t *testing.T) {
 	hash := func(digit string) Hash {
 		var h Hash
-		if err := h.UnmarshalText([]byte(strings.Repeat(digit, 64))); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, h.UnmarshalText([]byte(strings.Repeat(digit, 64))))
 		return h
 	}
 	session, key := New("http://x", WithSession("e30.e30.e30")), New("http://x", WithAPIKey("svc_x"))
@@ -74,9 +72,7 @@ func TestEntriesAreWhatWasWritten(t *testing.T) {
 		"corrects, and lies":     {session, corrects("a"), "y", hashes(a), false},
 	} {
 		e, err := c.client.expect(c.memory)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		if err := e.match(c.content, c.shown); (err == nil) != c.honest || err != nil && !errors.Is(err, ErrWrongText) {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -120,9 +120,8 @@ func TestCaseIsReadOnce(t *testing.T) {
 	}))
 	t.Cleanup(service.Close)
 	c := New(service.URL, WithHTTPClient(service.Client()))
-	if _, err := c.Keys(t.Context()); err != nil { // leaves a used connection
-		t.Fatal(err)
-	}
+	_, err := c.Keys(t.Context()) // leaves a used connection
+	noErr(t, err)
 	if _, err := c.OpenCase(t.Context(), service.URL+"/case"); !errors.Is(err, ErrConnection) || reads.Load() != 1 {
 		t.Errorf("%v after %d reads", err, reads.Load())
 	}
@@ -162,16 +161,12 @@ func TestShownLeafStays(t *testing.T) {
 	t.Parallel()
 	entry := Entry{Content: "x", Metadata: jsontext.Value("{}"), Owner: KeyWallet(make([]byte, 64)).PublicKey(), Salt: Hash{}.String(), V: 1}
 	shown, err := entry.LeafHash()
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	first, other := Hash{1}, Hash{2}
 	rootWith := func(second Hash) Hash { return verify.Fold(second, []Hash{first}, []bool{false}) }
 	text := func(value any) string {
 		text, err := json.Marshal(value)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		return string(text)
 	}
 	leaf := func(index int, hash Hash) string {
