@@ -1,4 +1,4 @@
-// Assertions for the tests that also run in browsers, where node:assert does not exist.
+// What tests share that also run in browsers, where node:assert does not exist.
 export function ok(value, why = "it is not so") {
   if (!value) throw new Error(why);
 }
@@ -16,4 +16,10 @@ export async function rejects(promise, kind = Error, members = {}) {
   ok(err instanceof kind, `it is not a ${kind.name}: ${err?.stack ?? err}`);
   for (const [name, want] of Object.entries(members)) equal(err[name], want, `${name} of ${err}`);
   return err;
+}
+
+export async function all(items) {
+  const found = [];
+  for await (const item of items) found.push(item);
+  return found;
 }

@@ -1,6 +1,6 @@
 // The client's tests for every runtime: the golden vectors, and a round with a running
 // product. run(client, files, url) returns the number of tests and the failures.
-import { equal, ok, rejects } from "./assert.mjs";
+import { all, equal, ok, rejects } from "./assert.mjs";
 import { vectors } from "./vectors.mjs";
 
 export async function run(ledger, files, url) {
@@ -23,12 +23,6 @@ async function newWallet(ledger) {
   const signer = await ledger.keypairWallet(Uint8Array.from([...bytes(d), ...bytes(x)]));
   const signMessage = async ({ message }) => [{ signedMessage: message, signature: await signer.signMessage(message) }];
   return ledger.standardWallet({ accounts: [{ address: signer.publicKey }], features: { "solana:signMessage": { version: "1.1.0", signMessage } } });
-}
-
-async function all(iterator) {
-  const items = [];
-  for await (const item of iterator) items.push(item);
-  return items;
 }
 
 function round(ledger, url) {

@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import * as ledger from "../dist/index.js";
+import { all } from "./assert.mjs";
 
 const attemptMs = 30_000;
 
@@ -162,12 +163,6 @@ test("a list in an object is streamed as a bare one is", async () => {
   }
   assert.deepEqual(await all(streamedObjects(parts())), [{ a: { b: "]}" } }, { a: 2 }]);
 });
-
-async function all(items) {
-  const found = [];
-  for await (const item of items) found.push(item);
-  return found;
-}
 
 test("an import is sent once, as it is", async (t) => {
   for (const answer of [refused(503), refused(429, "1"), new TypeError("fetch failed")]) {

@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import * as ledger from "../dist/index.js";
+import { all } from "./assert.mjs";
 
 const owner = "4Nd1mYvYzk6jNsMbXzN7XUxuJdDmHMczYbsYnyDyB1vM", hash = "ab".repeat(32);
 const { nodeHash } = ledger;
@@ -31,12 +32,6 @@ function client(answers, options) {
     return typeof answer === "string" ? new Response(answer) : Response.json(answer);
   };
   return new ledger.MemoryLedger({ url: "http://service", owner, fetch, retries: 0, ...options });
-}
-
-async function all(items) {
-  const found = [];
-  for await (const item of items) found.push(item);
-  return found;
 }
 
 test("a leaf index that is no number hides no memory", async () => {

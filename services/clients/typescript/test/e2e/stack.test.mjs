@@ -5,6 +5,7 @@ import { generateKeyPairSync } from "node:crypto";
 import { connect, createServer } from "node:net";
 import { test } from "node:test";
 import * as ledger from "../../dist/index.js";
+import { all } from "../assert.mjs";
 
 const { CORE_URL: url, EXTENSION_URL: extensionUrl, RPC_URL: rpcUrl } = process.env;
 
@@ -18,12 +19,6 @@ async function newClient(options = {}) {
   const client = new ledger.MemoryLedger({ url, extensionUrl, backoffMs: 20, ...options });
   await client.signIn(await newWallet());
   return client;
-}
-
-async function all(iterator) {
-  const items = [];
-  for await (const item of iterator) items.push(item);
-  return items;
 }
 
 test("write, list, search, prove", async () => {
