@@ -17,7 +17,7 @@ type listCheck struct {
 	log    verify.Tree // only in a list from the oldest
 	below  uint64      // in a list from the newest: the next leaf must be before this one
 	begun  bool
-	// gaps has the hashes of retracted leaves. It is nil until it is needed.
+	// gaps has the hashes of retracted leaves, as of the last export that was needed.
 	gaps map[uint64]Hash
 }
 
@@ -66,12 +66,13 @@ func (l *listCheck) end() error {
 // retracted checks that the leaves missing from the list were retracted.
 func (l *listCheck) retracted(from, to uint64) error {
 	for leaf := from; leaf < to; leaf++ {
-		if l.gaps == nil {
+		hash, found := l.gaps[leaf]
+		if !found { // it may have been retracted since the last export
 			if err := l.findGaps(); err != nil {
 				return err
 			}
+			hash, found = l.gaps[leaf]
 		}
-		hash, found := l.gaps[leaf]
 		if !found {
 			return serviceLies(ErrHidden, "leafIndex", "leaf %d is not in the list, and was not retracted", leaf)
 		}

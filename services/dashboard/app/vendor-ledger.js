@@ -1601,10 +1601,10 @@ var Memories = class {
     const head = this.ledger.verify ? await this.ledger.log.head(callOptions(options)) : void 0;
     const log = new RootOfLeaves();
     let previous;
-    let retracted;
+    let retracted = /* @__PURE__ */ new Map();
     const missing = async (from, to) => {
       for (let leaf = from; leaf < to; leaf++) {
-        retracted ??= await this.#retracted(options);
+        if (!retracted.has(leaf)) retracted = await this.#retracted(options);
         const hash = retracted.get(leaf);
         if (hash === void 0) throw new IncompleteListError("leafIndex", `leaf ${leaf} is not in the list, and was not retracted`, "service");
         if (order === "oldest") await log.add(hash);

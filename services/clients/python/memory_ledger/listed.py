@@ -21,11 +21,11 @@ class _Missing:
 
     def __init__(self, log: Log, timeout: float | None) -> None:
         self._log, self._timeout = log, timeout
-        self._retracted: dict[int, str] | None = None
+        self._retracted: dict[int, str] = {}
 
     def hashes(self, first: int, end: int) -> Iterator[str]:
         for leaf in range(first, end):
-            if self._retracted is None:
+            if leaf not in self._retracted:  # it may have been retracted since the last export
                 self._retracted = {one["index"]: one["leafHash"] for one in self._log.export(timeout=self._timeout) if one["entry"] is None}
             found = self._retracted.get(leaf)
             if found is None:

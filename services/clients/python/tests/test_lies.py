@@ -59,6 +59,15 @@ def memory(index: object, leaf_hash: str, metadata: dict[str, Any] | None = None
     return {"id": f"m{index}", "content": "x", "metadata": metadata or {}, "leafHash": leaf_hash, "leafIndex": index}
 
 
+def exported(root: str, third: tuple[str, str], *gone: int) -> bytes:
+    """An export of three leaves, without the texts of some."""
+    lines: list[Any] = [{"format": "memory-ledger/export/1", "owner": OWNER, "treeSize": 3, "root": root, "anchor": None}]
+    for index, (content, leaf_hash) in enumerate([("a", A), ("b", B), third]):
+        text = None if index in gone else entry(content)
+        lines.append({"index": index, "id": f"m{index}", "createdAt": "2026-01-01T00:00:00Z", "via": None, "leafHash": leaf_hash, "entry": text})
+    return "".join(json.dumps(line) + "\n" for line in [*lines, {"complete": True, "leaves": 3}]).encode()
+
+
 class Lies(unittest.TestCase):
     def test_a_leaf_index_that_is_no_number_hides_no_memory(self) -> None:
         for index in ("x", None, 1.5, -1, True):
@@ -129,13 +138,14 @@ class Lies(unittest.TestCase):
         listed = [memory(0, A), memory(1, B), memory(2, NEVER)]
         with self.assertRaises(ledger.RootMismatchError):
             list(self.forking({"order=oldest": [listed]}, head(3)).memories.list())
-        lines: list[Any] = [{"format": "memory-ledger/export/1", "owner": OWNER, "treeSize": 3, "root": FORK, "anchor": None}]
-        for index, (content, leaf_hash) in enumerate([("a", A), ("b", B), ("never written", NEVER)]):
-            lines.append({"index": index, "id": f"m{index}", "createdAt": "2026-01-01T00:00:00Z", "via": None, "leafHash": leaf_hash, "entry": entry(content)})
-        lines.append({"complete": True, "leaves": 3})
-        export = "".join(json.dumps(line) + "\n" for line in lines).encode()
         with self.assertRaises(ledger.LogForkedError):
-            list(self.forking({"/export": [export]}, head(3)).log.export())
+            list(self.forking({"/export": [exported(FORK, ("never written", NEVER))]}, head(3)).log.export())
+
+    def test_a_memory_that_is_retracted_while_it_is_listed(self) -> None:
+        for order, first in {"oldest": 0, "newest": 2}.items():
+            exports = [exported(HONEST[3], ("c", C), *gone) for gone in ([first], [0, 2])]
+            client = service({"/log": [head(3)], f"order={order}": [[memory(1, B)]], "/export": exports})
+            self.assertEqual([m["id"] for m in client.memories.list(order=order)], ["m1"])  # type: ignore[arg-type]
 
     def receipt_for(self, members: Any, metadata: dict[str, Any], **options: Any) -> None:
         """Writes a memory, and gets a receipt with some metadata for it, after memories a and b."""

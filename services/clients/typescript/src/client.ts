@@ -366,10 +366,10 @@ export class Memories {
     const log = new RootOfLeaves();
     let previous: number | undefined;
     // A leaf that is not in the list must be a retracted one.
-    let retracted: Map<number, string> | undefined;
+    let retracted = new Map<number, string>();
     const missing = async (from: number, to: number) => {
       for (let leaf = from; leaf < to; leaf++) {
-        retracted ??= await this.#retracted(options);
+        if (!retracted.has(leaf)) retracted = await this.#retracted(options); // it may have been retracted since the last export
         const hash = retracted.get(leaf);
         if (hash === undefined) throw new IncompleteListError("leafIndex", `leaf ${leaf} is not in the list, and was not retracted`, "service");
         if (order === "oldest") await log.add(hash);

@@ -79,11 +79,24 @@ test("a list of a fork", async () => {
   await assert.rejects(all(service.memories.list()), ledger.RootMismatchError);
 });
 
+// An export of three leaves, without the texts of some.
+const exported = (root, third, ...gone) => [
+  { format: "memory-ledger/export/1", owner, treeSize: 3, root, anchor: null },
+  ...[["a", a], ["b", b], third].map(([content, leafHash], index) => ({ index, id: `m${index}`, createdAt: "2026-01-01T00:00:00Z", via: null, leafHash, entry: gone.includes(index) ? null : entry(content) })),
+  { complete: true, leaves: 3 },
+].map((line) => `${JSON.stringify(line)}\n`).join("");
+
 test("an export of a fork", async () => {
-  const leaves = [["a", a], ["b", b], ["never written", never]].map(([content, leafHash], index) => ({ index, id: `m${index}`, createdAt: "2026-01-01T00:00:00Z", via: null, leafHash, entry: entry(content) }));
-  const lines = [{ format: "memory-ledger/export/1", owner, treeSize: 3, root: fork, anchor: null }, ...leaves, { complete: true, leaves: 3 }];
-  const service = forking({ "/export": [lines.map((line) => `${JSON.stringify(line)}\n`).join("")] }, head(3));
+  const service = forking({ "/export": [exported(fork, ["never written", never])] }, head(3));
   await assert.rejects(all(service.log.export()), ledger.LogForkedError);
+});
+
+test("a memory that is retracted while it is listed", async () => {
+  for (const [order, first] of [["oldest", 0], ["newest", 2]]) {
+    const exports = [[first], [0, 2]].map((gone) => exported(honest[3], ["c", c], ...gone));
+    const service = client({ "/log": [head(3)], [`order=${order}`]: [[memory(1, b)]], "/export": exports });
+    assert.equal((await all(service.memories.list({ order }))).length, 1);
+  }
 });
 
 test("metadata counts as JSON sends it", async () => {
