@@ -208,12 +208,14 @@ def whole(body: bytes, more: str = "") -> bytes:
 
 class Connections(unittest.TestCase):
     def test_a_connection_is_used_again_unless_the_service_closed_it(self) -> None:
-        ends = threading.Event()
+        ends, ended = threading.Event(), threading.Event()
 
         def reply(request: str, connection: socket.socket) -> None:
+            last = ends.is_set()  # before the answer, after which the client goes on
             connection.sendall(whole(b"[]"))
-            if ends.is_set():
+            if last:
                 connection.shutdown(socket.SHUT_RDWR)
+                ended.set()
 
         with Server(reply) as server, ledger.MemoryLedger(server.url, retries=0) as client:
             for _ in range(3):
@@ -221,6 +223,7 @@ class Connections(unittest.TestCase):
             self.assertEqual(server.connections, 1)
             ends.set()
             client.keys.list()
+            self.assertTrue(ended.wait(30))
             ends.clear()
             for _ in range(20):
                 client.keys.list()
