@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/ed25519"
 	"errors"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -36,14 +37,21 @@ func TestSignsOnlyTheServicesText(t *testing.T) {
 			"\n\nURI: " + site + "\nVersion: 1\nChain ID: mainnet\nNonce: " + strings.Repeat("a2", 32) +
 			"\nIssued At: " + stamp(0) + "\nExpiration Time: " + stamp(5*time.Minute)
 	}
+	lost := false // whether the first answer to what was signed is lost
 	ask := func(url, message string, why purpose, options ...Option) (signed int, err error) {
-		service := roundTrip(func(_ int, r *http.Request) (*http.Response, error) {
+		service := roundTrip(func(n int, _ *http.Request) (*http.Response, error) {
+			switch {
+			case lost && n == 2:
+				return nil, io.EOF
+			case lost && n == 3:
+				return answer(http.StatusUnauthorized, `{"error":"nonce was used"}`), nil
+			}
 			body, err := json.Marshal(map[string]any{"message": message, "token": "t", "erased": 1})
 			return answer(http.StatusOK, string(body)), err
 		})
 		client, _ := service.client()
 		wallet := &counting{KeyWallet: KeyWallet(key)}
-		c := New(url, append(options, WithHTTPClient(client), WithRetries(0, 0))...)
+		c := New(url, append(options, WithHTTPClient(client), WithRetries(1, 0))...)
 		if why == toErase {
 			_, err = c.Erase(t.Context(), wallet)
 		} else {
@@ -90,5 +98,10 @@ func TestSignsOnlyTheServicesText(t *testing.T) {
 		if signed, err := ask(site+"/", good(why), why); err != nil || signed != 1 {
 			t.Errorf("%s: signed %d times, %v", why, signed, err)
 		}
+		lost = true // a signature counts once, so the service refuses its repetition
+		if signed, err := ask(site, good(why), why); !errors.Is(err, ErrConnection) || signed != 1 {
+			t.Errorf("%s, lost: signed %d times, %v", why, signed, err)
+		}
+		lost = false
 	}
 }

@@ -170,7 +170,7 @@ func (c *Client) signInTo(ctx context.Context, url, site string, wallet Wallet) 
 		return nil, err
 	}
 	session := new(Session)
-	_, err = c.call(ctx, request{method: http.MethodPost, url: url + "/auth/verify", body: answer}, session)
+	_, err = c.call(ctx, request{method: http.MethodPost, url: url + "/auth/verify", body: answer, signed: true}, session)
 	return session, err
 }
 
@@ -185,7 +185,7 @@ func (c *Client) Erase(ctx context.Context, wallet Wallet) (leaves uint64, err e
 	var done struct {
 		Erased uint64 `json:"erased"`
 	}
-	_, err = c.call(ctx, request{method: http.MethodPost, url: c.url + "/erasure", body: answer}, &done)
+	_, err = c.call(ctx, request{method: http.MethodPost, url: c.url + "/erasure", body: answer, signed: true}, &done)
 	return done.Erased, err
 }
 

@@ -30,6 +30,8 @@ type request struct {
 	header         http.Header
 	// once: repeating the request could do something twice. Then only a 429 is repeated.
 	once bool
+	// signed: the body has what a wallet signed, which counts once.
+	signed bool
 	// idle makes the answer a stream: the timeout applies to each read of it, not to all
 	// of it.
 	idle time.Duration
@@ -100,10 +102,17 @@ const longestWait = time.Minute
 // repeat retries until an attempt succeeds, or until another one can't help or could do
 // harm.
 func (c *Client) repeat(ctx context.Context, r *request, try func() error) error {
+	var lost error // of an attempt that may have succeeded
 	for n := 0; ; n++ {
 		err := try()
+		if r.signed && lost != nil && errors.Is(err, ErrUnauthorized) {
+			return lost // for which reason the signature may count no more
+		}
 		if err == nil || n == c.retries || !r.mayRepeat(err) {
 			return err
+		}
+		if !errors.Is(err, ErrRateLimited) {
+			lost = err
 		}
 		wait := time.Duration(float64(c.backoff<<n) * (0.5 + rand.Float64()/2))
 		var refused *Error

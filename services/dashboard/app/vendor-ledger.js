@@ -644,6 +644,7 @@ var Transport = class {
   #heard = false;
   async send(request) {
     const { retries, backoffMs } = this.options;
+    let earlier;
     for (let attempt = 0; ; attempt++) {
       let failure, retryAfter = null;
       const timer = new Timer();
@@ -658,17 +659,19 @@ var Transport = class {
         failure = apiError(response.status, messageOf(text, response), response.headers.get("X-Request-Id") ?? void 0);
         retryAfter = response.headers.get("Retry-After");
         const status = response.status;
+        if (status === 401 && request.signed) throw earlier ?? failure;
         const again = status === 429 && request.lines === void 0 || (status === 408 || status >= 500) && request.repeatable !== false;
         if (!again) throw failure;
       } catch (err) {
         request.signal?.throwIfAborted();
-        if (err instanceof Error && "status" in err) throw err;
+        if (err === earlier || err instanceof Error && "status" in err) throw err;
         failure = lost(err, request);
         if (failure instanceof ConnectionError && !this.#heard && attempt === 0) await this.#checkOrigin(request);
         if (request.repeatable === false) throw failure;
       } finally {
         timer.stop();
       }
+      if (!(failure instanceof RateLimitedError)) earlier = failure;
       const asked = waitOf(retryAfter);
       if (attempt >= retries || (asked ?? 0) > longestWaitMs) throw failure;
       await sleep(asked ?? backoffMs * 2 ** attempt * (0.5 + Math.random() / 2), request.signal);
@@ -1434,7 +1437,7 @@ var MemoryLedger = class {
   }
   async #signInTo(url, site, wallet, options) {
     const body = await this.#sign(url, site, wallet, "sign-in", options);
-    return (await this.#transport.send({ ...options, method: "POST", url: `${url}/auth/verify`, body })).body;
+    return (await this.#transport.send({ ...options, method: "POST", url: `${url}/auth/verify`, body, signed: true })).body;
   }
   /**
    * Destroys the owner's data key. The owner's texts can no longer be read, and all
@@ -1442,7 +1445,7 @@ var MemoryLedger = class {
    */
   async erase(wallet, options = {}) {
     const body = await this.#sign(this.url, this.publicUrl, wallet, "erase", options);
-    await this.#transport.send({ ...options, method: "POST", url: `${this.url}/erasure`, body });
+    await this.#transport.send({ ...options, method: "POST", url: `${this.url}/erasure`, body, signed: true });
   }
   /** Has a wallet sign a fresh challenge of the API at `url`, whose public base URL is `site`. */
   async #sign(url, site, wallet, purpose, options) {

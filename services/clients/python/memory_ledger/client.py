@@ -103,7 +103,7 @@ class MemoryLedger:
 
     def _sign_in_to(self, url: str, site: str, wallet: Wallet, timeout: float | None) -> Session:
         body = self._sign(url, site, wallet, "sign-in", timeout)
-        session: Session = self._transport.send(Call("POST", f"{url}/auth/verify", body=body, timeout=timeout)).body
+        session: Session = self._transport.send(Call("POST", f"{url}/auth/verify", body=body, signed=True, timeout=timeout)).body
         check_answer(session, {"token": is_text})
         return session
 
@@ -114,7 +114,7 @@ class MemoryLedger:
         stay. The wallet signs a challenge that says so.
         """
         body = self._sign(self.url, self.public_url, wallet, "erase", timeout)
-        self._transport.send(Call("POST", f"{self.url}/erasure", body=body, timeout=timeout))
+        self._transport.send(Call("POST", f"{self.url}/erasure", body=body, signed=True, timeout=timeout))
 
     def _sign(self, url: str, site: str, wallet: Wallet, purpose: Purpose, timeout: float | None) -> dict[str, str]:
         """Has a wallet sign a fresh challenge of the API at `url`, whose public base URL is `site`."""

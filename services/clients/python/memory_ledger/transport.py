@@ -32,6 +32,8 @@ class Call:
     headers: Mapping[str, str] | None = None
     #: False if a retry could do something twice. Then only 429 is retried.
     repeatable: bool = True
+    #: True if the body has what a wallet signed, which counts once.
+    signed: bool = False
     #: Seconds that each attempt may take.
     timeout: float | None = None
 
@@ -83,6 +85,7 @@ class Transport:
 
     def _repeat(self, call: Call, idle: float | None, read: Callable[[bytes], object] = bytes) -> Answer:
         attempt = 0
+        lost: LedgerError | None = None  # of an attempt that may have succeeded
         while True:
             request, wait = call.request(self.timeout, idle), None
             try:
@@ -96,12 +99,15 @@ class Transport:
                 status = response.status
                 failure: LedgerError = api_error(status, _message_of(body, status), response.headers.get("x-request-id"))
                 wait = _wait_of(response.headers.get("retry-after"))
+                if status == 401 and call.signed and lost:
+                    raise lost  # for which reason the signature may count no more
                 again = status == 429 or (status == 408 or status >= 500) and call.repeatable
             except (OSError, http.client.HTTPException) as err:
                 failure, again = call.lost(err), call.repeatable and not canceled()
                 failure.__cause__ = err
             if not again or attempt >= self._retries or (wait or 0) > _LONGEST_WAIT:
                 raise failure
+            lost = lost if isinstance(failure, errors.RateLimitedError) else failure
             pause(wait if wait is not None else self._backoff * 2**attempt * (0.5 + random.random() / 2))
             attempt += 1
 

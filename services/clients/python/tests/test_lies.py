@@ -1,5 +1,6 @@
 """A service whose answers contradict each other. Its honest log has the memories a to d."""
 
+import itertools
 import json
 import os
 import tempfile
@@ -345,7 +346,7 @@ def stamp(after: float) -> str:
 class Challenges(unittest.TestCase):
     wallet = TestWallet(b"seed")
 
-    def signed(self, purpose: str, change: Callable[[str], str], issued: str | None = None, expires: str | None = None, **options: Any) -> None:
+    def signed(self, purpose: str, change: Callable[[str], str | ledger.Response], issued: str | None = None, expires: str | None = None, **options: Any) -> None:
         """Asks a wallet to sign in or to erase, with a service that sends this message."""
         wallet = self.wallet
         wallet.signed.clear()
@@ -353,7 +354,7 @@ class Challenges(unittest.TestCase):
             "memory.example wants you to sign in with your Solana account:", wallet.public_key, "", STATEMENTS[purpose], "", f"URI: {SITE}", "Version: 1",
             "Chain ID: mainnet", f"Nonce: {'a2' * 32}", f"Issued At: {issued or stamp(0)}", f"Expiration Time: {expires or stamp(300)}",
         ])
-        given: dict[str, Any] = {"url": SITE, "retries": 0, "fetch": lambda _: answer({"message": change(text), "token": "t"}), **options}
+        given: dict[str, Any] = {"url": SITE, "retries": 0, "fetch": lambda _: said if isinstance(said := change(text), ledger.Response) else answer({"message": said, "token": "t"}), **options}
         client = ledger.MemoryLedger(**given)
         try:
             client.erase(wallet) if purpose == "erase" else client.sign_in(wallet)
@@ -387,6 +388,18 @@ class Challenges(unittest.TestCase):
                 self.signed(purpose, str, url=relay)
             for options in ({}, {"url": f"{SITE}/"}, {"url": relay, "public_url": f"{SITE}/"}):
                 self.signed(purpose, str, **options)
+
+    def test_a_lost_answer_to_what_a_wallet_signed_is_not_reported_as_a_refusal(self) -> None:
+        for purpose in STATEMENTS:
+            attempts = itertools.count()
+
+            def change(text: str) -> str | ledger.Response:
+                if (n := next(attempts)) == 1:
+                    raise OSError("lost")
+                return text if n == 0 else answer({"error": "nonce was used"}, 401)
+
+            with self.assertRaises(ledger.ConnectionError):
+                self.signed(purpose, change, retries=1, backoff=0.0)
 
     def test_a_key_pair(self) -> None:
         try:

@@ -181,7 +181,7 @@ export class MemoryLedger {
 
   async #signInTo(url: string, site: string, wallet: Wallet, options: CallOptions): Promise<Session> {
     const body = await this.#sign(url, site, wallet, "sign-in", options);
-    return (await this.#transport.send<Session>({ ...options, method: "POST", url: `${url}/auth/verify`, body })).body;
+    return (await this.#transport.send<Session>({ ...options, method: "POST", url: `${url}/auth/verify`, body, signed: true })).body;
   }
 
   /**
@@ -190,7 +190,7 @@ export class MemoryLedger {
    */
   async erase(wallet: Wallet, options: CallOptions = {}): Promise<void> {
     const body = await this.#sign(this.url, this.publicUrl, wallet, "erase", options);
-    await this.#transport.send({ ...options, method: "POST", url: `${this.url}/erasure`, body });
+    await this.#transport.send({ ...options, method: "POST", url: `${this.url}/erasure`, body, signed: true });
   }
 
   /** Has a wallet sign a fresh challenge of the API at `url`, whose public base URL is `site`. */

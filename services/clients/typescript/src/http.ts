@@ -1,4 +1,4 @@
-import { apiError, ConnectionError, CorsError, MalformedError, TimeoutError } from "./errors.js";
+import { apiError, ConnectionError, CorsError, MalformedError, RateLimitedError, TimeoutError } from "./errors.js";
 
 export interface CallOptions {
   signal?: AbortSignal | undefined;
@@ -33,6 +33,8 @@ export interface Request extends CallOptions {
   headers?: Record<string, string>;
   /** False if a retry could do something twice. Then only 429 is retried. */
   repeatable?: boolean;
+  /** True if the body has what a wallet signed, which counts once. */
+  signed?: boolean;
   /** Reads the answer. An error that it throws counts as a dropped connection. */
   read?: (response: Response) => Promise<unknown>;
   /** If set, the answer is the parts of the body as they arrive. Each part may take this long. Parts are not requested again. */
@@ -58,6 +60,7 @@ export class Transport {
 
   async send<T>(request: Request): Promise<Answer<T>> {
     const { retries, backoffMs } = this.options;
+    let earlier: Error | undefined; // of an attempt that may have succeeded
     for (let attempt = 0; ; attempt++) {
       let failure: Error, retryAfter: string | null = null;
       const timer = new Timer();
@@ -72,17 +75,19 @@ export class Transport {
         failure = apiError(response.status, messageOf(text, response), response.headers.get("X-Request-Id") ?? undefined);
         retryAfter = response.headers.get("Retry-After");
         const status = response.status;
+        if (status === 401 && request.signed) throw earlier ?? failure; // the signature may count no more because of that one
         const again = (status === 429 && request.lines === undefined) || ((status === 408 || status >= 500) && request.repeatable !== false);
         if (!again) throw failure;
       } catch (err) {
         request.signal?.throwIfAborted();
-        if (err instanceof Error && "status" in err) throw err;
+        if (err === earlier || (err instanceof Error && "status" in err)) throw err;
         failure = lost(err, request);
         if (failure instanceof ConnectionError && !this.#heard && attempt === 0) await this.#checkOrigin(request);
         if (request.repeatable === false) throw failure;
       } finally {
         timer.stop();
       }
+      if (!(failure instanceof RateLimitedError)) earlier = failure;
       const asked = waitOf(retryAfter);
       if (attempt >= retries || (asked ?? 0) > longestWaitMs) throw failure;
       await sleep(asked ?? backoffMs * 2 ** attempt * (0.5 + Math.random() / 2), request.signal);

@@ -90,7 +90,10 @@ Expiration Time: ${expires}`;
 // the wallet was asked to sign.
 async function signed(message, purpose, options = {}) {
   const { wallet, accounts, asked } = await standard(1);
-  const fetch = async () => Response.json({ message: message(accounts[0].address), token: "t" });
+  const fetch = async () => {
+    const said = message(accounts[0].address);
+    return said instanceof Response ? said : Response.json({ message: said, token: "t" });
+  };
   const client = new ledger.MemoryLedger({ url: site, fetch, retries: 0, ...options });
   const call = purpose === "erase" ? client.erase(ledger.standardWallet(wallet)) : client.signIn(ledger.standardWallet(wallet));
   return { error: await call.then(() => undefined, (err) => err), asked };
@@ -136,5 +139,11 @@ for (const purpose of ["sign-in", "erase"]) {
       assert.equal(error, undefined);
       assert.equal(asked.length, 1);
     }
+  });
+  test(`a lost answer to what a wallet signed to ${purpose} is not reported as a refusal`, async () => {
+    let answers = 0;
+    const refused = () => Response.json({ error: "nonce was used" }, { status: 401 });
+    const { error } = await signed((account) => [challenge(account, purpose), undefined, refused()][answers++] ?? assert.fail("lost"), purpose, { retries: 1, backoffMs: 0 });
+    assert.ok(error instanceof ledger.ConnectionError, String(error));
   });
 }
