@@ -46,6 +46,10 @@ func New(url string, options ...Option) *Client {
 	for _, set := range options {
 		set(c)
 	}
+	// Followed, a redirect could carry credentials and texts to another host.
+	direct := *c.http
+	direct.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	c.http = &direct
 	return c
 }
 
@@ -96,7 +100,7 @@ func WithIssuer(by Issuer) Option { return func(c *Client) { c.issuer = by } }
 // head.
 func WithHeads(store HeadStore) Option { return func(c *Client) { c.heads = newHeads(store) } }
 
-// WithHTTPClient sets the HTTP client, also for the Solana node.
+// WithHTTPClient sets the HTTP client, also for the Solana node. Redirects are not followed.
 func WithHTTPClient(client *http.Client) Option { return func(c *Client) { c.http = client } }
 
 // WithTimeout bounds each attempt of a call; 30 seconds by default. In a stream it bounds

@@ -84,6 +84,7 @@ func TestWhatIsRepeated(t *testing.T) {
 	}{
 		"a refusal":                {func() (*http.Response, error) { return answer(400, `{"error":"no"}`), nil }, write, ErrInvalid, 1},
 		"unavailable":              {func() (*http.Response, error) { return answer(503, ""), nil }, write, ErrUnavailable, 4},
+		"a redirect":               {func() (*http.Response, error) { return answer(302, "", "Location", "http://elsewhere/"), nil }, write, ErrInvalid, 1},
 		"a slow request":           {func() (*http.Response, error) { return answer(408, ""), nil }, write, ErrUnavailable, 4},
 		"too many":                 {func() (*http.Response, error) { return answer(429, ""), nil }, createKey, ErrRateLimited, 4},
 		"a key, unavailable":       {func() (*http.Response, error) { return answer(503, ""), nil }, createKey, ErrUnavailable, 1},

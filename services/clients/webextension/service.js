@@ -71,7 +71,7 @@ export async function connectToSave(url) {
 
 /** Sends a form to a route of apps. */
 async function post(url, form) {
-  const response = await fetch(url, { method: 'POST', body: new URLSearchParams(form), signal: AbortSignal.timeout(30_000) });
+  const response = await fetch(url, { method: 'POST', redirect: 'error', body: new URLSearchParams(form), signal: AbortSignal.timeout(30_000) });
   const body = await response.json().catch(() => ({}));
   if (!response.ok) throw Object.assign(new Error(body.error_description ?? `status ${response.status}`), { status: response.status });
   return body;

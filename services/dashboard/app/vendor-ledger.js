@@ -700,6 +700,8 @@ var Transport = class {
     return this.options.fetch(request.url, {
       method: request.method,
       headers,
+      // Followed, a redirect could carry texts and signatures to another host.
+      redirect: "manual",
       body: request.lines ?? (request.body === void 0 ? null : JSON.stringify(request.body)),
       ...request.lines instanceof ReadableStream && { duplex: "half" },
       signal: request.signal ? AbortSignal.any([request.signal, timeout]) : timeout
@@ -750,7 +752,7 @@ function messageOf(text, response) {
     if (typeof error === "string") return error;
   } catch {
   }
-  return `${response.status} ${response.statusText}`.trim();
+  return response.type === "opaqueredirect" ? "the answer is a redirect" : `${response.status} ${response.statusText}`.trim();
 }
 function waitOf(header) {
   if (!header) return void 0;

@@ -118,6 +118,8 @@ export class Transport {
     if (request.lines !== undefined) headers["Content-Type"] = "application/x-ndjson";
     return this.options.fetch(request.url, {
       method: request.method, headers,
+      // Followed, a redirect could carry texts and signatures to another host.
+      redirect: "manual",
       body: request.lines ?? (request.body === undefined ? null : JSON.stringify(request.body)),
       ...(request.lines instanceof ReadableStream && { duplex: "half" }),
       signal: request.signal ? AbortSignal.any([request.signal, timeout]) : timeout,
@@ -178,7 +180,8 @@ function messageOf(text: string, response: Response): string {
   } catch {
     // The body is a gateway's page, or empty.
   }
-  return `${response.status} ${response.statusText}`.trim();
+  // A browser shows nothing else of a redirect.
+  return response.type === "opaqueredirect" ? "the answer is a redirect" : `${response.status} ${response.statusText}`.trim();
 }
 
 /** Returns the milliseconds to wait by a Retry-After header, which holds seconds or a date. */
