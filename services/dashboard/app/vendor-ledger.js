@@ -304,6 +304,13 @@ function commitments(a, tx, owner) {
   });
 }
 async function rpc(url, options, method, params) {
+  let node;
+  try {
+    node = new Request(url).url;
+    if (new URL(node).username + new URL(node).password) throw new TypeError();
+  } catch {
+    throw new ChainUnreachableError(`${method}: the node's URL is malformed, or has a user name or a password`);
+  }
   const timeout = AbortSignal.timeout(15e3);
   try {
     const response = await (options.fetch ?? fetch)(url, {
@@ -317,7 +324,7 @@ async function rpc(url, options, method, params) {
     return reply.result;
   } catch (err) {
     options.signal?.throwIfAborted();
-    throw new ChainUnreachableError(`${method}: ${err.message}`);
+    throw new ChainUnreachableError(`${method}: ${err.message.replaceAll(node, "the node").replaceAll(url, "the node")}`);
   }
 }
 function commitmentAddress(programId, authority, owner) {

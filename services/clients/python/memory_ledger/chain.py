@@ -2,6 +2,7 @@
 
 import base64
 import binascii
+import http.client
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -156,6 +157,8 @@ class Node:
             if reply.get("error"):
                 raise ValueError(reply["error"]["message"])
             return reply["result"]
+        except http.client.InvalidURL:  # quotes a part of the URL
+            raise ChainUnreachableError(f"{method}: the node's URL is malformed, or has a user name or a password") from None
         except Exception as err:
             # The URL may hold a key, so report only the reason.
             raise ChainUnreachableError(f"{method}: {err or type(err).__name__}") from None

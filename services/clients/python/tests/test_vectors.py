@@ -240,6 +240,9 @@ class Receipts(unittest.TestCase):
             without = node(lambda method, _, account=account: receipt["anchor"]["cluster"] if method == "getGenesisHash" else account)
             with self.assertRaises(ledger.ChainUnreachableError):
                 ledger.check_onchain("http://rpc", receipt, without)
+        for url in ("https://user:secret@127.0.0.1", "http://127.0.0.1:1/?key=secret x"):
+            with self.assertRaisesRegex(ledger.ChainUnreachableError, "^((?!secret).)*$"):
+                ledger.check_onchain(url, receipt)
 
     def test_bad(self) -> None:
         names = named(RECEIPTS + "bad")

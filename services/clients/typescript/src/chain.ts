@@ -129,6 +129,14 @@ export function commitments(a: Pick<Anchor, "programId" | "account">, tx: Transa
 }
 
 export async function rpc(url: string, options: ChainOptions, method: string, params: unknown[]): Promise<unknown> {
+  // Errors of fetch quote the URL, which may hold a key: of some URLs, and in Deno of all.
+  let node: string;
+  try {
+    node = new Request(url).url;
+    if (new URL(node).username + new URL(node).password) throw new TypeError(); // which Deno and Bun take
+  } catch {
+    throw new ChainUnreachableError(`${method}: the node's URL is malformed, or has a user name or a password`);
+  }
   const timeout = AbortSignal.timeout(15_000);
   try {
     const response = await (options.fetch ?? fetch)(url, {
@@ -142,8 +150,7 @@ export async function rpc(url: string, options: ChainOptions, method: string, pa
     return reply.result;
   } catch (err) {
     options.signal?.throwIfAborted();
-    // The URL may hold a key, so report only the reason.
-    throw new ChainUnreachableError(`${method}: ${(err as Error).message}`);
+    throw new ChainUnreachableError(`${method}: ${(err as Error).message.replaceAll(node, "the node").replaceAll(url, "the node")}`);
   }
 }
 

@@ -209,6 +209,10 @@ export function vectors(ledger, files) {
     const withoutAccount = async (url, request) =>
       JSON.parse(request.body).method === "getAccountInfo" ? new Response('{"result":{}}') : nodeOf(vectorChain(11))(url, request);
     await rejects(ledger.checkOnchain("http://rpc", receipt, { fetch: withoutAccount }), ledger.ChainUnreachableError);
+    const fetch = async (url) => Promise.reject(new TypeError(`error sending request for url (${url})`)); // as in Deno
+    for (const url of ["https://user:secret@127.0.0.1:1", "https://127.0.0.1:99999/secret", "https://127.0.0.1:1/secret"]) {
+      ok(!String(await rejects(ledger.checkOnchain(url, receipt, { fetch }), ledger.ChainUnreachableError)).includes("secret"), url);
+    }
   });
 
   const badReceipts = named("events/verify/testdata/receipt/bad/");
