@@ -141,9 +141,7 @@ func (f *faults) loseNodes() {
 		begin: func() { f.node(leader).vanish(); f.Nodes[leader].Kill() },
 		end: func() {
 			f.node(leader).heal()
-			if err := f.Nodes[leader].Start(); err != nil {
-				f.t.Fatal(err)
-			}
+			must(f.t, f.Nodes[leader].Start())
 		},
 	})
 	leader, _ = f.leader()
@@ -175,9 +173,7 @@ func (f *faults) loseWorker(service string) {
 		},
 		end: func() {
 			f.machines[working].heal()
-			if err := f.workers[working].Start(); err != nil {
-				f.t.Fatal(err)
-			}
+			must(f.t, f.workers[working].Start())
 		},
 	})
 }
@@ -208,9 +204,7 @@ func (f *faults) restartNodes() {
 			begin: func() { signal(f.t, f.Nodes[i].PID(), syscall.SIGUSR2) },
 			end: func() {
 				f.Nodes[i].Kill()
-				if err := f.Nodes[i].Start(); err != nil {
-					f.t.Fatal(err)
-				}
+				must(f.t, f.Nodes[i].Start())
 			},
 		})
 	}

@@ -119,9 +119,7 @@ func (w *world) output() func() io.Writer {
 			return io.Discard
 		}
 		file, err := os.Create(filepath.Join(folder, fmt.Sprintf("%02d.log", n)))
-		if err != nil {
-			w.t.Fatal(err)
-		}
+		must(w.t, err)
 		w.t.Cleanup(func() { _ = file.Close() })
 		return file
 	}
@@ -135,9 +133,7 @@ func (w *world) start(machine, command string, environ ...string) *cluster.Proce
 		w.machines[machine].enter(cmd)
 		return cmd
 	})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, err)
 	return p
 }
 
@@ -145,9 +141,7 @@ func (w *world) api(machine, command, variable, port string, api contracttest.AP
 	w.t.Helper()
 	addr := w.machines[machine].ip + ":" + port
 	p := w.start(machine, command, w.As(strings.TrimSuffix(command, "-api")), variable+"="+addr, "CORE_URL=http://ledger.test", "EXTENSION_URL=http://ledger.test")
-	if err := cluster.Await("http://"+addr+"/readyz", p.Done()); err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, cluster.Await("http://"+addr+"/readyz", p.Done()))
 	if clocks && machine == "api-2" {
 		for _, pid := range processes(w.t, p.PID()) {
 			setAhead(w.t, pid, ahead)
@@ -161,9 +155,7 @@ func (w *world) startDatabase() {
 	w.t.Helper()
 	if w.settings.Dir == "" {
 		rules := filepath.Join(os.TempDir(), fmt.Sprintf("cuts-%d.hba", os.Getpid()))
-		if err := os.WriteFile(rules, []byte("local all all trust\nhost all all 10.77.0.0/24 trust\n"), 0o644); err != nil {
-			w.t.Fatal(err)
-		}
+		must(w.t, os.WriteFile(rules, []byte("local all all trust\nhost all all 10.77.0.0/24 trust\n"), 0o644))
 		w.t.Cleanup(func() { _ = os.Remove(rules) })
 		w.settings = localpostgres.Config{Dir: pgtest.Folder(w.t), NoSync: true, Settings: map[string]string{"listen_addresses": hub, "hba_file": rules}}
 	}
@@ -174,9 +166,7 @@ func (w *world) startDatabase() {
 func (w *world) working(service string) (name string) {
 	w.t.Helper()
 	conn, err := pgx.Connect(w.t.Context(), w.database.AdminURL())
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, err)
 	defer conn.Close(context.Background())
 	var ip string
 	err = conn.QueryRow(w.t.Context(), `SELECT host(a.client_addr) FROM pg_stat_activity a JOIN pg_locks l USING (pid)
