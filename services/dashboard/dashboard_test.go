@@ -29,10 +29,12 @@ func TestVendoredFiles(t *testing.T) {
 }
 
 // TestImports follows every import of the page: each must name a file of the page, so
-// that nothing is fetched from elsewhere.
+// that nothing is fetched from elsewhere. Each request that the page makes itself must have a
+// deadline, or outlive the page.
 func TestImports(t *testing.T) {
 	entries, err := files.ReadDir("app")
 	must(t, err)
+	requests := regexp.MustCompile(`(?s)\bfetch\(.*?;`)
 	imports := regexp.MustCompile(`(?m)^(?:import|\} from|export .* from)[^\n]*?['"]([^'"]+)['"];?$`)
 	for _, entry := range entries {
 		if !strings.HasSuffix(entry.Name(), ".js") || strings.HasPrefix(entry.Name(), "vendor-") {
@@ -44,6 +46,11 @@ func TestImports(t *testing.T) {
 			name, relative := strings.CutPrefix(match[1], "./")
 			if _, err := read(name); !relative || err != nil {
 				t.Errorf("%s imports %q, which is not here", entry.Name(), match[1])
+			}
+		}
+		for _, request := range requests.FindAllString(string(source), -1) {
+			if !strings.Contains(request, "AbortSignal.") && !strings.Contains(request, "keepalive") {
+				t.Errorf("%s: without a deadline: %s", entry.Name(), request)
 			}
 		}
 	}

@@ -42,7 +42,7 @@ function Try({ secret }) {
     setTools();
     const response = await fetch('/mcp', {
       method: 'POST', headers: { ...bearer(secret), 'Content-Type': 'application/json', Accept: 'application/json, text/event-stream' },
-      body: json({ jsonrpc: '2.0', id: 1, method: 'tools/list' }),
+      body: json({ jsonrpc: '2.0', id: 1, method: 'tools/list' }), signal: AbortSignal.timeout(30_000),
     });
     const answer = await response.json().catch(() => ({}));
     if (!answer.result) throw new Error(response.status === 401 ? 'The service does not accept this key: it was revoked, or has ended.' : `This does not work: ${answer.error?.message ?? answer.error ?? response.status}.`);

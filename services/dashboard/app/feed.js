@@ -31,7 +31,7 @@ export function follow(session, on) {
   };
   const catchUp = async (id) => {
     while (Number(last) < Number(id)) {
-      const response = await fetch(`/events?after=${last}`, { headers: { Authorization: `Bearer ${session.token}` }, signal: ended.signal });
+      const response = await fetch(`/events?after=${last}`, { headers: { Authorization: `Bearer ${session.token}` }, signal: AbortSignal.any([ended.signal, AbortSignal.timeout(30_000)]) });
       if (response.status === 401) return on.expired();
       const { events, cursor } = await response.json();
       if (!response.ok || events.length === 0) return;
