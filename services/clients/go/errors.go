@@ -30,7 +30,7 @@ func (e *Error) Is(target error) bool { return target == sentinelOf(e.Status) }
 
 // Kinds of an *Error, by status.
 var (
-	// ErrInvalid: 400, 413, 415, 416, 431. The request must be changed.
+	// ErrInvalid: 400, 413, 415, 416, 431. The request must be changed. Also a redirect.
 	ErrInvalid = errors.New("memoryledger: invalid request")
 	// ErrUnauthorized: 401. The credential is missing or no longer valid.
 	ErrUnauthorized = errors.New("memoryledger: unauthorized")
