@@ -1039,6 +1039,7 @@ var Heads = class {
   }
 };
 function checkForm(head) {
+  if (!isText(head.owner)) throw new MalformedError("owner", "it is no text", "service");
   const sizes = Number.isSafeInteger(head.treeSize) && Number.isSafeInteger(head.anchoredSize) && 0 <= head.anchoredSize && head.anchoredSize <= head.treeSize;
   if (!sizes) throw new MalformedError("treeSize", "sizes are not 0 <= anchoredSize <= treeSize", "service");
   if (!isHash(head.root) || head.treeSize === 0 && head.root !== emptyRoot) throw new MalformedError("root", "it is no root of such a log", "service");
@@ -1754,7 +1755,7 @@ var Memories = class {
       throw new kind(field, problem, "service");
     };
     const { leaf, leafIndex, siblings, directions } = proof;
-    const well = [leaf, batchRoot, ...siblings].every(isHash) && siblings.length === directions.length && isCount(leafIndex) && isCount(treeSize);
+    const well = [leaf, batchRoot, ...siblings].every(isHash) && siblings.length === directions.length && isCount(leafIndex) && isCount(treeSize) && directions.every((right) => typeof right === "boolean") && (txSignature === null || isText(txSignature));
     if (!well) refuse(MalformedError, "proof", "it has not the form of one");
     if (leafIndex >= treeSize) refuse(InclusionError, "leafIndex", `${leafIndex} is outside a tree of treeSize ${treeSize}`);
     const folded = await fold(leaf, siblings, directions);
@@ -1775,7 +1776,10 @@ var Memories = class {
     const head = ledger.verify ? await ledger.log.head(options) : void 0;
     const { body } = await ledger.core("GET", `${pathOf(id)}/receipt`, options);
     if (!head) return body;
-    await serviceLies(() => this.#checkReceipt(parseReceipt(body), head, options));
+    await serviceLies(() => {
+      if (!isObject(body)) throw new MalformedError("receipt", "it must be an object");
+      return this.#checkReceipt(parseReceipt(body), head, options);
+    });
     await this.#checkWanted(id, memory, body);
     if (body.anchor) await serviceLies(() => ledger.checkAnchor(body, options));
     return body;

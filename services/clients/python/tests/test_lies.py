@@ -106,6 +106,8 @@ class Lies(unittest.TestCase):
         with self.assertRaises(ledger.StaleProofError) as caught:
             service({"/log": [head(4, 4)], "/receipt": [receipt]}).memories.receipt("m")
         self.assertEqual(caught.exception.field, "anchor")
+        with self.assertRaises(ledger.MalformedError):  # no check of its anchor may be left out
+            service({"/log": [head(4)], "/receipt": [json.dumps(receipt)]}).memories.receipt("m")
 
     def test_the_committed_log_of_a_receipt_is_this_one(self) -> None:
         other = node_hash(NEVER, D)

@@ -15,7 +15,7 @@ import { Log } from "./log.js";
 import { Sessions } from "./sessions.js";
 import { Staking } from "./staking.js";
 import { directionsOf, fold, RootOfLeaves } from "./merkle.js";
-import { isCount, parseReceipt, verifyReceipt } from "./receipt.js";
+import { isCount, isObject, isText, parseReceipt, verifyReceipt } from "./receipt.js";
 import type {
   CreatedKey, CreatedMemory, FoundMemory, InclusionProof, Key, LogHead, Memory, NewKey, NewMemory, Receipt, SearchRequest, Session,
 } from "./schema/core.js";
@@ -520,7 +520,8 @@ export class Memories {
       throw new kind(field, problem, "service");
     };
     const { leaf, leafIndex, siblings, directions } = proof;
-    const well = [leaf, batchRoot, ...siblings].every(isHash) && siblings.length === directions.length && isCount(leafIndex) && isCount(treeSize);
+    const well = [leaf, batchRoot, ...siblings].every(isHash) && siblings.length === directions.length && isCount(leafIndex) && isCount(treeSize) &&
+      directions.every((right: unknown) => typeof right === "boolean") && (txSignature === null || isText(txSignature));
     if (!well) refuse(MalformedError, "proof", "it has not the form of one");
     if (leafIndex >= treeSize) refuse(InclusionError, "leafIndex", `${leafIndex} is outside a tree of treeSize ${treeSize}`);
     const folded = await fold(leaf, siblings, directions);
@@ -542,7 +543,10 @@ export class Memories {
     const head = ledger.verify ? await ledger.log.head(options) : undefined;
     const { body } = await ledger.core<Receipt>("GET", `${pathOf(id)}/receipt`, options);
     if (!head) return body;
-    await serviceLies(() => this.#checkReceipt(parseReceipt(body), head, options));
+    await serviceLies(() => {
+      if (!isObject(body)) throw new MalformedError("receipt", "it must be an object"); // parseReceipt takes its text, too
+      return this.#checkReceipt(parseReceipt(body), head, options);
+    });
     await this.#checkWanted(id, memory, body);
     if (body.anchor) await serviceLies(() => ledger.checkAnchor(body, options));
     return body;

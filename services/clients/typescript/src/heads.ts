@@ -1,6 +1,7 @@
 import { isHash } from "./bytes.js";
 import { LogForkedError, LogShrankError, MalformedError, OwnerMismatchError } from "./errors.js";
 import { emptyRoot, isConsistent } from "./merkle.js";
+import { isText } from "./receipt.js";
 import type { ConsistencyProof, LogHead } from "./schema/core.js";
 
 /** The part of a log's head that a client remembers. */
@@ -134,6 +135,7 @@ export class Heads {
 }
 
 function checkForm(head: LogHead): void {
+  if (!isText(head.owner)) throw new MalformedError("owner", "it is no text", "service");
   const sizes = Number.isSafeInteger(head.treeSize) && Number.isSafeInteger(head.anchoredSize) && 0 <= head.anchoredSize && head.anchoredSize <= head.treeSize;
   if (!sizes) throw new MalformedError("treeSize", "sizes are not 0 <= anchoredSize <= treeSize", "service");
   if (!isHash(head.root) || (head.treeSize === 0 && head.root !== emptyRoot)) throw new MalformedError("root", "it is no root of such a log", "service");

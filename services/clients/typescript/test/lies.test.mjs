@@ -50,6 +50,18 @@ test("a receipt of an anchored leaf has its anchor", async () => {
   const receipt = receiptOf("a", { leafHash: a, leafIndex: 0, treeSize: 4, siblings: [b, cd], directions: [true, true], batchRoot: honest[4] });
   await client({ "/log": [head(4)], "/receipt": [receipt] }).memories.receipt("m");
   await assert.rejects(client({ "/log": [head(4, 4)], "/receipt": [receipt] }).memories.receipt("m"), { name: "StaleProofError", field: "anchor" });
+  const text = JSON.stringify(JSON.stringify({ ...receipt, consistency: [], anchor: anchorOf(4, honest[4]) })); // no check of its anchor may be left out
+  const served = client({ "/log": [head(4, 4)], "/receipt": [text] }, { issuer: { programId: "another" } });
+  await assert.rejects(served.memories.receipt("m"), { name: "MalformedError", liar: "service" });
+});
+
+test("what a proof and a head say has its form", async () => {
+  const moved = { leaf: a, leafIndex: 1, siblings: [b], directions: ["false"] }; // the first leaf as the second one
+  for (const change of [{ proof: moved }, { txSignature: undefined }]) {
+    const answer = { proof: { ...moved, leafIndex: 0, directions: [true] }, batchRoot: ab, treeSize: 2, txSignature: null, ...change };
+    await assert.rejects(client({ "/log": [head(2)], "/proof": [answer] }).memories.prove("m"), { name: "MalformedError", liar: "service" });
+  }
+  await assert.rejects(client({ "/log": [{ ...head(2), owner: undefined }] }, { owner: undefined }).log.head(), { name: "MalformedError", field: "owner" });
 });
 
 test("the committed log of a receipt is this one", async () => {
