@@ -1,16 +1,16 @@
 // What the tests of all packages need. CORE_URL and EXTENSION_URL name a running product:
 // services/test/e2e starts it and the tests.
-import { generateKeyPairSync } from "node:crypto";
 import { keypairWallet, MemoryLedger } from "@memory-ledger/client";
+import { keyPair } from "../../typescript/test/fixtures.mjs";
+
+export { all } from "../../typescript/test/assert.mjs";
 
 const { CORE_URL: url, EXTENSION_URL: extensionUrl } = process.env;
 
 /** Returns a client of a new owner, with sessions. */
 export async function newOwner() {
-  const { privateKey, publicKey } = generateKeyPairSync("ed25519");
-  const [seed, key] = [privateKey.export({ format: "der", type: "pkcs8" }), publicKey.export({ format: "der", type: "spki" })].map((der) => der.subarray(-32));
   const owner = new MemoryLedger({ url, extensionUrl });
-  await owner.signIn(await keypairWallet(new Uint8Array([...seed, ...key])));
+  await owner.signIn(await keypairWallet(keyPair().secretKey));
   return owner;
 }
 
@@ -27,10 +27,4 @@ export function breaksOff() {
     retries: 0,
     fetch: (url, init) => (init.method === "DELETE" && ++retractions === 2 ? Promise.reject(new TypeError("broken off")) : fetch(url, init)),
   };
-}
-
-export async function all(iterator) {
-  const items = [];
-  for await (const item of iterator) items.push(item);
-  return items;
 }

@@ -1,14 +1,10 @@
 // Wallets: from a key pair, and from the Wallet Standard.
 import assert from "node:assert/strict";
-import { createPublicKey, generateKeyPairSync, verify } from "node:crypto";
+import { createPublicKey, verify } from "node:crypto";
 import { test } from "node:test";
 import * as ledger from "../dist/index.js";
+import { keyPair } from "./fixtures.mjs";
 
-function keyPair() {
-  const { privateKey, publicKey } = generateKeyPairSync("ed25519");
-  const seed = privateKey.export({ format: "der", type: "pkcs8" }).subarray(-32);
-  return { publicKey, secretKey: new Uint8Array([...seed, ...publicKey.export({ format: "der", type: "spki" }).subarray(-32)]) };
-}
 const message = new TextEncoder().encode("service.example wants you to sign in ☂");
 
 test("a key pair", async () => {

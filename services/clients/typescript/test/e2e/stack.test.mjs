@@ -1,19 +1,15 @@
 // Tests the client against a running product. CORE_URL, EXTENSION_URL and RPC_URL name its
 // addresses. services/test/e2e starts the product and this test.
 import assert from "node:assert/strict";
-import { generateKeyPairSync } from "node:crypto";
 import { connect, createServer } from "node:net";
 import { test } from "node:test";
 import * as ledger from "../../dist/index.js";
 import { all } from "../assert.mjs";
+import { keyPair } from "../fixtures.mjs";
 
 const { CORE_URL: url, EXTENSION_URL: extensionUrl, RPC_URL: rpcUrl } = process.env;
 
-function newWallet() {
-  const { privateKey, publicKey } = generateKeyPairSync("ed25519");
-  const seed = privateKey.export({ format: "der", type: "pkcs8" }).subarray(-32);
-  return ledger.keypairWallet(new Uint8Array([...seed, ...publicKey.export({ format: "der", type: "spki" }).subarray(-32)]));
-}
+const newWallet = () => ledger.keypairWallet(keyPair().secretKey);
 
 async function newClient(options = {}) {
   const client = new ledger.MemoryLedger({ url, extensionUrl, backoffMs: 20, ...options });
