@@ -870,7 +870,7 @@ var Feed = class {
         for await (const message of messagesOf(body)) {
           retryMs = message.retryMs ?? retryMs;
           if (message.data === "") {
-            cursor = message.id ?? cursor;
+            cursor ??= message.id;
             continue;
           }
           const page = parseJSON(message.data);

@@ -55,7 +55,7 @@ class Feed:
                 for message in messages_of(stream):
                     retry = retry if message.retry is None else message.retry
                     if message.data == "":
-                        after = after if message.id is None else message.id
+                        after = message.id if after is None else after  # the start of the stream
                         continue
                     page: Events = parse_answer(message.data)
                     self._check(page)

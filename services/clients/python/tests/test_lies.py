@@ -89,6 +89,13 @@ class Lies(unittest.TestCase):
                     call(service(answers))
                 self.assertEqual(caught.exception.liar, "service")
 
+    def test_a_stream_of_events_does_not_go_back(self) -> None:
+        page = b'id: 8\ndata: {"events":[],"cursor":"8"}\n\n'
+        events = service({"/events": [b"id: 7\n\n" + page + b"id: 0\n\n" + page]}).events.follow()
+        self.assertEqual(next(events)["cursor"], "8")
+        with self.assertRaises(ledger.MalformedError):
+            next(events)
+
     def test_an_imported_memory_is_found_by_its_id_of_before(self) -> None:
         imported = {"id": "before", "createdAt": "2026-01-01T00:00:00.000Z", "via": {"kind": "session", "id": "s"}}
         read = {**memory(0, A), "content": "a", "imported": imported}

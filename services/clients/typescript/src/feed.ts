@@ -54,7 +54,7 @@ export class Feed {
         for await (const message of messagesOf(body)) {
           retryMs = message.retryMs ?? retryMs;
           if (message.data === "") {
-            cursor = message.id ?? cursor;
+            cursor ??= message.id; // the start of the stream
             continue;
           }
           const page = parseJSON(message.data) as EventsPage;

@@ -111,6 +111,13 @@ test("a memory that is retracted while it is listed", async () => {
   }
 });
 
+test("a stream of events does not go back", async () => {
+  const page = 'id: 8\ndata: {"events":[],"cursor":"8"}\n\n';
+  const events = client({ "/events": [`id: 7\n\n${page}id: 0\n\n${page}`] }).events.follow();
+  assert.equal((await events.next()).value.cursor, "8");
+  await assert.rejects(events.next(), { name: "MalformedError", field: "cursor" });
+});
+
 test("metadata counts as JSON sends it", async () => {
   const sent = { when: "1970-01-01T00:00:00.000Z" }, leafHash = await leaf("x", sent);
   const written = { id: "m", leafHash, leafIndex: 0 };
