@@ -3,6 +3,7 @@ package datadir_test
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -130,17 +131,12 @@ func TestLookingNeverRefusesAStart(t *testing.T) {
 	t.Parallel()
 	path := t.TempDir()
 	open(t, path).Close()
-	stop := make(chan struct{})
+	looks, stop := context.WithCancel(t.Context())
 	var looking sync.WaitGroup
 	for range 4 {
 		looking.Go(func() {
-			for {
-				select {
-				case <-stop:
-					return
-				default:
-					_, _ = datadir.LoadRun(path)
-				}
+			for looks.Err() == nil {
+				_, _ = datadir.LoadRun(path)
 			}
 		})
 	}
@@ -152,7 +148,7 @@ func TestLookingNeverRefusesAStart(t *testing.T) {
 		}
 		_ = d.Close()
 	}
-	close(stop)
+	stop()
 	looking.Wait()
 }
 

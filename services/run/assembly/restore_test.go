@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -48,17 +49,12 @@ func startRun(t *testing.T, dir string, also ...string) *localRun {
 	go func() {
 		ended <- assembly.RunLocal(ctx, cfg, console{slog.New(slog.NewTextHandler(r.said, nil)), up})
 	}()
-	stopped := false
-	r.stop = func() {
-		if stopped {
-			return
-		}
-		stopped = true
+	r.stop = sync.OnceFunc(func() {
 		cancel()
 		if err := <-ended; err != nil {
 			t.Errorf("the run ended: %v", err)
 		}
-	}
+	})
 	t.Cleanup(r.stop)
 	select {
 	case <-up:

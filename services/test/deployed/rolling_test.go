@@ -1,6 +1,7 @@
 package deployed_test
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -32,18 +33,13 @@ func TestRestartsBehindTheGateway(t *testing.T) {
 	}
 	g := startGateway(t, addrs, []string{freeAddr(t)})
 	core := g.client(t, coreHost)
-	done := make(chan struct{})
+	load, stop := context.WithCancel(t.Context())
 	var answered atomic.Int64
 	var group sync.WaitGroup
 	for client := range 4 {
 		session := core.SignIn(stacktest.NewWallet())
 		group.Go(func() {
-			for n := 0; ; n++ {
-				select {
-				case <-done:
-					return
-				default:
-				}
+			for n := 0; load.Err() == nil; n++ {
 				wrote := core.Do("POST", "/memories", map[string]any{"content": fmt.Sprintf("client %d, %d", client, n)}, session)
 				if wrote.Status != 201 {
 					t.Errorf("write: %d %s", wrote.Status, wrote.Body)
@@ -83,7 +79,7 @@ func TestRestartsBehindTheGateway(t *testing.T) {
 		}
 	}
 	more()
-	close(done)
+	stop()
 	group.Wait()
 	if t.Failed() {
 		t.Logf("the gateway says:\n%s", g.log)
