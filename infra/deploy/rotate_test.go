@@ -1,9 +1,9 @@
 package deploy_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -20,6 +20,7 @@ func TestARotationIsStoppedAtEveryStep(t *testing.T) {
 		r := newRotation(t)
 		out, err := r.run(step)
 		if ended = err == nil; !ended {
+			r.refuse([]string{"", "another\n"}[step%2])
 			if out, err = r.run(0); err != nil {
 				t.Fatalf("step %d, again: %v: %s", step, err, out)
 			}
@@ -69,13 +70,23 @@ func (r *rotation) run(at int) ([]byte, error) {
 	_ = os.Remove(filepath.Join(r.dir, "steps")) // there may be none
 	script, err := filepath.Abs("rotate")
 	must(r.t, err)
-	command := []string{"bash", "-c", `echo $$ >"$R/pid"; exec "$0" "$@"`, script, r.secrets, "restart", "rewrap"}
-	if os.Geteuid() == 0 { // root without its rights, which it would write everywhere with
-		command = append([]string{"setpriv", "--bounding-set=-all"}, command...)
-	}
-	run := exec.Command(command[0], command[1:]...)
+	run := unprivileged("bash", "-c", `echo $$ >"$R/pid"; exec "$0" "$@"`, script, r.secrets, "restart", "rewrap")
 	run.Env = append(os.Environ(), "PATH="+r.dir+":"+os.Getenv("PATH"), "R="+r.dir, fmt.Sprintf("AT=%d", at))
 	return run.CombinedOutput()
+}
+
+// refuse looks that another next key does not take the place of a key that may be in use.
+func (r *rotation) refuse(other string) {
+	was := contents(r.t, r.secrets)
+	if previous := was["master_key_previous"]; previous == "" || previous == was["master_key"] {
+		return
+	}
+	next := filepath.Join(r.secrets, "master_key_next")
+	must(r.t, errors.Join(os.Remove(next), os.WriteFile(next, []byte(other), 0o444)))
+	if out, err := r.run(0); err == nil || contents(r.t, r.secrets)["master_key_previous"] != was["master_key_previous"] {
+		r.t.Errorf("%q is the next key: %v: %s", other, err, out)
+	}
+	must(r.t, errors.Join(os.Remove(next), os.WriteFile(next, []byte(was["master_key_next"]), 0o444)))
 }
 
 // check reads what happened.
@@ -108,24 +119,20 @@ func (r *rotation) check() {
 			wrapped = map[string]bool{has[0]: true}
 		}
 	}
-	read := func(name string) string {
-		text, err := os.ReadFile(filepath.Join(r.secrets, name))
-		must(r.t, err)
-		return string(text)
-	}
-	fresh := strings.TrimSpace(read("master_key"))
+	has := contents(r.t, r.secrets)
+	fresh := strings.TrimSpace(has["master_key"])
 	kept, err := filepath.Glob(filepath.Join(r.secrets, "master_key_until_*"))
-	if err != nil || len(kept) == 0 || fresh == old || len(fresh) != 44 || read("master_key_previous") != "" || running[0] != fresh || running[1] != "" || len(wrapped) != 1 || !wrapped[fresh] {
-		r.t.Errorf("at the end %q, %q, %v, running %v, %v", fresh, read("master_key_previous"), kept, running, err)
+	if err != nil || len(kept) == 0 || fresh == old || len(fresh) != 44 || has["master_key_previous"] != "" || running[0] != fresh || running[1] != "" || len(wrapped) != 1 || !wrapped[fresh] {
+		r.t.Errorf("at the end %q, %q, %v, running %v, %v", fresh, has["master_key_previous"], kept, running, err)
 		return
 	}
-	if read(filepath.Base(kept[0])) != oldKey {
+	if has[filepath.Base(kept[0])] != oldKey {
 		r.t.Errorf("the old key was not kept")
 	}
 	if info, err := os.Stat(filepath.Join(r.secrets, "master_key")); err != nil || info.Mode() != 0o444 {
 		r.t.Errorf("services may not read the new key: %v, %v", info.Mode(), err)
 	}
-	if _, err := os.Stat(filepath.Join(r.secrets, "master_key_next")); err == nil {
+	if _, left := has["master_key_next"]; left {
 		r.t.Error("it left the next key")
 	}
 }

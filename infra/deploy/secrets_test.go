@@ -51,26 +51,19 @@ func TestSecretsAreMadeAfterAStop(t *testing.T) {
 		must(t, os.WriteFile(filepath.Join(bin, "mv"), []byte(mv), 0o700))
 		dir := filepath.Join(t.TempDir(), "secrets")
 		run := func(at string) error {
-			command := []string{script, dir}
-			if os.Geteuid() == 0 { // root without its rights, which it would write everywhere with
-				command = append([]string{"setpriv", "--bounding-set=-all"}, command...)
-			}
-			run := exec.Command(command[0], command[1:]...)
+			run := unprivileged(script, dir)
 			run.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "AT="+at)
 			return run.Run()
 		}
 		if run(at) == nil {
 			t.Fatalf("%s: it was not stopped", at)
 		}
-		before, err := os.ReadFile(filepath.Join(dir, "nats_passwords"))
-		must(t, err)
+		before := contents(t, dir)["nats_passwords"]
 		if err := run(""); err != nil {
 			t.Errorf("%s, again: %v", at, err)
 			continue
 		}
-		after, err := os.ReadFile(filepath.Join(dir, "nats_passwords"))
-		must(t, err)
-		if string(before) != string(after) {
+		if before == "" || before != contents(t, dir)["nats_passwords"] {
 			t.Errorf("%s: it made new passwords", at)
 		}
 		if hidden, err := filepath.Glob(filepath.Join(dir, ".*")); err != nil || len(hidden) > 0 {
@@ -82,4 +75,12 @@ func TestSecretsAreMadeAfterAStop(t *testing.T) {
 			}
 		}
 	}
+}
+
+// unprivileged returns a command without root's rights, with which it would write everywhere.
+func unprivileged(command ...string) *exec.Cmd {
+	if os.Geteuid() == 0 {
+		command = append([]string{"setpriv", "--bounding-set=-all"}, command...)
+	}
+	return exec.Command(command[0], command[1:]...)
 }
