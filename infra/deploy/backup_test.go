@@ -11,7 +11,7 @@ import (
 
 // TestALostDiskKeepsTheCopiesElsewhere: a machine without its copies, and perhaps with an
 // empty log, does not delete the copies at the other place before it has made as many. From
-// then on both places have the same ones. It is refused to keep none.
+// then on both places have the same ones. It is refused to keep none, and an unfinished copy is none.
 func TestALostDiskKeepsTheCopiesElsewhere(t *testing.T) {
 	t.Parallel()
 	script, err := os.ReadFile("one-machine/programs/backup")
@@ -19,7 +19,7 @@ func TestALostDiskKeepsTheCopiesElsewhere(t *testing.T) {
 	dir := t.TempDir()
 	elsewhere := filepath.Join(dir, "elsewhere")
 	for name, text := range map[string]string{
-		"ledger": `mkdir -p "$2/log" "$2/keystore" && touch "$2/log/stream.json" "$2/keystore/stream.json"`,
+		"ledger": `mkdir -p "$2"/{log,keystore,admin} && touch "$2"/{log,keystore,admin}/stream.json`,
 		"date":   `echo >>"$DIR/days" && echo "day-$(wc -l <"$DIR/days")"`,
 		"rsync":  `case "$*" in *--delete*) rm -r "$DIR"/elsewhere/* ;; esac; cp -r "${@: -2:1}". "${@: -1}"`,
 		"backup": strings.ReplaceAll(string(script), "/usr/local/bin/ledger", filepath.Join(dir, "ledger")),
@@ -41,6 +41,9 @@ func TestALostDiskKeepsTheCopiesElsewhere(t *testing.T) {
 		return copies
 	}
 	must(t, os.Mkdir(elsewhere, 0o700))
+	unfinished := filepath.Join(dir, "disk", "copies", "day-0")
+	must(t, exec.Command(filepath.Join(dir, "ledger"), "backup", unfinished).Run())
+	must(t, os.Remove(filepath.Join(unfinished, "admin", "stream.json")))
 	for _, c := range []struct {
 		state, keep string
 		want        []string
