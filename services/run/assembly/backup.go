@@ -144,8 +144,8 @@ func besideLog(cfg config.Config) bool {
 // throws away. Servers are provisioned after a restored log, which has no consumers. A keystore
 // alone may be restored into one whose keys are lost or damaged: see [backup.PutBack].
 //
-// A crash leaves a folder or a cluster without some of the parts, or without consumers.
-// Restore does not replace a complete part, so remove it before you try again.
+// A crash leaves a folder or a cluster without some of the parts, or without consumers. The
+// log is last. Restore does not replace a keystore, so the log alone is put back then.
 func Restore(ctx context.Context, cfg config.Config, dir string, wanted []backup.Part, say func(backup.Done), progress backup.Progress) error {
 	parts, err := partsIn(ctx, dir, wanted, progress)
 	if err != nil {
@@ -223,8 +223,12 @@ func (r *restoring) put(ctx context.Context, nc *nats.Conn, part backup.Part) (e
 		done, err = backup.PutChain(from, filepath.Join(r.cfg.DataDir, chainFolder))
 	default:
 		done, err = backup.Restore(ctx, nc, part, from, cmp.Or(r.cfg.NATSReplicas, natsconf.Replicas(nc)), r.progress)
-		if part == backup.Keystore && len(r.parts) == 1 && errors.Is(err, backup.ErrNotEmpty) {
+		switch {
+		case part != backup.Keystore || !errors.Is(err, backup.ErrNotEmpty):
+		case len(r.parts) == 1:
 			done, err = r.putBack(ctx, nc, from)
+		default:
+			err = fmt.Errorf("%w; if a restore of this backup was interrupted, put back the rest with --only log", err)
 		}
 	}
 	if err == nil {

@@ -60,7 +60,7 @@ func TestANamedPartIsNotLeftOut(t *testing.T) {
 func TestAnotherSecretEndsARestore(t *testing.T) {
 	t.Parallel()
 	from := natstest.Start(t)
-	provisioned(t, from.URL())
+	must(t, errorOf(provisioned(t, from.URL()).Publish(t.Context(), "$KV.ledger_keys.owner", []byte("data key"))))
 	dir, folder, done := filepath.Join(t.TempDir(), "copies"), t.TempDir(), 0
 	must(t, assembly.Backup(t.Context(), config.Config{NATSURL: from.URL()}, dir, []backup.Part{backup.Log, backup.Keystore}, func(backup.Done) {}, quiet))
 	secret := filepath.Join(folder, "secrets", "jwt-secret")
@@ -77,6 +77,9 @@ func TestAnotherSecretEndsARestore(t *testing.T) {
 	must(t, os.Remove(secret))
 	if err := restore(); err != nil || done != 3 {
 		t.Errorf("without it: %d restored, %v", done, err)
+	}
+	if err := restore(); !errors.Is(err, backup.ErrNotEmpty) || !strings.Contains(err.Error(), "--only log") {
+		t.Errorf("again, as after a crash: %v", err)
 	}
 }
 

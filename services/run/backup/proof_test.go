@@ -88,9 +88,7 @@ func unproven(t *testing.T, nc *nats.Conn, part Part) (dir string) {
 	text, err := json.Marshal(n)
 	must(t, err)
 	dir = filepath.Join(t.TempDir(), string(part))
-	for _, err := range []error{os.Mkdir(dir, 0o700), os.WriteFile(filepath.Join(dir, dataName), data.Bytes(), 0o600), os.WriteFile(filepath.Join(dir, noteName), text, 0o600)} {
-		must(t, err)
-	}
+	must(t, errors.Join(os.Mkdir(dir, 0o700), os.WriteFile(filepath.Join(dir, dataName), data.Bytes(), 0o600), os.WriteFile(filepath.Join(dir, noteName), text, 0o600)))
 	return dir
 }
 
