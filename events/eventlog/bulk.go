@@ -25,9 +25,9 @@ type Bulk struct {
 func (l *JetStream) Bulk() Bulk { return Bulk{JetStream: l} }
 
 // Replica returns the log as one node keeps it. It reads through a consumer on that node,
-// which needs an administrator's rights. A client can't choose the node that answers a
-// direct get: in nats-server 2.15 any node may answer, not only the one that the client is
-// connected to.
+// which needs an administrator's rights, and without a filter. A client can't choose the node
+// that answers a direct get: in nats-server 2.15 any node may answer, not only the one that
+// the client is connected to.
 func (l *JetStream) Replica(node string) Bulk { return Bulk{JetStream: l, node: node} }
 
 // Read implements PartReader. Besides the current slice, at most 16 MiB and 2,000 messages

@@ -147,18 +147,17 @@ func verify(t *testing.T, cfg audit.Config) ([]audit.Finding, audit.Summary) {
 func TestWhatIsGoodIsFoundGood(t *testing.T) {
 	t.Parallel()
 	pool, log := projected(t, slices.Concat(story(1), story(2))...)
-	for _, owner := range []events.Owner{"", fixture.NumberedActor(2).Owner} {
-		found, summary := verify(t, audit.Config{Log: log.Replayed(), Pool: pool, Owner: owner})
-		if len(found) != 0 {
-			t.Errorf("found %v", found)
-		}
+	second, replica := fixture.NumberedActor(2).Owner, audit.Replica{Node: "a", Log: log.Replayed().Replica("a")}
+	for _, cfg := range []audit.Config{{}, {Owner: second}, {Owner: second, Replicas: []audit.Replica{replica}}} {
+		cfg.Log, cfg.Pool = log.Replayed(), pool
+		found, summary := verify(t, cfg)
 		owners := 2
-		if owner != "" {
+		if cfg.Owner != "" {
 			owners = 1
 		}
-		if summary.Leaves != uint64(storyLeaves*owners) || summary.Rows["memories"] != storyLeaves*owners || summary.Rows["tiles"] != owners ||
+		if len(found) != 0 || summary.Leaves != uint64(storyLeaves*owners) || summary.Rows["memories"] != storyLeaves*owners || summary.Rows["tiles"] != owners ||
 			summary.BatchRoots != uint64(2*owners) || summary.Rows["grants"] != 3*owners || len(summary.NotChecked) != 2 {
-			t.Errorf("%+v", summary)
+			t.Errorf("%v, %+v", found, summary)
 		}
 	}
 	found, summary := verify(t, audit.Config{Log: log.Replayed()})

@@ -36,6 +36,9 @@ func (a *auditor) replay(ctx context.Context, db *snapshot) (err error) {
 	}
 	if err := a.readDecoded(ctx, read, func(messages []message) error {
 		for i := range messages {
+			if a.cfg.Owner != "" && messages[i].subject.Owner != a.cfg.Owner {
+				continue // a single node's log is read without a filter
+			}
 			if err := a.fold.message(ctx, &messages[i]); err != nil {
 				return err
 			}
