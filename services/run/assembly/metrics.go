@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
-	"net"
 	"net/http"
 	"sync/atomic"
 	"time"
@@ -110,9 +109,9 @@ func withOps(ctx context.Context, b *Base, name string, ready func() error, run 
 	if b.Config.OpsAddr == "" {
 		return run(ctx)
 	}
-	listener, err := net.Listen("tcp", b.Config.OpsAddr)
+	listener, err := listen("OPS_ADDR", b.Config.OpsAddr)
 	if err != nil {
-		return fmt.Errorf("OPS_ADDR: %w", err)
+		return err
 	}
 	b.Logger.Info("operations", "addr", listener.Addr().String())
 	server := &http.Server{Handler: opsHandler(b, name, ready), ReadHeaderTimeout: 5 * time.Second, WriteTimeout: 30 * time.Second}

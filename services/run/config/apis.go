@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
+
+	"github.com/memory-ledger/ledger/anchoring/chain"
 )
 
 const production = "production"
@@ -39,16 +41,19 @@ func (c *Config) apis() []error {
 		name, addr string
 		base       *string
 	}{{"CORE", c.CoreAddr, &c.CoreURL}, {"EXTENSION", c.ExtensionAddr, &c.ExtensionURL}} {
-		_, port, err := net.SplitHostPort(api.addr)
-		if err == nil {
-			_, err = net.LookupPort("tcp", port)
-		}
-		if err != nil {
+		good := isAddress(api.addr)
+		if !good {
 			problem("%s_ADDR: %q is not host:port", api.name, api.addr)
 		}
-		if err == nil || *api.base != URLOf(api.addr) {
+		if good || *api.base != URLOf(api.addr) {
 			errs = append(errs, baseURL(api.name+"_URL", api.base)...)
 		}
+	}
+	if c.OpsAddr != "" && !isAddress(c.OpsAddr) {
+		problem("OPS_ADDR: %q is not host:port", c.OpsAddr)
+	}
+	if _, err := chain.New(c.DashboardRPCURL); c.DashboardRPCURL != "" && err != nil {
+		problem("DASHBOARD_RPC_URL: %w", err)
 	}
 	if c.AgentURL != "" { // unset: the local run's URL
 		errs = append(errs, baseURL("LEDGER_URL", &c.AgentURL)...)
@@ -70,6 +75,15 @@ func (c *Config) apis() []error {
 		problem("SIGN_IN_CHAIN_ID: %q is no name: one word such as mainnet, of letters, digits and :.-_", c.SignInChainID)
 	}
 	return errs
+}
+
+// isAddress reports whether a server may listen on an address.
+func isAddress(addr string) bool {
+	_, port, err := net.SplitHostPort(addr)
+	if err == nil {
+		_, err = net.LookupPort("tcp", port)
+	}
+	return err == nil
 }
 
 // baseURL checks a variable's URL and normalizes it: a wallet compares its host with the

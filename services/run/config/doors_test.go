@@ -43,7 +43,7 @@ func TestDoorSettings(t *testing.T) {
 		"EXTENSION_ALLOWED_ORIGINS=https://u:s3cr3t@a.b": false,
 		"EXTENSION_ALLOWED_ORIGINS=https://a.b/":         false,
 		"EXTENSION_ALLOWED_ORIGINS=https://a.b?q=1":      false,
-		"EXTENSION_ALLOWED_ORIGINS=https://a.b:99999":    false,
+		"DASHBOARD_RPC_URL=u:s3cr3t@h":                   false,
 		"EXTENSION_ALLOWED_ORIGINS=https://bücher.b":     false,
 		"EXTENSION_ALLOWED_ORIGINS=https://a.b,x":        false,
 		"CORE_ALLOWED_ORIGINS=https://a.b":               true,
@@ -58,7 +58,8 @@ func TestDoorSettings(t *testing.T) {
 		"EXTENSION_NAMES=" + chromeID + "=x," + chromeID + "=y":       false,
 		"EXTENSION_NAMES=" + chromeID + "=a\u202eb":                   false,
 		"EXTENSION_NAMES=" + chromeID + "=" + strings.Repeat("x", 61): false,
-		"EXTENSION_SESSION_TTL=1s":                                    true,
+		"OPS_ADDR=127.0.0.1:3003":                                     true,
+		"OPS_ADDR=3003":                                               false,
 		"EXTENSION_SESSION_TTL=720h":                                  true,
 		"EXTENSION_SESSION_TTL=0s":                                    false,
 	} {
