@@ -155,8 +155,8 @@ func (p *Page) HideAccess() error {
 			delete(data, name)
 		}
 		for name, value := range data {
-			var by events.Via // of whatever name: what a session did
-			if json.Unmarshal(value, &by) == nil && by.Kind == events.ViaSession {
+			var by events.Via // of whatever name: what a session did; metadata may look like it
+			if name != "metadata" && json.Unmarshal(value, &by) == nil && by.Kind == events.ViaSession {
 				data[name] = jsontext.Value(`{"kind":"session"}`)
 			}
 		}

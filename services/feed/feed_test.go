@@ -188,10 +188,10 @@ func TestEachEventOnce(t *testing.T) {
 	}
 }
 
-// TestAKeySeesNoAppOfOthers: the name of an app is the label of its key.
+// TestAKeySeesNoAppOfOthers: the name of an app is the label of its key. Metadata stays.
 func TestAKeySeesNoAppOfOthers(t *testing.T) {
-	page := feed.Page{Events: []byte(`{"data":{"app":{"name":"Bank","redirectHost":"bank.example"},"keyId":"1"}}`)}
-	if err := page.HideAccess(); err != nil || string(page.Events) != `{"data":{"keyId":"1"}}` {
+	page := feed.Page{Events: []byte(`{"data":{"app":{"name":"Bank","redirectHost":"bank.example"},"keyId":"1","metadata":{"kind":"session","of":"yoga"}}}`)}
+	if err := page.HideAccess(); err != nil || string(page.Events) != `{"data":{"keyId":"1","metadata":{"kind":"session","of":"yoga"}}}` {
 		t.Errorf("%s, %v", page.Events, err)
 	}
 }
