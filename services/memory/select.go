@@ -69,7 +69,8 @@ type Picked struct {
 	size      uint64        // the first leaf that is not selected
 	without   without
 	visible   *leaf.Set   // the leaves that the reader may know of; nil: all
-	passing   leaf.Set    // the leaves that have a text, unless every leaf counts, and pass the filter
+	present   leaf.Set    // those that have a text, unless every leaf counts, and are not left out as superseded
+	passing   leaf.Set    // those of present that pass the filter
 	moments   []time.Time // when each leaf occurred, for that order only
 	at        pageStart
 	from, to  uint64       // leaves that were not looked at
@@ -213,16 +214,17 @@ func (p *Picked) slot(ctx context.Context, work func() error) error {
 // filter finds the leaves that pass the filter.
 func (p *Picked) filter(ctx context.Context) error {
 	sel := p.selection
-	p.passing = leaf.Below(p.size)
+	p.present = leaf.Below(p.size)
 	if !sel.Every {
-		p.without.removeFrom(p.passing)
+		p.without.removeFrom(p.present)
 	}
 	if sel.Filter.All() && p.reader.Namespaces == nil && !sel.Current && sel.Order != Occurred {
+		p.passing = slices.Clone(p.present)
 		return nil
 	}
 	return p.slot(ctx, func() (err error) {
 		pool, owner := p.service.Pool, p.reader.Owner
-		matching := func(f memories.Filter) (*leaf.Set, error) {
+		keep := func(of leaf.Set, f memories.Filter) (*leaf.Set, error) {
 			if f.All() {
 				return nil, nil
 			}
@@ -231,13 +233,10 @@ func (p *Picked) filter(ctx context.Context) error {
 			for _, leaf := range leaves {
 				set.Add(leaf)
 			}
-			p.passing.Keep(*set)
+			of.Keep(*set)
 			return set, err
 		}
-		if p.visible, err = matching(memories.Filter{Namespaces: p.reader.Namespaces}); err != nil {
-			return err
-		}
-		if _, err = matching(sel.Filter); err != nil {
+		if p.visible, err = keep(p.present, memories.Filter{Namespaces: p.reader.Namespaces}); err != nil {
 			return err
 		}
 		if sel.Current {
@@ -247,9 +246,13 @@ func (p *Picked) filter(ctx context.Context) error {
 			}
 			for _, c := range corrections {
 				if p.sees(c.By) { // else the reader would learn of it
-					p.passing.Remove(c.Leaf)
+					p.present.Remove(c.Leaf)
 				}
 			}
+		}
+		p.passing = slices.Clone(p.present)
+		if _, err = keep(p.passing, sel.Filter); err != nil {
+			return err
 		}
 		if sel.Order == Occurred {
 			p.moments, err = memories.Moments(ctx, pool, owner, p.size)
@@ -301,7 +304,8 @@ func (p *Picked) sort(ctx context.Context) error {
 	return nil
 }
 
-// rank ranks all leaves and keeps the best that pass the filter and follow the cursor.
+// rank ranks all leaves and keeps the best that pass the filter and follow the cursor. A
+// memory that was taken back or corrected changes no score, and hides no related word.
 func (p *Picked) rank(ctx context.Context) error {
 	ranking, words := recall.ParseQuery(p.selection.Query).Rank(), new(recall.Dictionary)
 	for next := uint64(0); next < p.size; {
@@ -320,9 +324,9 @@ func (p *Picked) rank(ctx context.Context) error {
 	return p.slot(ctx, func() error {
 		var hits []recall.Hit
 		if p.selection.Order == Relevance && !p.at.begun {
-			hits, p.ranked = ranking.Best(max(candidates, cmp.Or(p.selection.Limit, RankedLimit))+1, p.size, p.sees, p.passing.Has)
+			hits, p.ranked = ranking.Best(max(candidates, cmp.Or(p.selection.Limit, RankedLimit))+1, p.size, p.present.Has, p.passing.Has)
 		} else {
-			hits = slices.DeleteFunc(ranking.Hits(p.size, p.sees), func(h recall.Hit) bool { return !p.passing.Has(h.Leaf) })
+			hits = slices.DeleteFunc(ranking.Hits(p.size, p.present.Has), func(h recall.Hit) bool { return !p.passing.Has(h.Leaf) })
 			p.ranked = len(hits)
 		}
 		if p.selection.Order == Relevance && p.selection.Query != "" {

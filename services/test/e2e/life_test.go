@@ -1,7 +1,6 @@
 package e2e_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"net/http"
@@ -9,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/memory-ledger/ledger/events/verify"
 	"github.com/memory-ledger/ledger/services/test/stacktest"
 )
 
@@ -186,13 +184,7 @@ func TestCorrections(t *testing.T) {
 	}
 
 	// The receipt proves it without the service.
-	receipt := func(id string) *verify.Receipt {
-		t.Helper()
-		var r verify.Receipt
-		noErr(t, json.Unmarshal(l.core().Expect(200, "GET", "/memories/"+id+"/receipt", nil, l.session).Body, &r))
-		return &r
-	}
-	if r := receipt(porto); !strings.Contains(string(r.Entry.Metadata), `"supersedes":["`+l.get(oslo).LeafHash+`"]`) {
+	if r := receiptOf(t, l.core(), l.session, porto); !strings.Contains(string(r.Entry.Metadata), `"supersedes":["`+l.get(oslo).LeafHash+`"]`) {
 		t.Errorf("the receipt's metadata: %s", r.Entry.Metadata)
 	}
 
@@ -229,6 +221,11 @@ func TestCorrections(t *testing.T) {
 		map[string]any{"content": "Bob lives in Rome"}, map[string]any{"content": "Bob lives in Bari", "supersedes": []string{rome}},
 	}}, l.session)
 	l.want("a batch corrects, also what is before it there", ranked(), "Ada lives in Oslo", "Ada lives in Oslo", "Ada lives in Oslo", "Ada lives in Braga", "Bob lives in Bari")
+
+	// A memory that was corrected or taken back hides no related word.
+	retract(l.write("Eve's boss is Bob", nil))
+	l.write("Ada's manager is Helena", supersede(l.write("Ada's boss is Bob", nil)))
+	l.want("a related word", l.found(map[string]any{"query": "boss", "mode": "ranked"}), "Ada's manager is Helena")
 }
 
 // tokenIn returns the credential of a header.
