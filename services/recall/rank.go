@@ -230,15 +230,15 @@ func (r *Ranking) score(size uint64, visible func(leaf uint64) bool) scored {
 			covered[leaf] += says * score / most
 		}
 	}
-	highest := 0.0
+	highest, exact := 0.0, false
 	for leaf := range scores {
 		scores[leaf] *= math.Sqrt(covered[leaf] / max(asked, 1))
 		if !leaves.barred[leaf] {
-			highest = max(highest, scores[leaf])
+			highest, exact = max(highest, scores[leaf]), exact || leaves.exact[leaf]
 		}
 	}
 	enough := remote * highest
-	if q.keyword && slices.Contains(leaves.exact, true) {
+	if q.keyword && exact {
 		enough = math.Inf(1)
 	}
 	return scored{leaves, q.empty, scores, enough}

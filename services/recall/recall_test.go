@@ -82,6 +82,7 @@ func TestQueries(t *testing.T) {
 		`"oatmeal cookie"`:            {1},
 		`"cookies oatmeal"`:           nil,
 		"oatmeal -cookies":            {0},
+		"oatmeal -morning -bakery":    {9}, // an excluded memory hides no related word
 		`oatmeal -"oatmeal cookies"`:  {0},
 		"-cookies -the":               {9}, // nothing is excluded before a word
 		"cookies -the -x -5 of--my":   {9},
@@ -94,7 +95,6 @@ func TestQueries(t *testing.T) {
 		"manana":                      {3},
 		"montañas":                    {3},
 		"cafes":                       {4},
-		"hotel":                       {4},
 		"Schluessel":                  nil,
 		"schlussel":                   {5},
 		"北京":                          {6},
