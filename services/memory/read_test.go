@@ -97,7 +97,7 @@ func TestEverySelectionYieldsEachOnce(t *testing.T) {
 	h.write(t, w, slices.Repeat([]string{"needle", "needle", "hay"}, pieceLeaves/2)...)
 	const from = 100
 	s := h.service(1 << 30)
-	for _, order := range []Order{Oldest, Newest} {
+	for _, order := range []Order{Oldest, Newest, Occurred} {
 		for _, query := range []string{"", "needle", "hay"} {
 			for _, filter := range []memories.Filter{{}, {From: w.written[from].CreatedAt.Time()}} {
 				for _, limit := range []int{0, 2500} {
@@ -107,7 +107,7 @@ func TestEverySelectionYieldsEachOnce(t *testing.T) {
 							want = append(want, v.LeafIndex)
 						}
 					}
-					if order == Newest {
+					if order != Oldest {
 						slices.Reverse(want)
 					}
 					sel, held := Selection{Query: query, Order: order, Filter: filter, Limit: limit}, 0

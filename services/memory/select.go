@@ -423,7 +423,7 @@ func (p *Picked) begin() {
 func (p *Picked) look(ctx context.Context) error {
 	newest := p.selection.Order == Newest
 	if p.query == nil {
-		for enough := cmp.Or(p.selection.Limit+1, 1); p.from < p.to && len(p.hits) < max(enough, chunkRows); {
+		for enough := len(p.hits) + max(p.selection.Limit+1, chunkRows); p.from < p.to && len(p.hits) < enough; {
 			leaf := p.from
 			if newest {
 				p.to--
