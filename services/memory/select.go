@@ -143,7 +143,7 @@ func (s *Service) Select(ctx context.Context, r Reader, sel Selection, gone func
 }
 
 // pageStart is where a page begins. A ranking ignores leaves from size on, which the first
-// page did not know, so that pages neither repeat nor skip.
+// page did not know, so that new memories make pages neither repeat nor skip.
 type pageStart struct {
 	begun bool
 	leaf  uint64 // the last leaf of the page before

@@ -204,7 +204,8 @@ export function Found({ api, query, exact, filter, hidden, picked, onOpen, onExa
       setMore(next.current !== undefined);
       setMatched(answer.headers.get('Matched'));
       setDamaged((n) => n + Number(answer.headers.get('Damaged') ?? 0));
-      setRows((before = []) => [...before, ...answer.body.map((m) => rowOf(m, query, exact))]);
+      // A memory that was taken back since the last page may have changed the order a little.
+      setRows((before = []) => [...before, ...answer.body.filter(({ id }) => !before.some((row) => row.id === id)).map((m) => rowOf(m, query, exact))]);
     } catch (failure) {
       setError(failure);
     }
