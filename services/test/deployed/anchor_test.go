@@ -4,9 +4,7 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
-	"io"
 	"maps"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -85,14 +83,10 @@ func (d *deployment) exportsExpiry(addr string) {
 	block, _ := pem.Decode(text)
 	certificate, err := x509.ParseCertificate(block.Bytes)
 	must(d.t, err)
-	answer, err := http.Get("http://" + addr + "/metrics")
-	must(d.t, err)
-	defer answer.Body.Close()
-	said, err := io.ReadAll(answer.Body)
-	must(d.t, err)
+	said := exported(d.t, "http://"+addr+"/metrics")
 	const metric = "ledger_certificate_expiry_timestamp_seconds"
 	for of, want := range map[string]float64{"log": float64(certificate.NotAfter.Unix()), "database": 0} {
-		if line := fmt.Sprintf("%s{of=%q} %v\n", metric, of, want); !strings.Contains(string(said), line) {
+		if line := fmt.Sprintf("%s{of=%q} %v\n", metric, of, want); !strings.Contains(said, line) {
 			d.t.Errorf("no %s", line)
 		}
 	}

@@ -38,6 +38,12 @@ func expressions(t *testing.T) map[string]string {
 			if r.For != "" && over != nil && r.For <= over[1] {
 				t.Errorf("%s waits %s, and once within %s is enough for it", r.Alert, r.For, over[1])
 			}
+			// A log's server refuses writes when three quarters of its disk are full.
+			for _, full := range regexp.MustCompile(`_bytes > (0\.\d+)`).FindAllStringSubmatch(r.Expr, -1) {
+				if full[1] >= "0.75" {
+					t.Errorf("%s: no log fills more than 0.75 of a disk, and this waits for %s", r.Alert, full[1])
+				}
+			}
 			all["alert "+r.Alert] = r.Expr
 		}
 	}
@@ -141,16 +147,22 @@ func balanced(text string) bool {
 // metrics returns the names of the series that a service exports.
 func metrics(t *testing.T, url string) map[string]bool {
 	t.Helper()
+	names := map[string]bool{}
+	for _, m := range regexp.MustCompile(`(?m)^([a-zA-Z_][a-zA-Z0-9_]*)[{ ]`).FindAllStringSubmatch(exported(t, url), -1) {
+		names[m[1]] = true
+	}
+	return names
+}
+
+// exported returns what a service says at the URL of its metrics.
+func exported(t *testing.T, url string) string {
+	t.Helper()
 	answer, err := http.Get(url)
 	must(t, err)
 	defer answer.Body.Close()
 	text, err := io.ReadAll(answer.Body)
 	must(t, err)
-	names := map[string]bool{}
-	for _, m := range regexp.MustCompile(`(?m)^([a-zA-Z_][a-zA-Z0-9_]*)[{ ]`).FindAllStringSubmatch(string(text), -1) {
-		names[m[1]] = true
-	}
-	return names
+	return string(text)
 }
 
 // TestScrapeTargetsAreServices: Prometheus scrapes only services of compose.yaml, and its

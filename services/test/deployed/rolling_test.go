@@ -3,8 +3,6 @@ package deployed_test
 import (
 	"context"
 	"fmt"
-	"io"
-	"net/http"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -60,14 +58,7 @@ func TestRestartsBehindTheGateway(t *testing.T) {
 		for i, replica := range replicas {
 			// A server that refused connections gets none for two seconds. Only then the other may
 			// stop.
-			used := func() bool {
-				answer, err := http.Get("http://" + addrs[i^1] + "/metrics")
-				must(t, err)
-				defer answer.Body.Close()
-				text, _ := io.ReadAll(answer.Body)
-				return strings.Contains(string(text), `route="/memories"`)
-			}
-			for !used() {
+			for !strings.Contains(exported(t, "http://"+addrs[i^1]+"/metrics"), `route="/memories"`) {
 				eventlog.Pause(t.Context(), 50*time.Millisecond)
 			}
 			more()
