@@ -118,6 +118,9 @@ func TestGatewayMalformed(t *testing.T) {
 		"no version":          {g.dial(t, coreHost), "GET " + drop + " HTTP/x\r\n\r\n", 400},
 		"a long line":         {g.dial(t, coreHost), "GET /" + strings.Repeat("x", 40000) + " HTTP/1.1\r\nHost: " + coreHost + "\r\n\r\n", 431},
 		"no TLS":              {plain, "GET " + drop + " HTTP/1.1\r\nHost: " + coreHost + "\r\n\r\n", 400},
+		"a traced token":      {g.dial(t, extensionHost), "TRACE " + drop + " HTTP/1.1\r\nHost: " + extensionHost + "\r\n\r\n", 400},
+		"a later version":     {g.dial(t, extensionHost), "GET " + drop + " HTTP/3.0\r\nHost: " + extensionHost + "\r\n\r\n", 400},
+		"compressed chunks":   {g.dial(t, coreHost), "POST /memories HTTP/1.1\r\nHost: " + coreHost + "\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n", 400},
 		"a length and chunks": {g.dial(t, coreHost), "POST /memories HTTP/1.1\r\nHost: " + coreHost + "\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400},
 	} {
 		// The gateway may close before it has read all of a request that it refuses. Then
