@@ -108,6 +108,9 @@ func TestQueriesNameMetricsThatExist(t *testing.T) {
 		if !balanced(text) {
 			t.Errorf("%s: brackets do not match: %s", where, text)
 		}
+		if strings.Contains(text, "route!~") && !strings.Contains(text, `"/readyz|/livez|/metrics"`) {
+			t.Errorf("%s: counts probes with the requests", where)
+		}
 		names := metricName.FindAllString(text, -1)
 		if len(names) == 0 {
 			t.Errorf("%s: asks for no metric", where)
@@ -173,10 +176,7 @@ func TestScrapeTargetsAreServices(t *testing.T) {
 		RuleFiles     []string `yaml:"rule_files"`
 		ScrapeConfigs []struct {
 			Static []struct{ Targets []string } `yaml:"static_configs"`
-			DNS    []struct {
-				Names []string
-				Port  int
-			} `yaml:"dns_sd_configs"`
+			DNS    []struct{ Names []string }   `yaml:"dns_sd_configs"`
 		} `yaml:"scrape_configs"`
 	}
 	decode(t, filepath.Join(observe, "prometheus.yaml"), yaml.Unmarshal, &prometheus)
