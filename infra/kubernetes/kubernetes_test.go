@@ -39,11 +39,12 @@ func hardening(w workload) (found []string) {
 	if p.HostNetwork || p.HostPID || p.HostIPC {
 		complain("lives in the host")
 	}
+	open := func(mode *int32) bool { return mode == nil || *mode != 0o440 }
 	for _, v := range p.Volumes {
 		if v.HostPath != nil {
 			complain("mounts the host's %s", v.HostPath.Path)
 		}
-		if v.Secret != nil && modeOf(v.Secret.DefaultMode) != 0o440 || v.Projected != nil && modeOf(v.Projected.DefaultMode) != 0o440 {
+		if v.Secret != nil && open(v.Secret.DefaultMode) || v.Projected != nil && open(v.Projected.DefaultMode) {
 			complain("secrets of %s are readable by all", v.Name)
 		}
 		if v.EmptyDir != nil && v.EmptyDir.SizeLimit == nil {
@@ -76,18 +77,14 @@ func hardening(w workload) (found []string) {
 				complain("a probe asks at a port that it does not have")
 			}
 		}
+		if c.Name == "nats" && c.StartupProbe.PeriodSeconds*c.StartupProbe.FailureThreshold < 24*60*60 {
+			complain("is stopped while it catches up with a large log")
+		}
 		if tag := c.Image[strings.LastIndex(c.Image, "/")+1:]; !w.ours() && !strings.Contains(tag, ":") {
 			complain("image %s is not pinned", c.Image)
 		}
 	}
 	return found
-}
-
-func modeOf(mode *int32) int32 {
-	if mode == nil {
-		return 0o644
-	}
-	return *mode
 }
 
 func (w workload) ours() bool {
