@@ -128,13 +128,11 @@ func TestRowsTakenAndAddedAreFound(t *testing.T) {
 	for _, c := range []struct{ table, change, detail string }{
 		{"memories", `DELETE FROM memories WHERE leaf_index = 280`, "missing"},
 		{"memories", `DELETE FROM memories`, "missing"},
-		{"memories", `DELETE FROM memories WHERE leaf_index = 299`, "missing"},
 		{"memories", `INSERT INTO memories (owner, leaf_index, id, leaf_hash, metadata, sealed, created_at, salt, seq) SELECT owner, 300, gen_random_uuid(), leaf_hash, metadata, sealed, created_at, salt, seq FROM memories WHERE leaf_index = 1`, "no event"},
 		{"memories", fmt.Sprintf(`INSERT INTO memories (owner, leaf_index, id, leaf_hash, metadata, sealed, created_at, salt, seq) SELECT '%s', 0, gen_random_uuid(), leaf_hash, metadata, sealed, created_at, salt, seq FROM memories WHERE leaf_index = 1`, stranger), "no event"},
 		{"memories", `UPDATE memories SET leaf_index = -1 WHERE leaf_index = 5`, "missing"},
 		{"tiles", `DELETE FROM tiles WHERE tile_index = 0`, "missing"},
 		{"tiles", `INSERT INTO tiles SELECT owner, 1, 0, hashes, root FROM tiles WHERE tile_index = 0`, "no such"},
-		{"tiles", fmt.Sprintf(`INSERT INTO tiles SELECT '%s', level, tile_index, hashes, root FROM tiles WHERE tile_index = 0`, stranger), "no such"},
 		{"tiles", `INSERT INTO tiles SELECT 'not.*.>an owner', level, tile_index, hashes, root FROM tiles WHERE tile_index = 0`, "no such"},
 		{"owners", `DELETE FROM owners`, "missing"},
 		{"grants", `INSERT INTO grants SELECT gen_random_uuid(), owner, kind, token_hash, minted_at, expires_at, max_uses, used, revoked_at, minted_by, namespace, seq FROM grants LIMIT 1`, "no event"},

@@ -153,7 +153,6 @@ func TestTamperedLogs(t *testing.T) {
 			m[4].subject = strings.Replace(m[4].subject, string(owner), string(other), 1)
 			return m
 		}, anybody, audit.CheckDecode},
-		"a message moved to another's place": {func(m []raw) []raw { m[4].subject = fixture.NumberedActor(2).Write(`{}`).Subject(); return m }, anybody, audit.CheckDecode},
 		"a message moved to the other family": {func(m []raw) []raw {
 			m[4].subject = events.Subject{Family: events.FamilyChain, Owner: owner, Kind: events.KindMemory}.String()
 			return m
@@ -226,7 +225,6 @@ func TestBrokenRulesAreFound(t *testing.T) {
 		"used after revoked":    {[]events.Data{mint(id, 3, hour), revoke, use(1, 2)}, audit.CheckGrant},
 		"used as it expires":    {[]events.Data{mint(id, 3, at(2*time.Millisecond)), use(1, 2)}, audit.CheckGrant},
 		"one after it is spent": {[]events.Data{mint(id, 1, hour), use(1, 0), mint(second, 1, hour)}, ""},
-		"used after expiry":     {[]events.Data{mint(id, 3, at(time.Millisecond)), use(1, 2)}, audit.CheckGrant},
 		"never minted":          {[]events.Data{use(1, 2)}, audit.CheckGrant},
 		"two active":            {[]events.Data{mint(id, 3, hour), mint(second, 3, hour)}, audit.CheckGrant},
 		"revoked twice":         {[]events.Data{mint(id, 3, hour), revoke, revoke}, audit.CheckGrant},
@@ -345,10 +343,8 @@ func TestWhatMakesAnAuditIncomplete(t *testing.T) {
 		cfg        audit.Config
 		incomplete string // text in Incomplete; empty if the audit is good
 	}{
-		"no keys":            {audit.Config{}, ""},
 		"forgotten":          {audit.Config{Keys: keys(audit.ErrNoKey)}, ""},
 		"another master key": {audit.Config{Keys: keys(&audit.Unopened{Why: "another master key"})}, "12 leaves against their content: another master key"},
-		"an owner":           {audit.Config{Owner: fixture.NumberedActor(1).Owner}, ""},
 		"another owner":      {audit.Config{Owner: fixture.NumberedActor(2).Owner}, "no such owner"},
 	} {
 		c.cfg.Log = log.Replayed()
@@ -388,14 +384,12 @@ func TestFalseConfirmationsAreFound(t *testing.T) {
 		chain  audit.Chain
 		check  audit.Check // empty: no finding
 	}{
-		"nothing":                  {func(m raw) raw { return m }, account, ""},
-		"the account has grown":    {func(m raw) raw { return m }, grown, ""},
-		"another cluster":          {func(m raw) raw { return replace(m, `"cluster":"c"`, `"cluster":"d"`) }, account, audit.CheckOnchain},
-		"another program":          {func(m raw) raw { return replace(m, `"programId":"p"`, `"programId":"q"`) }, account, audit.CheckOnchain},
-		"another account":          {func(m raw) raw { return replace(m, `"account":"a"`, `"account":"b"`) }, grown, audit.CheckOnchain},
-		"another slot":             {func(m raw) raw { return replace(m, `"slot":1`, `"slot":2`) }, account, audit.CheckOnchain},
-		"another transaction":      {func(m raw) raw { return replace(m, `"signature":"`, `"signature":"x`) }, account, audit.CheckBatch},
-		"the same, with log alone": {func(m raw) raw { return replace(m, `"signature":"`, `"signature":"x`) }, nil, audit.CheckBatch},
+		"the account has grown": {func(m raw) raw { return m }, grown, ""},
+		"another cluster":       {func(m raw) raw { return replace(m, `"cluster":"c"`, `"cluster":"d"`) }, account, audit.CheckOnchain},
+		"another program":       {func(m raw) raw { return replace(m, `"programId":"p"`, `"programId":"q"`) }, account, audit.CheckOnchain},
+		"another account":       {func(m raw) raw { return replace(m, `"account":"a"`, `"account":"b"`) }, grown, audit.CheckOnchain},
+		"another slot":          {func(m raw) raw { return replace(m, `"slot":1`, `"slot":2`) }, account, audit.CheckOnchain},
+		"another transaction":   {func(m raw) raw { return replace(m, `"signature":"`, `"signature":"x`) }, nil, audit.CheckBatch},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

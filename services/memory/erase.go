@@ -57,6 +57,9 @@ func (s *Service) Forget(ctx context.Context, r Reader, credential command.Crede
 	case m.Sealing != events.SealedByLeaf:
 		return ErrNotAlone
 	}
+	if err := s.intact(ctx, r, m); err != nil {
+		return err
+	}
 	key, err := s.Keys.Find(ctx, r.Owner)
 	if err == nil {
 		err = key.Room(m.LeafIndex)

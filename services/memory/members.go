@@ -150,6 +150,9 @@ func (s *Service) superseded(ctx context.Context, d *Draft, ids *[]string) (foun
 	}
 	for _, id := range *ids {
 		row, err := s.find(ctx, reader, id)
+		if err == nil {
+			err = s.intact(ctx, reader, row)
+		}
 		if err != nil {
 			return nil, fmt.Errorf("supersedes: %w", err)
 		}

@@ -325,6 +325,19 @@ func (s *Service) openFound(ctx context.Context, r Reader, m *memories.Memory) (
 	return key, v, err
 }
 
+// intact returns ErrDamaged for a row that does not match its leaf. The log keeps each fact
+// about a memory for good, so a fact must not name another leaf.
+func (s *Service) intact(ctx context.Context, r Reader, m *memories.Memory) error {
+	if m.Retracted {
+		return nil
+	}
+	_, _, err := s.openFound(ctx, r, m)
+	if errors.Is(err, ErrRetracted) { // since it was read
+		return nil
+	}
+	return err
+}
+
 // correct sets the ids of the memories that a memory supersedes, and that supersede it, as
 // far as the reader may know of them.
 func (v *View) correct(m *memories.Memory, visible func(memories.Other) bool) {
@@ -344,6 +357,9 @@ func (v *View) correct(m *memories.Memory, visible func(memories.Other) bool) {
 // its leaf and its proof stay. Retracting it again changes nothing.
 func (s *Service) Retract(ctx context.Context, r Reader, credential command.Credential, id string) error {
 	m, err := s.find(ctx, r, id)
+	if err == nil {
+		err = s.intact(ctx, r, m)
+	}
 	if err != nil {
 		return err
 	}
