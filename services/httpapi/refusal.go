@@ -19,6 +19,7 @@ import (
 	"github.com/memory-ledger/ledger/events/verify/canonical"
 	"github.com/memory-ledger/ledger/projections/fence"
 	"github.com/memory-ledger/ledger/projections/schema"
+	"github.com/memory-ledger/ledger/projections/tree"
 	"github.com/memory-ledger/ledger/services/access"
 	"github.com/memory-ledger/ledger/services/command"
 	"github.com/memory-ledger/ledger/services/feed"
@@ -133,6 +134,7 @@ var table = []row{
 	{feed.ErrCursor, http.StatusBadRequest, ""},
 	{feed.ErrTooMany, http.StatusServiceUnavailable, messageBusy},
 	{memory.ErrDamaged, http.StatusServiceUnavailable, memory.ErrDamaged.Error()},
+	{tree.ErrIncomplete, http.StatusServiceUnavailable, memory.ErrDamaged.Error()}, // no row has a leaf's owner and index
 	{memory.ErrAbandoned, statusGone, ""},
 	{eventlog.ErrContradiction, http.StatusServiceUnavailable, messageBusy},
 	{fence.ErrBehind, http.StatusServiceUnavailable, messageBusy},

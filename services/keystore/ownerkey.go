@@ -4,6 +4,7 @@ import (
 	"crypto/cipher"
 	"fmt"
 	"io"
+	"math"
 	"sync/atomic"
 
 	"github.com/memory-ledger/ledger/events"
@@ -136,7 +137,7 @@ func (o *Opener) Open(sealing int, leaf uint64, memoryID, sealed []byte) ([]byte
 	aead := o.key.aead
 	switch {
 	case sealing == events.SealedByOwner:
-	case sealing != events.SealedByLeaf:
+	case sealing != events.SealedByLeaf || leaf > math.MaxUint32: // no leaf has such a key
 		return nil, fmt.Errorf("memory %s, sealing %d: %w", memoryID, sealing, ErrSealed)
 	default:
 		n := o.key.above(leaf)

@@ -134,7 +134,7 @@ func (f Filter) query(owner events.Owner, size uint64) (query string, args []any
 	} else {
 		b.WriteString(`CASE WHEN ` + saysOccurred + ` THEN m.metadata END`)
 	}
-	b.WriteString(` FROM memories m WHERE m.owner = $1 AND m.leaf_index < $2`)
+	b.WriteString(` FROM memories m WHERE m.owner = $1 AND m.leaf_index >= 0 AND m.leaf_index < $2`)
 	if !f.From.IsZero() {
 		b.WriteString(` AND ` + writtenFirst + ` >= ` + arg(f.From))
 	}

@@ -143,14 +143,15 @@ func IdempotencyKeys(ctx context.Context, q schema.Querier, owner events.Owner, 
 
 // scan reads a row of columns, and of more after them. Bytes that were altered in the
 // database must not fail the answer that other rows are part of: a hash of another length
-// becomes a wrong hash, and a time that no event has becomes the zero time.
+// becomes a wrong hash, a time that no event has becomes the zero time, and a negative
+// index becomes one that no log reaches.
 func scan(row pgx.Row, more ...any) (*Memory, error) {
 	var (
 		m              Memory
 		id             column.UUID
 		hash, metadata []byte
 		created        pgtype.Timestamptz
-		seq            int64
+		leafIndex, seq int64
 		via            *string
 		importedID     *column.UUID
 		importedVia    *string
@@ -159,7 +160,7 @@ func scan(row pgx.Row, more ...any) (*Memory, error) {
 
 		confirmed, open *column.UUID
 	)
-	targets := append([]any{&id, (*string)(&m.Owner), &m.LeafIndex, &hash,
+	targets := append([]any{&id, (*string)(&m.Owner), &leafIndex, &hash,
 		&metadata, &m.Sealed, &created, &seq, &via, (*string)(&m.Salt), &m.Sealing, &importedID, &importedVia, &supersedes, &supersededBy, &m.Retracted,
 		&confirmed, &open}, more...)
 	if err := row.Scan(targets...); err != nil {
@@ -170,7 +171,7 @@ func scan(row pgx.Row, more ...any) (*Memory, error) {
 		m.LeafHash = events.Hash(hash)
 	}
 	m.CreatedAt = createdAt(created)
-	m.Via, m.Seq = column.Via(via), uint64(seq)
+	m.Via, m.LeafIndex, m.Seq = column.Via(via), uint64(leafIndex), uint64(seq)
 	m.ID, m.Metadata = column.UUIDText(id), canonical.Trusted(metadata)
 	if importedID != nil {
 		m.Imported = &events.Imported{ID: column.UUIDText(*importedID), CreatedAt: m.CreatedAt, Via: column.Via(importedVia)}

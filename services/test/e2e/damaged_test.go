@@ -125,4 +125,9 @@ func TestDamagedMemories(t *testing.T) {
 	if metric(t, core, "ledger_damaged_memories_total") == 0 {
 		t.Error("nothing is counted")
 	}
+	noErr(t, errorOf(db.Exec(t.Context(), `UPDATE ledger.memories SET leaf_index = -1 WHERE id = $1`, ids[1]))) // no root without it
+	core.Expect(200, "POST", "/memories/search", `{"order":"occurred"}`, session)
+	for _, path := range []string{"/log", "/export", "/memories/" + ids[1], "/memories/" + ids[0] + "/proof"} {
+		core.Expect(503, "GET", path, nil, session)
+	}
 }
