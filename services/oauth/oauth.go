@@ -230,6 +230,13 @@ func (s *Server) Exchange(ctx context.Context, parameter func(string) string) (G
 		return Granted{}, &Error{"invalid_grant", "code_verifier does not fit the code_challenge"}
 	case parameter("resource") != "" && plain(parameter("resource")) != p.Resource:
 		return Granted{}, errTarget
+	case p.Terms.ExpiresAt != nil && !s.Now().Before(p.Terms.ExpiresAt.Time()):
+		return Granted{}, errCode
+	}
+	// Making the key needs the owner's state. Load it before: the code is not used up while
+	// the log or the database fails.
+	if _, err := s.Commands.Standing(ctx, owner); err != nil {
+		return Granted{}, err
 	}
 	// From here on the code is used. A crash leaves a code that is lost, and no key.
 	now := entry{Generation: 1, Client: p.Client, Resource: p.Resource}
@@ -245,7 +252,16 @@ func (s *Server) Exchange(ctx context.Context, parameter func(string) string) (G
 	if after, _, err := s.entries.get(ctx, keyID); err != nil || after.Ended {
 		return Granted{}, s.replayed(ctx, owner, keyID, errCode)
 	}
-	return s.grant(ctx, owner, keyID, now)
+	// The read models may not have the key yet, so the answer comes from the terms.
+	granted, issued, err := s.seal(owner, keyID, now)
+	if err != nil {
+		return Granted{}, err
+	}
+	life := accessLifetime
+	if end := p.Terms.ExpiresAt; end != nil {
+		life = min(life, end.Time().Sub(issued))
+	}
+	return granted.within(life, p.Terms.Scopes), nil
 }
 
 // codeOf returns what a code names, if it is one that has not expired.
@@ -322,25 +338,37 @@ func (s *Server) Refresh(ctx context.Context, parameter func(string) string) (Gr
 
 // grant returns tokens of an app whose key is alive.
 func (s *Server) grant(ctx context.Context, owner events.Owner, keyID string, e entry) (Granted, error) {
-	now := s.Now().Truncate(time.Second) // the finest time that a token states
-	claims := jwt.RegisteredClaims{Subject: string(owner), ID: keyID, IssuedAt: jwt.NewNumericDate(now)}
-	refresh, err := s.Tokens.Seal(signin.KindRefresh, &refreshToken{claims, e.Generation})
+	granted, issued, err := s.seal(owner, keyID, e)
 	if err != nil {
 		return Granted{}, err
 	}
-	claims.Issuer, claims.Audience, claims.ExpiresAt = s.BaseURL, jwt.ClaimStrings{e.Resource}, jwt.NewNumericDate(now.Add(accessLifetime))
-	token, err := s.Tokens.Seal(signin.KindAccess, &signin.AccessToken{RegisteredClaims: claims, ClientID: e.Client})
-	if err != nil {
-		return Granted{}, err
-	}
-	caller, err := s.Access.Read(ctx, "Bearer "+token)
+	caller, err := s.Access.Read(ctx, "Bearer "+granted.AccessToken)
 	if errors.Is(err, access.ErrUnauthenticated) {
 		return Granted{}, errRefresh
 	}
 	if err != nil {
 		return Granted{}, err
 	}
-	return Granted{token, "Bearer", int64(caller.Expires.Sub(now) / time.Second), refresh, strings.ReplaceAll(events.JoinScopes(caller.Scopes), ",", " ")}, nil
+	return granted.within(caller.Expires.Sub(issued), caller.Scopes), nil
+}
+
+// seal returns tokens of an app, and when they were issued.
+func (s *Server) seal(owner events.Owner, keyID string, e entry) (g Granted, issued time.Time, err error) {
+	issued = s.Now().Truncate(time.Second) // the finest time that a token states
+	claims := jwt.RegisteredClaims{Subject: string(owner), ID: keyID, IssuedAt: jwt.NewNumericDate(issued)}
+	g = Granted{TokenType: "Bearer"}
+	if g.RefreshToken, err = s.Tokens.Seal(signin.KindRefresh, &refreshToken{claims, e.Generation}); err != nil {
+		return g, issued, err
+	}
+	claims.Issuer, claims.Audience, claims.ExpiresAt = s.BaseURL, jwt.ClaimStrings{e.Resource}, jwt.NewNumericDate(issued.Add(accessLifetime))
+	g.AccessToken, err = s.Tokens.Seal(signin.KindAccess, &signin.AccessToken{RegisteredClaims: claims, ClientID: e.Client})
+	return g, issued, err
+}
+
+// within returns the answer with what the app's key allows.
+func (g Granted) within(life time.Duration, scopes []events.Scope) Granted {
+	g.ExpiresIn, g.Scope = int64(life/time.Second), strings.ReplaceAll(events.JoinScopes(scopes), ",", " ")
+	return g
 }
 
 // Revoke ends the app of an access or refresh token (RFC 7009). It says nothing about a
