@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -159,6 +160,8 @@ func (s *Server) similar(ctx context.Context, c call, all []newMemory) (alike []
 	if c.Require(events.ScopeRead) != nil {
 		return nil
 	}
+	ctx, cancel := aside(ctx)
+	defer cancel()
 	for i, m := range all {
 		found, _, err := s.read(ctx, c, memory.Selection{
 			Query: recall.Plain(m.Content), Ranked: true, Order: memory.Relevance, Limit: 3, Current: true,
@@ -173,6 +176,11 @@ func (s *Server) similar(ctx context.Context, c call, all []newMemory) (alike []
 		}
 	}
 	return alike
+}
+
+// aside bounds what an answer can do without: the call itself needs the rest of its time.
+func aside(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, 2*time.Second)
 }
 
 type retractInput struct {

@@ -118,6 +118,8 @@ func (s *Server) nameSuperseded(ctx context.Context, c call, m *newMemory) error
 // anchoring returns what to expect of the chain: usually, or that it is late. An error must
 // not turn a call that has succeeded into one that failed.
 func (s *Server) anchoring(ctx context.Context, c call, usually string) string {
+	ctx, cancel := aside(ctx)
+	defer cancel()
 	head, err := s.Memories.Head(ctx, c.reader())
 	if err != nil || !head.Delayed {
 		return usually
