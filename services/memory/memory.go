@@ -295,6 +295,19 @@ func (s *Service) Get(ctx context.Context, r Reader, id string) (View, error) {
 		return View{}, err
 	}
 	_, v, err := s.openFound(ctx, r, m)
+	if err != nil {
+		return v, err
+	}
+	v.correct(m, func(other memories.Other) bool {
+		if r.Namespaces == nil {
+			return true
+		}
+		_, failed := s.find(ctx, r, other.ID)
+		if failed != nil && !errors.Is(failed, ErrNotFound) {
+			err = failed
+		}
+		return failed == nil
+	})
 	return v, err
 }
 
@@ -310,29 +323,16 @@ func (s *Service) openFound(ctx context.Context, r Reader, m *memories.Memory) (
 	v, err := openRow(key, key.Opener(), m)
 	if errors.Is(err, ErrDamaged) {
 		s.tellDamaged(r, 1)
-		return key, v, err
 	}
-	v.correct(m, func(other memories.Other) bool {
-		if r.Namespaces == nil {
-			return true
-		}
-		_, failed := s.find(ctx, r, other.ID)
-		if failed != nil && !errors.Is(failed, ErrNotFound) {
-			err = failed
-		}
-		return failed == nil
-	})
 	return key, v, err
 }
 
 // intact returns ErrDamaged for a row that does not match its leaf. The log keeps each fact
-// about a memory for good, so a fact must not name another leaf.
+// about a memory for good, so a fact must not name another leaf. Without a text, a row can't
+// be compared.
 func (s *Service) intact(ctx context.Context, r Reader, m *memories.Memory) error {
-	if m.Retracted {
-		return nil
-	}
 	_, _, err := s.openFound(ctx, r, m)
-	if errors.Is(err, ErrRetracted) { // since it was read
+	if errors.Is(err, ErrRetracted) {
 		return nil
 	}
 	return err
