@@ -107,9 +107,6 @@ type (
 // HashSize is the length of every hash and root in bytes.
 const HashSize = leaf.HashSize
 
-// ErrOwner says that a text is not the base58 form of 32 bytes.
-var ErrOwner = leaf.ErrOwner
-
 // ParseOwner checks the form of a public key.
 func ParseOwner(s string) (Owner, error) { return leaf.ParseOwner(s) }
 

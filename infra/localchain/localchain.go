@@ -158,9 +158,6 @@ func (c *Chain) URL() string { return c.url }
 // GenesisHash identifies this chain. Fault reset changes it.
 func (c *Chain) GenesisHash() string { return c.genesisHash }
 
-// PID is the server's process id.
-func (c *Chain) PID() int { return c.process.PID() }
-
 // Done is closed when the server has ended, by Stop or otherwise.
 func (c *Chain) Done() <-chan struct{} { return c.process.Done() }
 

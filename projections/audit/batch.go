@@ -9,7 +9,7 @@ import (
 
 // batch is a batch as the log describes it, in the form that its row must have.
 type batch struct {
-	id, state                            string
+	state                                string
 	owner                                *owner
 	size                                 uint64
 	root                                 events.Hash
@@ -91,7 +91,7 @@ func (f *fold) batchOf(c *current, id string, size uint64, root events.Hash, cut
 		f.claim(c.owner, claim{check: CheckBatch, what: fmt.Sprintf("%s of batch %s", c.event.Type(), id), size: size, root: root, seq: c.seq})
 	}
 	if b == nil {
-		b = &batch{id: id, owner: c.owner}
+		b = &batch{owner: c.owner}
 		f.batches[id] = b
 	}
 	if b.state == "confirmed" {

@@ -364,19 +364,13 @@ func (c *RevokeGrant) decide(s *State, now time.Time) (Decision, error) {
 }
 
 // ConsumeCase spends one read of an agent case.
-type ConsumeCase struct {
-	GrantID string
-
-	// Remaining is the answer: reads left.
-	Remaining int
-}
+type ConsumeCase struct{ GrantID string }
 
 func (c *ConsumeCase) decide(s *State, now time.Time) (Decision, error) {
 	consumed, err := consume(s, c.GrantID, events.GrantCase, now)
 	if err != nil {
 		return Decision{}, err
 	}
-	c.Remaining = consumed.Remaining
 	return Decision{events.KindGrant, []events.Data{consumed}}, nil
 }
 

@@ -101,7 +101,7 @@ func (r ReadModel) loadCredentials(ctx context.Context, tx pgx.Tx, state *State)
 		return err
 	}
 	for _, g := range live {
-		state.Grants[g.ID] = Grant{ID: g.ID, Kind: g.Kind, ExpiresAt: g.ExpiresAt, MaxUses: g.MaxUses, Used: g.Used, By: viaOf(g.By)}
+		state.Grants[g.ID] = Grant{Kind: g.Kind, ExpiresAt: g.ExpiresAt, MaxUses: g.MaxUses, Used: g.Used, By: viaOf(g.By)}
 	}
 	keys, err := apikeys.Active(ctx, tx, state.Owner, now)
 	if err != nil {

@@ -14,7 +14,6 @@ import (
 // Grant is the part of an agent case or memory drop that decisions need. It is neither
 // revoked nor spent.
 type Grant struct {
-	ID        string
 	Kind      events.GrantKind
 	ExpiresAt events.Timestamp
 	MaxUses   int
@@ -131,7 +130,7 @@ func (s *State) apply(e *events.Event) {
 		s.Importing = nil
 	case *events.GrantMinted:
 		maps.DeleteFunc(s.Grants, func(_ string, g Grant) bool { return g.over(e.Time.Time()) })
-		s.Grants[data.GrantID] = Grant{ID: data.GrantID, Kind: data.Kind, ExpiresAt: data.ExpiresAt, MaxUses: data.MaxUses, By: viaOf(data.By)}
+		s.Grants[data.GrantID] = Grant{Kind: data.Kind, ExpiresAt: data.ExpiresAt, MaxUses: data.MaxUses, By: viaOf(data.By)}
 	case *events.GrantConsumed:
 		s.spend(data)
 	case *events.GrantRevoked:

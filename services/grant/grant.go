@@ -102,7 +102,6 @@ type Minted struct {
 	ID              string
 	URL             string
 	ExpiresAt       events.Timestamp
-	MaxUses         int
 	RevokedPrevious int
 }
 
@@ -139,8 +138,7 @@ func (s *Service) Mint(ctx context.Context, by access.Caller, asked Asked) (Mint
 		return Minted{}, err
 	}
 	return Minted{
-		ID: mint.GrantID, URL: s.BaseURL + terms.Path + token, ExpiresAt: mint.ExpiresAt,
-		MaxUses: asked.Uses, RevokedPrevious: mint.RevokedPrevious,
+		ID: mint.GrantID, URL: s.BaseURL + terms.Path + token, ExpiresAt: mint.ExpiresAt, RevokedPrevious: mint.RevokedPrevious,
 	}, nil
 }
 

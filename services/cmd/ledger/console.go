@@ -26,7 +26,6 @@ type console struct {
 	program string // the command as the user typed it
 
 	mu     sync.Mutex
-	folder string
 	up     bool
 	held   []string // warnings from before it was up
 	warned string   // the last warning
@@ -48,7 +47,6 @@ func (c *console) Opened(folder string) (*slog.Logger, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the log of this run: %w", err)
 	}
-	c.folder = folder
 	return slog.New(warning{slog.NewTextHandler(file, &slog.HandlerOptions{Level: c.level}), c, nil}), nil
 }
 
