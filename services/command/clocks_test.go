@@ -12,7 +12,8 @@ import (
 )
 
 // TestEndedThoughClocksDiffer: of two replicas, one is 30 s fast and one 30 s slow, as
-// signin.clockSkew allows. If the owner ends a session at the first, the second refuses it.
+// signin.clockSkew allows. If the owner ends a session or a key at the first, the second
+// refuses it.
 func TestEndedThoughClocksDiffer(t *testing.T) {
 	t.Parallel()
 	log, base := openLog(t), time.Now()
@@ -33,14 +34,23 @@ func TestEndedThoughClocksDiffer(t *testing.T) {
 		run(start, o, &command.SignIn{UserID: "u", SessionID: "stolen", Audience: events.AudienceCore, ExpiresAt: events.At(base)})
 	}
 
-	t.Run("sign out everywhere", func(t *testing.T) {
-		o := logtest.Owner()
-		signIn(o)
-		run(fast, o, &command.EndAccess{Kind: events.KindSession})
-		if err := slow.Execute(t.Context(), o, &command.CreateKey{KeyID: newID(), Credential: stolen}); !errors.Is(err, command.ErrCredentialDead) {
-			t.Errorf("an API key, made with a session that was ended: %v", err)
-		}
-	})
+	for name, end := range map[string]command.Command{
+		"sign out everywhere": &command.EndAccess{Kind: events.KindSession}, "one session": &command.EndSession{SessionID: "stolen"},
+		"one key": &command.RevokeKey{KeyID: "stolen"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o, w := logtest.Owner(), write(1)
+			signIn(o)
+			run(start, o, &command.CreateKey{KeyID: "stolen", ExpiresAt: new(events.At(base))})
+			run(fast, o, end)
+			if w.Credential = stolen; name == "one key" {
+				w.Credential.Kind = command.CredentialKey
+			}
+			if err := slow.Execute(t.Context(), o, w); !errors.Is(err, command.ErrCredentialDead) {
+				t.Errorf("a write with what was ended: %v", err)
+			}
+		})
+	}
 	t.Run("erasure", func(t *testing.T) {
 		o := logtest.Owner()
 		signIn(o)

@@ -60,10 +60,9 @@ func TestAnAlteredReadModelDecidesNothing(t *testing.T) {
 			"an older sequence": {func(s *command.State) { s.Seq, s.Version = s.Seq-1, 1 }, true}, // the tail is read
 			"all but leaves":    {func(s *command.State) { s.Seq, s.Version, s.Leaves = 0, 0, 7 }, len(leavesOf(t, log, owner)) > 0},
 		} {
-			x, err := command.NewExecutor(command.Config{Log: log, Loader: altered{m, c.alter}, Source: "/test", NewID: newID, CachedOwners: 9})
-			must(t, err)
+			x := newExecutorOn(t, log, altered{m, c.alter})
 			// Not a write, which would look for its key in the log below.
-			_, err = x.Standing(t.Context(), owner)
+			_, err := x.Standing(t.Context(), owner)
 			if c.good != (err == nil) || !c.good && !errors.Is(err, eventlog.ErrContradiction) {
 				t.Errorf("ends with %s, %s altered: %v", ends.name, name, err)
 			}
@@ -89,9 +88,7 @@ func TestAnInventedOwnerDecidesNothing(t *testing.T) {
 		"messages": func(s *command.State) { s.Seq = 2 },
 	} {
 		m := altered{&model{log: log, batches: map[events.Owner][]batch{}}, alter}
-		x, err := command.NewExecutor(command.Config{Log: log, Loader: m, Source: "/test", NewID: newID, CachedOwners: 9})
-		must(t, err)
-		if err := x.Execute(t.Context(), owner, write(1)); !errors.Is(err, eventlog.ErrContradiction) {
+		if err := newExecutorOn(t, log, m).Execute(t.Context(), owner, write(1)); !errors.Is(err, eventlog.ErrContradiction) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

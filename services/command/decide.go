@@ -448,8 +448,8 @@ func liveKeys(s *State, now time.Time) (n int) {
 	return n
 }
 
-// RevokeKey ends an API key, and the grants that it minted. An expired key counts as
-// unknown.
+// RevokeKey ends an API key, and the grants that it minted. A key that has expired counts as
+// unknown, unless it may be alive for a replica whose clock is behind.
 type RevokeKey struct {
 	KeyID      string
 	Credential Credential
@@ -459,7 +459,7 @@ func (c *RevokeKey) decide(s *State, now time.Time) (Decision, error) {
 	if err := c.Credential.check(s, now); err != nil {
 		return Decision{}, err
 	}
-	if key, ok := s.Keys[c.KeyID]; !ok || !key.live(now) {
+	if key, ok := s.Keys[c.KeyID]; !ok || key.over(now) {
 		return Decision{}, ErrKeyUnknown
 	}
 	ended := endGrants(s, now, func(by events.Via) bool { return by == events.Via{Kind: events.ViaKey, ID: c.KeyID} })

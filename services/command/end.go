@@ -23,8 +23,9 @@ func endGrants(s *State, now time.Time, chosen func(events.Via) bool) (revoked [
 	return revoked
 }
 
-// EndSession ends a session of either API, and the grants that it minted. It ends the
-// grants of a session that has ended before, too: a sign-out leaves them alive.
+// EndSession ends a session of either API, also one that has expired here and may be alive
+// for a replica whose clock is behind, and the grants that it minted. It ends the grants of
+// a session that has ended before, too: a sign-out leaves them alive.
 type EndSession struct {
 	SessionID  string
 	Credential Credential
@@ -37,7 +38,7 @@ func (c *EndSession) decide(s *State, now time.Time) (Decision, error) {
 	d := Decision{Kind: events.KindSession}
 	d.Events = endGrants(s, now, func(by events.Via) bool { return by == events.Via{Kind: events.ViaSession, ID: c.SessionID} })
 	for _, sessions := range []map[string]time.Time{s.CoreSessions, s.Sessions} {
-		if now.Before(sessions[c.SessionID]) {
+		if !over(sessions[c.SessionID], now) {
 			d.Events = append(d.Events, &events.SessionRevoked{SessionID: c.SessionID})
 		}
 	}

@@ -31,17 +31,19 @@ func openLog(t *testing.T) *eventlog.JetStream {
 
 func newExecutor(t *testing.T, log eventlog.Log) *command.Executor {
 	t.Helper()
-	x, err := command.NewExecutor(command.Config{Log: log, Loader: command.NoReadModel{}, Source: "/test", NewID: newID, CachedOwners: 2})
+	return newExecutorOn(t, log, command.NoReadModel{})
+}
+
+func newExecutorOn(t *testing.T, log eventlog.Log, loader command.Loader) *command.Executor {
+	t.Helper()
+	x, err := command.NewExecutor(command.Config{Log: log, Loader: loader, Source: "/test", NewID: newID, CachedOwners: 2})
 	must(t, err)
 	return x
 }
 
 func write(content byte) *command.WriteMemory {
-	return &command.WriteMemory{MemoryID: newID(), LeafHash: events.Hash{content}, Metadata: canonical.Empty, Seal: sealAs(content)}
-}
-
-func sealAs(content byte) func(uint64) ([]byte, int, error) {
-	return func(uint64) ([]byte, int, error) { return []byte{content}, events.SealedByLeaf, nil }
+	seal := func(uint64) ([]byte, int, error) { return []byte{content}, events.SealedByLeaf, nil }
+	return &command.WriteMemory{MemoryID: newID(), LeafHash: events.Hash{content}, Metadata: canonical.Empty, Seal: seal}
 }
 
 // leavesOf replays an owner's log and checks that leaf indexes and owner versions have no

@@ -42,10 +42,6 @@ func TestBytesPerDay(t *testing.T) {
 			say(s, now, d.Events...)
 		}
 	}
-	write := func(what string, bytes int, wait time.Duration) {
-		t.Helper()
-		decide(what, new(memory(bytes)), wait)
-	}
 	batch := func(what string, wait time.Duration, sizes ...int) {
 		t.Helper()
 		c := &WriteBatch{}
@@ -58,11 +54,11 @@ func TestBytesPerDay(t *testing.T) {
 	key := memory(40)
 	key.IdempotencyKey = &events.Hash{1}
 	decide("the first", &key, 0)
-	write("all of a day and one more", 61, time.Hour)
+	decide("all of a day and one more", new(memory(61)), time.Hour)
 	batch("a batch of one too many", time.Hour, 30, 31)
 	batch("a batch", 0, 20, 30)
-	write("the last", 10, 0)
-	write("one more", 1, time.Hour)
+	decide("the last", new(memory(10)), 0)
+	decide("one more", new(memory(1)), time.Hour)
 	repeated := key
 	repeated.first = &key.Written // as the executor finds it
 	decide("a repetition", &repeated, 0)
@@ -86,5 +82,5 @@ func TestBytesPerDay(t *testing.T) {
 		t.Errorf("%d bytes of the day", s.DayBytes)
 	}
 	now = now.Add(-time.Second) // on the replica with the slow clock
-	write("too much there, too", 1, time.Second)
+	decide("too much there, too", new(memory(1)), time.Second)
 }

@@ -114,13 +114,6 @@ func (m *model) UsedKeys(ctx context.Context, owner events.Owner, limit int) (ke
 	return keys, state.Seq, err
 }
 
-func newExecutorOn(t *testing.T, m *model) *command.Executor {
-	t.Helper()
-	x, err := command.NewExecutor(command.Config{Log: m.log, Loader: m, Source: "/test", NewID: newID, CachedOwners: 2})
-	must(t, err)
-	return x
-}
-
 // TestOneWriteForAKey: a key yields one memory, and every request with it the same answer.
 // It does not matter how far the read models are behind, which replica is asked, and what
 // it has forgotten.
@@ -129,7 +122,7 @@ func TestOneWriteForAKey(t *testing.T) {
 	const workers, each, keys = 6, 60, 25
 	m := &model{log: openLog(t), batches: map[events.Owner][]batch{}}
 	owners := []events.Owner{logtest.Owner(), logtest.Owner(), logtest.Owner()}
-	executors := []*command.Executor{newExecutorOn(t, m), newExecutorOn(t, m)}
+	executors := []*command.Executor{newExecutorOn(t, m.log, m), newExecutorOn(t, m.log, m)}
 	type asked struct {
 		owner events.Owner
 		key   byte
@@ -189,7 +182,7 @@ func TestAReadModelThatIsMadeAnew(t *testing.T) {
 	t.Parallel()
 	m := &model{log: openLog(t), batches: map[events.Owner][]batch{}}
 	owner := logtest.Owner()
-	x := newExecutorOn(t, m)
+	x := newExecutorOn(t, m.log, m)
 	again := func(x *command.Executor, n int) (*command.WriteMemory, error) {
 		w, key := write(byte(n)), events.Hash{byte(n)}
 		w.IdempotencyKey = &key
@@ -199,11 +192,11 @@ func TestAReadModelThatIsMadeAnew(t *testing.T) {
 		must(t, testkit.ErrorOf(again(x, n)))
 		m.advance(t, owner, 1)
 	}
-	young := newExecutorOn(t, m) // loads them all from the model
+	young := newExecutorOn(t, m.log, m) // loads them all from the model
 	if w, err := again(young, 40); err != nil || !w.Replayed {
 		t.Fatalf("replayed %t, %v", w.Replayed, err)
 	}
-	unasked := newExecutorOn(t, m) // has looked up no key
+	unasked := newExecutorOn(t, m.log, m) // has looked up no key
 	must(t, unasked.Execute(t.Context(), owner, write(0)))
 	m.mu.Lock()
 	m.batches = map[events.Owner][]batch{}
@@ -238,10 +231,9 @@ func TestManyKeysAreReadOnce(t *testing.T) {
 	t.Parallel()
 	m := &manyKeys{model: &model{log: openLog(t), batches: map[events.Owner][]batch{}}}
 	owner := logtest.Owner()
-	must(t, newExecutorOn(t, m.model).Execute(t.Context(), owner, write(0)))
+	must(t, newExecutorOn(t, m.log, m.model).Execute(t.Context(), owner, write(0)))
 	m.advance(t, owner, 1)
-	x, err := command.NewExecutor(command.Config{Log: m.log, Loader: m, Source: "/test", NewID: newID, CachedOwners: 2})
-	must(t, err)
+	x := newExecutorOn(t, m.log, m)
 	for i, key := range []events.Hash{{1}, {2}, {1}, {2}} {
 		w := write(key[0])
 		w.IdempotencyKey = &key
