@@ -76,22 +76,22 @@ func (a *API) Mount(app *httpapi.App) {
 	app.Get("/memories/:id/proof", a.reading(a.proveMemory))
 	app.Get("/memories/:id/receipt", a.reading(a.receiptOfMemory))
 	app.Get("/memories/:id", a.reading(a.getMemory))
-	app.Delete("/memories/:id", a.scoped(events.ScopeRetract, a.retractMemory))
-	app.Post("/memories/:id/forget", a.owning(a.forgetMemory))
+	app.Delete("/memories/:id", a.scoped(events.ScopeRetract, bare(a.retractMemory)))
+	app.Post("/memories/:id/forget", a.owning(bare(a.forgetMemory)))
 	app.Get("/log", a.reading(a.logHead))
 	app.Get("/log/consistency", a.reading(a.logConsistency))
 
 	app.Get("/export", app.Compressed(a.scoped(events.ScopeRead, a.exportLog)))
 	app.Post("/import", a.owning(a.importLog))
-	app.Delete("/import", a.owning(a.giveUpImport))
+	app.Delete("/import", a.owning(bare(a.giveUpImport)))
 	app.Get("/events", a.listEvents(app))
 
 	app.Post("/keys", a.owning(a.createKey))
 	app.Get("/keys", a.owning(a.listKeys))
-	app.Delete("/keys/:id", a.owning(a.revokeKey))
+	app.Delete("/keys/:id", a.owning(bare(a.revokeKey)))
 
 	app.Get("/grants", a.owning(a.listGrants))
-	app.Delete("/grants/:id", a.owning(a.endGrant))
+	app.Delete("/grants/:id", a.owning(bare(a.endGrant)))
 
 	app.Post("/mcp", a.serveAgent)
 	app.Get(metadataPath, a.resourceMetadata(""))
@@ -158,6 +158,16 @@ func (a *API) owning(route func(*fiber.Ctx, access.Caller) error) fiber.Handler 
 		}
 		return route(c, caller)
 	})
+}
+
+// bare wraps a route that knows no members of a body.
+func bare(route func(*fiber.Ctx, access.Caller) error) func(*fiber.Ctx, access.Caller) error {
+	return func(c *fiber.Ctx, caller access.Caller) error {
+		if err := httpapi.NoMembers(c); err != nil {
+			return err
+		}
+		return route(c, caller)
+	}
 }
 
 // writeMemory stores a memory. The message of a new memory also records the use of the
@@ -279,9 +289,6 @@ func (a *API) retractMemory(c *fiber.Ctx, caller access.Caller) error {
 
 // forgetMemory makes the text of a memory unreadable for good.
 func (a *API) forgetMemory(c *fiber.Ctx, caller access.Caller) error {
-	if err := httpapi.NoMembers(c); err != nil {
-		return err
-	}
 	return httpapi.Done(c, a.Memories.Forget(httpapi.Context(c), readerOf(caller), caller.Credential, httpapi.Param(c, "id")))
 }
 
