@@ -44,12 +44,14 @@ func TestMain(m *testing.M) { pgtest.Main(m) }
 // took more than six minutes.
 const limit = 10 * time.Minute
 
-// setting is the driver's input.
+// setting is the input of a driver, which reads what it needs.
 type setting struct {
 	API         string `json:"api"`
+	Core        string `json:"core"`     // of another service: a connection of the extension knows only its own
 	Listed      string `json:"listed"`   // a site on the API's list
 	Unlisted    string `json:"unlisted"` // a site that is not on the list
 	Chromium    string `json:"chromium"`
+	Firefox     string `json:"firefox"`
 	Modules     string `json:"modules"`
 	Profile     string `json:"profile"`
 	Extension   string `json:"extension"`

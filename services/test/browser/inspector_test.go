@@ -44,26 +44,13 @@ func inspector(t *testing.T, server string) string {
 	return "http://" + addr
 }
 
-// webextensionSetting is the input of the driver of the extension's tests.
-type webextensionSetting struct {
-	API         string `json:"api"`
-	Core        string `json:"core"` // of another service: a connection knows only its own
-	Chromium    string `json:"chromium"`
-	Firefox     string `json:"firefox"`
-	Modules     string `json:"modules"`
-	Profile     string `json:"profile"`
-	Extension   string `json:"extension"`
-	ExtensionID string `json:"extensionId"`
-	Screenshots string `json:"screenshots"`
-}
-
 // TestWebExtensionInChromium loads the extension as a person would, and signs in. It
 // saves while the service is up, is down, or does not answer. Then it restarts the
 // browser and searches. At last it connects to save only.
 func TestWebExtensionInChromium(t *testing.T) {
 	slow(t) // starts a browser
 	t.Parallel()
-	s := webextensionSetting{
+	s := setting{
 		Chromium: chromium(t), Modules: modules(t), Profile: profile(t), Screenshots: os.Getenv("LEDGER_SCREENSHOTS"),
 		Extension: buildWebExtension(t),
 	}
@@ -79,7 +66,7 @@ func TestWebExtensionInChromium(t *testing.T) {
 func TestWebExtensionInFirefox(t *testing.T) {
 	slow(t) // starts a browser
 	t.Parallel()
-	s := webextensionSetting{
+	s := setting{
 		Firefox: firefox(t), Modules: modules(t), Extension: buildWebExtension(t),
 		ExtensionID: "0a1b2c3d-0a1b-4c3d-8e9f-0a1b2c3d4e5f", // Firefox reads it from a preference, and otherwise makes one up
 	}
