@@ -74,6 +74,7 @@ type Anchorer struct {
 	rent    *atomic.Uint64 // lamports of a commitment account; 0: not read yet
 	status  status
 	metrics *metrics
+	refuted uint64 // the message that contradicted the tables when they were last renewed for that
 }
 
 // New returns an anchorer that does nothing until Run.
@@ -114,10 +115,24 @@ func (a *Anchorer) renewal(err error) []projector.Step {
 		a.metrics.alarms.Inc()
 		a.cfg.Logger.Error("the anchorer's tables were altered, or authority or program have changed; "+
 			"the state is rebuilt from the log's first message", "err", err)
+	case a.refutes(err):
+		a.metrics.alarms.Inc()
+		a.cfg.Logger.Error("a message contradicts the anchorer's tables; the state is rebuilt from the log's first message", "err", err)
 	default:
 		return nil
 	}
 	return a.store.empty()
+}
+
+// refutes reports whether an error says that a message contradicts the tables. One that
+// contradicted them before, and was not passed with the tables made again, contradicts the log.
+func (a *Anchorer) refutes(err error) bool {
+	found, ok := errors.AsType[*contradiction](err)
+	if !ok || found.seq == a.refuted {
+		return false
+	}
+	a.refuted = found.seq
+	return true
 }
 
 // drive runs steps until ctx ends or something fails. It begins once the fold holds all

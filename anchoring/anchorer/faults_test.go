@@ -286,20 +286,31 @@ func TestTreeCacheDisagrees(t *testing.T) {
 	}
 }
 
-// The tables are a cache: if they are lost, the log restores everything.
+// The tables are a cache: if they are lost, or their rows, the log restores everything. A lost
+// row has no wrong code, but the owner's next message contradicts it.
 func TestTablesComeBackFromTheLog(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, false)
 	keys := w.owners(5)
-	w.start(nil, nil).waitAnchored(w).stop()
-	w.database = pgtest.Database(t)
-	w.write(keys[2], 3)
-	w.start(nil, nil)
-	all := w.allAnchored()
-	for _, key := range slices.Concat(keys[:2], keys[3:]) {
-		if len(all[key].cut) != 1 {
-			t.Errorf("%s: cut %d times", key, len(all[key].cut))
+	for _, lose := range []func(){
+		func() { w.database = pgtest.Database(t) },
+		func() { w.must(errorOf(w.pool().Exec(t.Context(), `DELETE FROM ledger_anchor.owners`))) },
+	} {
+		w.start(nil, nil).waitAnchored(w).stop()
+		lose()
+		w.write(keys[2], 3)
+		p := w.start(nil, nil)
+		all := w.allAnchored()
+		for _, key := range slices.Concat(keys[:2], keys[3:]) {
+			if len(all[key].cut) != 1 {
+				t.Errorf("%s: cut %d times", key, len(all[key].cut))
+			}
 		}
+		p.stop()
+	}
+	a, found := Anchorer{}, &contradiction{7, errLog}
+	if !a.refutes(found) || a.refutes(found) || !a.refutes(&contradiction{9, errLog}) {
+		t.Error("the same message must renew the tables once, and another one again")
 	}
 }
 

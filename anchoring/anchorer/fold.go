@@ -42,7 +42,7 @@ func (f *fold) Apply(ctx context.Context, w *projector.Writer, s projector.Slice
 	for i := range s.Records {
 		r := &s.Records[i]
 		if err := f.record(changed[r.Owner], r, spent, &genesis); err != nil {
-			return fmt.Errorf("sequence %d: %w", r.Seq, err)
+			return &contradiction{r.Seq, err}
 		}
 	}
 	f.anchorer.store.write(w, changed, spent, genesis)
@@ -109,8 +109,18 @@ func (f *fold) record(o *owner, r *projector.Record, spent map[string]uint64, ge
 	return nil
 }
 
-// errLog says that the log contradicts itself, because of a bug or tampering.
-var errLog = errors.New("the log contradicts itself")
+// errLog says that the log contradicts itself, because of a bug or tampering, or the rows
+// that it is folded into: one was lost, or is from an earlier time.
+var errLog = errors.New("the log contradicts itself, or the anchorer's tables")
+
+// contradiction is an errLog about the message at a sequence.
+type contradiction struct {
+	seq uint64
+	why error
+}
+
+func (c *contradiction) Error() string { return fmt.Sprintf("sequence %d: %v", c.seq, c.why) }
+func (c *contradiction) Unwrap() error { return c.why }
 
 // owner is the anchoring state of one owner's log. It is a fold of the owner's leaves and
 // chain events, and of nothing else. Its row keeps the exported fields as JSON.

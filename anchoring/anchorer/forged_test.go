@@ -101,7 +101,6 @@ func TestWhatARefusalMeans(t *testing.T) {
 		"no money for the rent":    {&program.InstructionError{Index: 3, Custom: true, Code: 1}, false, errUnfunded, nil, 2},
 		"no money for the fee":     {&program.InstructionError{Index: -1, Reason: "InsufficientFundsForFee"}, false, errUnfunded, nil, 2},
 		"the node is behind":       {&program.InstructionError{Index: -1, Reason: "BlockhashNotFound"}, false, nil, nil, 2},
-		"it has come already":      {&program.InstructionError{Index: -1, Reason: "AlreadyProcessed"}, false, nil, nil, 2},
 		"something of the node":    {errors.New("rate limit"), false, nil, nil, 2},
 		"the chain is not reached": {fmt.Errorf("%w: refused", chain.ErrUnreachable), false, nil, chain.ErrUnreachable, 1},
 	} {
