@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/memory-ledger/ledger/projections/audit"
@@ -78,8 +79,15 @@ func (r *rebuild) explain(ctx context.Context, rows map[string]bool) error {
 
 func unreadable(err error) string { return "it can't be read (" + err.Error() + ")" }
 
-// unusable reports whether an error means that the checkpoint can't be used.
-func unusable(err error) bool { return errors.Is(err, pgx.ErrNoRows) || schema.Damaged(err) }
+// unusable reports whether an error means that the checkpoint can't be used, or a table.
+func unusable(err error) bool { return errors.Is(err, pgx.ErrNoRows) || lost(err) }
+
+// lost reports whether an error means that a table can't be read, or that it is not there
+// (42P01) or lacks a column (42703).
+func lost(err error) bool {
+	pg, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && (pg.Code == "42P01" || pg.Code == "42703") || schema.Damaged(err)
+}
 
 // differ reports a table that differs as a whole.
 func (r *rebuild) differ(table, format string, args ...any) {
@@ -113,7 +121,7 @@ func (r *rebuild) compareTable(ctx context.Context, live pgx.Tx, name string) (b
 	}
 	r.result.Rows += counts[1]
 	switch {
-	case schema.Damaged(failed):
+	case lost(failed):
 		r.differ(name, "%s", unreadable(failed))
 		return false, nil
 	case failed != nil:

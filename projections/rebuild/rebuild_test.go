@@ -238,6 +238,8 @@ func TestADifferenceIsNotSwappedInUnlessForced(t *testing.T) {
 	for _, damage := range []string{
 		`UPDATE memories SET metadata = '{"x":1}' WHERE leaf_index = 7`,
 		`DELETE FROM tiles`,
+		`DROP TABLE grants`,
+		`ALTER TABLE memories DROP COLUMN via`,
 		`UPDATE owners SET others = others - 1`,
 		`INSERT INTO api_keys (id, owner, hash, prefix, label, created_at, seq) SELECT gen_random_uuid(), owner, '\x00', 'svc_', '', now(), 1 FROM owners`,
 	} {
