@@ -40,9 +40,9 @@ import (
 var ErrNoKey = errors.New("no data key")
 
 // Unopened is the error that Config.Keys returns if the master key does not open a data
-// key. The audit continues, and is incomplete unless Optional is set.
+// key, or the key was lost. The audit continues, and is incomplete unless Optional is set.
 type Unopened struct {
-	Why      string // does not name the owner: the audit counts leaves by this text
+	Why      string // the audit counts leaves by this text
 	Optional bool   // no key was configured; the key was found in a run's folder
 }
 

@@ -130,12 +130,12 @@ func auditKeys(ctx context.Context, cfg config.Config, nc *nats.Conn, refused *r
 		switch {
 		case errors.Is(err, keystore.ErrUnavailable):
 			return nil, err
-		case errors.Is(err, keystore.ErrNoKey):
+		case errors.Is(err, keystore.ErrForgotten):
 			return nil, fmt.Errorf("%w: %w", audit.ErrNoKey, err)
 		case errors.Is(err, keystore.ErrMasterKey):
 			return nil, unopened("another master key wraps the owner's data key")
 		case err != nil:
-			return nil, unopened("the owner's data key is damaged in the keystore")
+			return nil, unopened("the data key of " + string(owner) + " is lost or damaged in the keystore")
 		}
 		return key, nil
 	}, ""

@@ -87,6 +87,11 @@ func TestReadinessFindsALostKey(t *testing.T) {
 	if a := run.core.Do("GET", "/readyz", nil); !says("data keys", "restore the keystore")(a) || strings.Contains(string(a.Body), wallets[1].PublicKey) {
 		t.Errorf("then it says %s", a.Body)
 	}
+	told, err := assembly.Audit(t.Context(), run.cfg, assembly.AuditOptions{})
+	must(t, err)
+	if all := fmt.Sprint(told.Incomplete); !strings.Contains(all, wallets[0].PublicKey) || !strings.Contains(all, wallets[1].PublicKey) {
+		t.Errorf("the audit does not name both: %+v", told)
+	}
 	must(t, assembly.Restore(t.Context(), run.cfg, copies, nil, func(d backup.Done) { put = d.Messages }, quiet))
 	if put != 2 {
 		t.Errorf("%d keys were put back, want the lost one and the replaced one", put)
