@@ -25,7 +25,7 @@ type fold struct {
 	sessions    map[string]*session
 	corrections map[string]*correction // by owner, superseded and superseding leaf
 	retractions map[string]*retraction // by owner, leaf index, and whether it was forgotten
-	destroyed   map[string]Finding     // by owner and leaf index: its key is destroyed, and no event says why
+	destroyed   map[string]Finding     // by leafKey or erasedKey: a key is destroyed, and no event says why
 	erasures    map[string]*erasure    // by owner and sequence
 	imports     map[string]*imported   // by owner and sequence
 	keys        map[string]*apiKey
@@ -213,6 +213,8 @@ func (f *fold) recompute(ctx context.Context, c *current, data *events.MemoryWri
 	}
 	if c.owner.erased < key.Erasures() {
 		f.report.unread[unread{why: "its owner had it erased"}]++
+		f.destroyed[erasedKey(c.owner.name, key.Erasures())] = Finding{Check: CheckKey, Owner: c.owner.name,
+			Detail: fmt.Sprintf("the keystore has a data key from after erasure %d, which the log does not have", key.Erasures())}
 		return nil
 	}
 	if data.Sealing == events.SealedByLeaf && key.Destroyed(data.LeafIndex) {

@@ -174,8 +174,18 @@ func (f *fold) explained(owner events.Owner, leaf uint64) {
 	}
 }
 
-// unexplained reports the leaves whose keys are destroyed and that the log does not call
-// forgotten, not even in messages that came since the audit began.
+// erased counts an erasure, which explains why the keystore has only a later key.
+func (f *fold) erased(o *owner) {
+	o.erased++
+	delete(f.destroyed, erasedKey(o.name, o.erased))
+}
+
+func erasedKey(owner events.Owner, erasures int) string {
+	return rowKey(string(owner), "erasure", strconv.Itoa(erasures))
+}
+
+// unexplained reports the leaves and owners whose keys are destroyed and that the log does
+// not call forgotten or erased, not even in messages that came since the audit began.
 func (a *auditor) unexplained(ctx context.Context) error {
 	f := a.fold
 	if len(f.destroyed) == 0 {
@@ -186,8 +196,13 @@ func (a *auditor) unexplained(ctx context.Context) error {
 		err = a.readDecoded(ctx, eventlog.ReadConfig{From: a.through + 1, To: head}, func(messages []message) error {
 			for _, m := range messages {
 				for _, e := range m.batch {
-					if data, ok := e.Data.(*events.MemoryForgotten); ok {
+					switch data := e.Data.(type) {
+					case *events.MemoryForgotten:
 						f.explained(e.Owner, data.LeafIndex)
+					case *events.OwnerErased:
+						if o := f.owners[e.Owner]; o != nil {
+							f.erased(o)
+						}
 					}
 				}
 			}
@@ -209,7 +224,7 @@ func (f *fold) ownerErased(ctx context.Context, c *current, data *events.OwnerEr
 	if leaves := uint64(len(c.owner.leaves)); data.Leaves != leaves {
 		f.wrong(c, CheckKey, "erases %d leaves, the log has %d", data.Leaves, leaves)
 	}
-	c.owner.erased++
+	f.erased(c.owner)
 	f.erasures[rowKey(string(c.owner.name), strconv.FormatUint(c.seq, 10))] = &erasure{c.owner, data.Leaves}
 	key, _, err := f.keyOf(ctx, c.owner.name)
 	if key != nil && key.Erasures() < c.owner.erased {
