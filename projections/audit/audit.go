@@ -133,7 +133,7 @@ type auditor struct {
 	cfg     Config
 	report  *report
 	fold    *fold
-	through uint64 // the sequence up to which is checked
+	through uint64 // the sequence up to which is checked: at first, that of the read models
 }
 
 func (a *auditor) run(ctx context.Context) error {
@@ -160,14 +160,17 @@ func (a *auditor) run(ctx context.Context) error {
 			return err
 		}
 	}
-	a.report.summary.Through = a.through
 	if err := a.replay(ctx, db); err != nil {
 		return err
 	}
-	if db != nil {
-		if err := a.compareReadModels(ctx, db); err != nil {
-			return err
-		}
+	// A message that the read models do not hold may have stopped the projector.
+	if err := a.read(ctx, a.through+1, head); err != nil {
+		return err
+	}
+	a.through = max(a.through, head)
+	a.report.summary.Through = a.through
+	if err := a.afterReplay(ctx); err != nil {
+		return err
 	}
 	if a.cfg.Owner != "" && a.fold.owners[a.cfg.Owner] == nil {
 		a.report.incomplete("owner %s: up to sequence %d the log has no such owner", a.cfg.Owner, a.through)

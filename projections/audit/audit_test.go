@@ -164,4 +164,10 @@ func TestWhatIsGoodIsFoundGood(t *testing.T) {
 	if len(found) != 0 || len(summary.NotChecked) != 3 || !strings.Contains(fmt.Sprint(summary.NotChecked), "read models") {
 		t.Errorf("%v, %+v", found, summary)
 	}
+	// A message that stopped the projector is named, although the read models end before it.
+	bad := log.PublishRaw(t, story(1)[0].Subject(), []byte("[]"))
+	found, summary = verify(t, audit.Config{Log: log.Replayed(), Pool: pool, Patience: time.Millisecond})
+	if len(found) != 1 || found[0].Seq != bad || summary.Through != bad || len(summary.Incomplete) != 1 {
+		t.Errorf("%v, %+v", found, summary)
+	}
 }

@@ -20,21 +20,37 @@ type message struct {
 	bad     error
 }
 
-// replay reads the log up to a.through, folds it, and compares the memories table with
-// it.
+// replay reads the log up to a.through, folds it, and compares the read models with it.
 func (a *auditor) replay(ctx context.Context, db *snapshot) (err error) {
 	a.fold = newFold(a)
-	if db != nil {
-		where, args := a.onlyOwner()
-		if a.fold.memories, err = openMemories(ctx, db.conn, a.report, where, args); err != nil {
-			return err
-		}
+	if db == nil {
+		return a.read(ctx, 1, a.through)
 	}
-	read := eventlog.ReadConfig{To: a.through}
+	where, args := a.onlyOwner()
+	if a.fold.memories, err = openMemories(ctx, db.conn, a.report, where, args); err != nil {
+		return err
+	}
+	if err := a.read(ctx, 1, a.through); err != nil {
+		return err
+	}
+	if err := a.fold.memories.skip(nil); err != nil {
+		return err
+	}
+	err = a.compareReadModels(ctx, db)
+	a.fold.memories = nil
+	return err
+}
+
+// read folds a part of the log.
+func (a *auditor) read(ctx context.Context, from, to uint64) error {
+	if from > to {
+		return nil
+	}
+	part := eventlog.ReadConfig{From: from, To: to}
 	if a.cfg.Owner != "" {
-		read.Subject = events.OwnerFilter(events.FamilyAny, a.cfg.Owner)
+		part.Subject = events.OwnerFilter(events.FamilyAny, a.cfg.Owner)
 	}
-	if err := a.readDecoded(ctx, read, func(messages []message) error {
+	if err := a.readDecoded(ctx, part, func(messages []message) error {
 		for i := range messages {
 			if a.cfg.Owner != "" && messages[i].subject.Owner != a.cfg.Owner {
 				continue // a single node's log is read without a filter
@@ -44,18 +60,13 @@ func (a *auditor) replay(ctx context.Context, db *snapshot) (err error) {
 			}
 		}
 		if n := len(messages); n > 0 && a.cfg.Progress != nil {
-			a.cfg.Progress(messages[n-1].record.Seq, a.through)
+			a.cfg.Progress(messages[n-1].record.Seq, to)
 		}
 		return nil
 	}); err != nil {
 		return fmt.Errorf("read the log: %w", err)
 	}
-	if db != nil {
-		if err := a.fold.memories.skip(nil); err != nil {
-			return err
-		}
-	}
-	return a.afterReplay(ctx)
+	return nil
 }
 
 // readDecoded reads the log, and decodes a slice while yield works on the previous
