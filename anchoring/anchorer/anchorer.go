@@ -85,9 +85,7 @@ func New(cfg Config) (*Anchorer, error) {
 		return nil, err
 	}
 	a := &Anchorer{cfg: cfg, store: &store{pool: cfg.Pool, key: key}, signer: signer{cfg.Authority, cfg.Program, cfg.PriorityFee}, rent: new(atomic.Uint64)}
-	if a.metrics, err = newMetrics(a); err != nil {
-		return nil, err
-	}
+	a.metrics = newMetrics(a)
 	a.folding, err = projector.New(projector.Config{
 		Name: "anchorer", Pool: cfg.Pool, Schema: schemaName, Tables: tables{}, Log: cfg.Log,
 		Projections: []projector.Projection{&fold{anchorer: a}}, Only: relevant,

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/memory-ledger/ledger/anchoring/chain"
 )
@@ -118,58 +119,48 @@ type metrics struct {
 	latency       prometheus.Histogram
 }
 
-func newMetrics(a *Anchorer) (*metrics, error) {
+func newMetrics(a *Anchorer) *metrics {
 	const prefix = "ledger_anchor_"
+	register := promauto.With(a.cfg.Registerer)
 	counter := func(name, help string) prometheus.Counter {
-		return prometheus.NewCounter(prometheus.CounterOpts{Name: prefix + name, Help: help})
+		return register.NewCounter(prometheus.CounterOpts{Name: prefix + name, Help: help})
 	}
-	m := &metrics{
-		alarms:  counter("alarms_total", "Times that anchoring of an owner was stopped: the tree cache or the chain contradicts the log, or the anchorer's own rows were altered."),
-		spent:   counter("lamports_spent_total", "Lamports paid for confirmed commits, at most."),
-		balance: prometheus.NewGauge(prometheus.GaugeOpts{Name: prefix + "authority_balance_lamports", Help: "Balance of the authority when last read."}),
-		latency: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: prefix + "latency_seconds", Help: "From a batch's oldest leaf to its confirmation.", Buckets: prometheus.ExponentialBuckets(1, 2, 14),
-		}),
-	}
-	if a.cfg.Registerer == nil {
-		return m, nil
-	}
-	gauge := func(name, help string, labels prometheus.Labels, value func(*status) float64) prometheus.Collector {
+	gauge := func(name, help string, labels prometheus.Labels, value func(*status) float64) {
 		opts := prometheus.GaugeOpts{Name: prefix + name, Help: help, ConstLabels: labels}
-		return prometheus.NewGaugeFunc(opts, func() (v float64) {
+		register.NewGaugeFunc(opts, func() (v float64) {
 			a.status.set(func(s *status) { v = value(s) })
 			return v
 		})
 	}
 	state := func(name string) prometheus.Labels { return prometheus.Labels{"state": name} }
 	const owners = "Owners by what their newest leaves wait for."
-	for _, c := range []prometheus.Collector{
-		m.alarms, m.spent, m.balance, m.latency,
-		gauge("owners", owners, state("waiting"), func(s *status) float64 { return float64(s.counts.Waiting) }),
-		gauge("owners", owners, state("cut"), func(s *status) float64 { return float64(s.counts.Cut) }),
-		gauge("owners", owners, state("submitted"), func(s *status) float64 { return float64(s.counts.Submitted) }),
-		gauge("oldest_unanchored_seconds", "Age of the oldest leaf that is not anchored.", nil, func(s *status) float64 {
-			if s.counts.Oldest.IsZero() {
-				return 0
-			}
-			return a.cfg.Now().Sub(s.counts.Oldest).Seconds()
-		}),
-		gauge("active", "1 where this anchorer works, 0 where it stands by or failed.", nil, func(*status) float64 {
-			if a.folding.Status().Works() {
-				return 1
-			}
+	gauge("owners", owners, state("waiting"), func(s *status) float64 { return float64(s.counts.Waiting) })
+	gauge("owners", owners, state("cut"), func(s *status) float64 { return float64(s.counts.Cut) })
+	gauge("owners", owners, state("submitted"), func(s *status) float64 { return float64(s.counts.Submitted) })
+	gauge("oldest_unanchored_seconds", "Age of the oldest leaf that is not anchored.", nil, func(s *status) float64 {
+		if s.counts.Oldest.IsZero() {
 			return 0
-		}),
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: prefix + "ready", Help: "1 while leaves are being anchored."}, func() float64 {
-			if a.Ready() != nil {
-				return 0
-			}
-			return 1
-		}),
-	} {
-		if err := a.cfg.Registerer.Register(c); err != nil {
-			return nil, err
 		}
+		return a.cfg.Now().Sub(s.counts.Oldest).Seconds()
+	})
+	gauge("active", "1 where this anchorer works, 0 where it stands by or failed.", nil, func(*status) float64 {
+		if a.folding.Status().Works() {
+			return 1
+		}
+		return 0
+	})
+	register.NewGaugeFunc(prometheus.GaugeOpts{Name: prefix + "ready", Help: "1 while leaves are being anchored."}, func() float64 {
+		if a.Ready() != nil {
+			return 0
+		}
+		return 1
+	})
+	return &metrics{
+		alarms:  counter("alarms_total", "Times that anchoring of an owner was stopped: the tree cache or the chain contradicts the log, or the anchorer's own rows were altered."),
+		spent:   counter("lamports_spent_total", "Lamports paid for confirmed commits, at most."),
+		balance: register.NewGauge(prometheus.GaugeOpts{Name: prefix + "authority_balance_lamports", Help: "Balance of the authority when last read."}),
+		latency: register.NewHistogram(prometheus.HistogramOpts{
+			Name: prefix + "latency_seconds", Help: "From a batch's oldest leaf to its confirmation.", Buckets: prometheus.ExponentialBuckets(1, 2, 14),
+		}),
 	}
-	return m, nil
 }

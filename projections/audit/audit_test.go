@@ -122,9 +122,7 @@ func projected(t testing.TB, messages ...fixture.Message) (*pgxpool.Pool, *fixtu
 	r, err := projector.New(projector.Config{Projections: readmodel.All(), Pool: pool, Log: log})
 	must(t, err)
 	stop := fixture.Running(t, r.Run)
-	f, err := fence.New(pool, log, fence.Options{Timeout: time.Minute})
-	must(t, err)
-	must(t, f.WaitAll(t.Context()))
+	must(t, fence.New(pool, log, fence.Options{Timeout: time.Minute}).WaitAll(t.Context()))
 	must(t, stop())
 	return pool, log
 }

@@ -26,6 +26,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/coalesce"
@@ -77,22 +78,17 @@ type Fence struct {
 
 // New returns a fence over the read models in the pool's schema. The fence works at once.
 // While Run runs, waits are woken promptly and cost no queries.
-func New(pool *pgxpool.Pool, log eventlog.Reader, opts Options) (*Fence, error) {
+func New(pool *pgxpool.Pool, log eventlog.Reader, opts Options) *Fence {
 	opts.Timeout = cmp.Or(max(0, opts.Timeout), 5*time.Second)
 	opts.Poll = cmp.Or(max(0, opts.Poll), time.Second)
 	opts.Logger = cmp.Or(opts.Logger, slog.Default())
 	if opts.Connection == nil {
 		opts.Connection = func() uint64 { return 1 }
 	}
-	f := &Fence{pool: pool, log: log, opts: opts, channel: schema.Channel(schema.Name(pool))}
+	f := &Fence{pool: pool, log: log, opts: opts, channel: schema.Channel(schema.Name(pool)), metrics: newMetrics(opts.Registerer)}
 	f.heads.Fetch = log.Head
 	f.checkpoints.Fetch = func(ctx context.Context) (projector.Checkpoint, error) { return projector.ReadCheckpoint(ctx, pool) }
-	m, err := newMetrics(opts.Registerer)
-	if err != nil {
-		return nil, fmt.Errorf("fence: %w", err)
-	}
-	f.metrics = m
-	return f, nil
+	return f
 }
 
 // Head describes the read models after a wait. If a later wait returns an equal Head that
@@ -284,26 +280,18 @@ type metrics struct {
 	backward prometheus.Counter
 }
 
-func newMetrics(registerer prometheus.Registerer) (*metrics, error) {
+func newMetrics(registerer prometheus.Registerer) *metrics {
+	register := promauto.With(registerer)
 	counter := func(name, help string) prometheus.Counter {
-		return prometheus.NewCounter(prometheus.CounterOpts{Name: "ledger_fence_" + name, Help: help})
+		return register.NewCounter(prometheus.CounterOpts{Name: "ledger_fence_" + name, Help: help})
 	}
-	m := &metrics{
+	return &metrics{
 		passed:   counter("passed_total", "Reads that found the read models caught up."),
 		expired:  counter("expired_total", "Reads that gave up waiting."),
 		backward: counter("backward_total", "Times the checkpoint was found behind what was known."),
-		waits: prometheus.NewHistogram(prometheus.HistogramOpts{
+		waits: register.NewHistogram(prometheus.HistogramOpts{
 			Name: "ledger_fence_wait_seconds", Help: "How long reads waited that had to.",
 			Buckets: prometheus.ExponentialBuckets(0.0002, 2, 16),
 		}),
 	}
-	if registerer == nil {
-		return m, nil
-	}
-	for _, c := range []prometheus.Collector{m.passed, m.waits, m.expired, m.backward} {
-		if err := registerer.Register(c); err != nil {
-			return nil, err
-		}
-	}
-	return m, nil
 }

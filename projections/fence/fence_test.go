@@ -79,9 +79,7 @@ func newFence(t testing.TB, pool *pgxpool.Pool, log eventlog.Reader, change ...f
 	for _, c := range change {
 		c(&options)
 	}
-	f, err := fence.New(pool, log, options)
-	must(t, err)
-	return f
+	return fence.New(pool, log, options)
 }
 
 // advance moves the checkpoint as a projector would.

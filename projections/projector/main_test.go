@@ -94,9 +94,7 @@ func project(t testing.TB, pool *pgxpool.Pool, log projector.Log, change ...func
 // caughtUp waits until the read models hold the whole log.
 func caughtUp(t testing.TB, pool *pgxpool.Pool, log projector.Log) {
 	t.Helper()
-	f, err := fence.New(pool, log, fence.Options{Timeout: time.Minute})
-	must(t, err)
-	must(t, f.WaitAll(t.Context()))
+	must(t, fence.New(pool, log, fence.Options{Timeout: time.Minute}).WaitAll(t.Context()))
 }
 
 // ready waits until the projector is ready.

@@ -27,7 +27,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"sync"
@@ -142,11 +141,7 @@ func New(cfg Config) (*Runner, error) {
 	}
 	cfg.setDefaults()
 	r := &Runner{cfg: cfg}
-	m, err := newMetrics(cfg.Registerer, r)
-	if err != nil {
-		return nil, fmt.Errorf("projector: %w", err)
-	}
-	r.metrics = m
+	r.metrics = newMetrics(cfg.Registerer, r)
 	return r, nil
 }
 

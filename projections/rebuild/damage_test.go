@@ -27,9 +27,7 @@ func TestAForcedRebuildCuresDamagedPages(t *testing.T) {
 	cfg := localpostgres.Config{Dir: pgtest.Folder(t), NoSync: true}
 	server := pgtest.Start(t, cfg)
 	s := &stage{t: t, log: fixture.NewLog(t), pool: fixture.Pool(t, server.URL(), schema.Live)}
-	var err error
-	s.fence, err = fence.New(s.pool, s.log, fence.Options{Logger: fixture.Quiet()})
-	must(t, err)
+	s.fence = fence.New(s.pool, s.log, fence.Options{Logger: fixture.Quiet()})
 	fixture.Running(t, s.fence.Run)
 	s.projector()
 	actors := s.fill(2, 300)

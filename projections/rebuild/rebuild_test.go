@@ -61,9 +61,7 @@ func emptyStage(t *testing.T) *stage {
 	t.Helper()
 	s := &stage{t: t, log: fixture.NewLog(t)}
 	s.url, s.pool = fixture.Database(t)
-	var err error
-	s.fence, err = fence.New(s.pool, s.log, fence.Options{})
-	must(t, err)
+	s.fence = fence.New(s.pool, s.log, fence.Options{})
 	fixture.Running(t, s.fence.Run)
 	return s
 }

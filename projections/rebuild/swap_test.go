@@ -121,8 +121,7 @@ func TestNoFenceBelievesInTheOldTables(t *testing.T) {
 	s := newStage(t)
 	s.fill(1, 3)
 	var exchanged atomic.Int64
-	f, err := fence.New(s.pool, s.log, fence.Options{Poll: time.Hour, OnExchange: func() { exchanged.Add(1) }})
-	must(t, err)
+	f := fence.New(s.pool, s.log, fence.Options{Poll: time.Hour, OnExchange: func() { exchanged.Add(1) }})
 	fixture.Running(t, f.Run)
 	must(t, f.WaitAll(t.Context()))
 	for i := range 2 {

@@ -36,10 +36,7 @@ func NewAnchorer(b *Base, f *fence.Fence) (*anchorer.Anchorer, error) {
 
 // RunAnchorer runs the anchorer alone until ctx ends.
 func RunAnchorer(ctx context.Context, b *Base) error {
-	f, err := b.newFence(fence.Options{})
-	if err != nil {
-		return err
-	}
+	f := b.newFence(fence.Options{})
 	a, err := NewAnchorer(b, f)
 	if err != nil {
 		return err

@@ -387,11 +387,7 @@ func NewAPIServer(ctx context.Context, b *Base, neighbors Neighbors) (*APIServer
 	if err := d.openNonces(ctx, masters); err != nil {
 		return nil, err
 	}
-	if d.Fence, err = b.newFence(fence.Options{
-		Registerer: b.Registry, OnExchange: func() { d.Commands.Forget(); d.texts.Drop("") },
-	}); err != nil {
-		return nil, err
-	}
+	d.Fence = b.newFence(fence.Options{Registerer: b.Registry, OnExchange: func() { d.Commands.Forget(); d.texts.Drop("") }})
 	d.Commands, err = command.NewExecutor(command.Config{
 		Log: fitting{b.Log, d.Fence.CheckLog, newAppends(b.Registry)}, Loader: command.ReadModel{Pool: b.Pool, Now: time.Now, CountBytes: b.Config.QuotaBytesPerDay > 0}, Source: "/ledger",
 		NewID: NewID, CachedOwners: cachedOwners,

@@ -22,7 +22,7 @@ type provisioned struct {
 }
 
 // newFence returns a fence over the read models and the log.
-func (b *Base) newFence(o fence.Options) (*fence.Fence, error) {
+func (b *Base) newFence(o fence.Options) *fence.Fence {
 	o.Logger, o.Connection = b.Logger, b.Stream.Connection
 	return fence.New(b.Pool, b.Log, o)
 }

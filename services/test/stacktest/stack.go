@@ -179,10 +179,7 @@ func (s *Stack) serve(ctx context.Context, api contracttest.API, listener net.Li
 func (s *Stack) Beside(t *testing.T) (*assembly.Base, *fence.Fence) {
 	t.Helper()
 	base := s.base("beside")
-	f, err := fence.New(base.Pool, base.Log, fence.Options{Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := fence.New(base.Pool, base.Log, fence.Options{Logger: slog.New(slog.DiscardHandler)})
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- f.Run(ctx) }()
