@@ -132,10 +132,7 @@ func (d *driver) readBack(ctx context.Context, flights []*flight, height chain.H
 	for group := range slices.Chunk(all, chain.MaxAccounts) {
 		keys := make([]solana.PublicKey, len(group))
 		for i, w := range group {
-			var err error
-			if keys[i], err = d.signer.address(w.owner); err != nil {
-				return nil, err
-			}
+			keys[i] = d.signer.address(w.owner)
 		}
 		accounts, slot, err := d.cfg.Chain.Accounts(ctx, keys, chain.Finalized)
 		if err != nil {
@@ -177,13 +174,9 @@ func (d *driver) settle(ctx context.Context, f *flight, succeeded bool, held map
 		}
 		b := o.Batch
 		if account != nil && account.Size == b.Size && account.Root == [32]byte(b.Root) {
-			address, err := d.signer.address(o)
-			if err != nil {
-				return err
-			}
 			records = append(records, record{o, &events.BatchConfirmed{
 				BatchID: b.ID, Size: b.Size, Root: b.Root, Signature: f.Signature, Slot: account.Slot,
-				Cluster: d.genesis, ProgramID: d.signer.program.String(), Account: address.String(),
+				Cluster: d.genesis, ProgramID: d.signer.program.String(), Account: d.signer.address(o).String(),
 			}})
 			lamports += shareOf(f.Transaction, !o.Created, d.rent.Load())
 			continue

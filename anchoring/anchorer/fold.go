@@ -95,11 +95,7 @@ func (f *fold) record(o *owner, r *projector.Record, spent map[string]uint64, ge
 		case *events.BatchConfirmed:
 			*genesis = data.Cluster
 			if !o.Created {
-				account, err := f.anchorer.signer.address(o)
-				if err != nil {
-					return err
-				}
-				o.Created = data.Account == account.String()
+				o.Created = data.Account == f.anchorer.signer.address(o).String()
 			}
 		}
 		if err := o.fold(e.Data, at); err != nil {

@@ -40,18 +40,14 @@ type signer struct {
 }
 
 // address returns the account that an owner's commits go to.
-func (s *signer) address(o *owner) (solana.PublicKey, error) {
-	address, _, err := commitment.Address(s.program, s.key.PublicKey(), solana.PublicKey(o.key.Bytes()))
-	return address, err
+func (s *signer) address(o *owner) solana.PublicKey {
+	address, _ := commitment.Address(s.program, s.key.PublicKey(), solana.PublicKey(o.key.Bytes()))
+	return address
 }
 
 // sign returns the signed transaction that commits the open batches of a pack.
 func (s *signer) sign(pack []*owner, latest chain.Blockhash) (attempt, error) {
-	instructions, err := s.instructions(pack)
-	if err != nil {
-		return attempt{}, err
-	}
-	tx, err := solana.NewTransaction(instructions, latest.Hash, solana.TransactionPayer(s.key.PublicKey()))
+	tx, err := solana.NewTransaction(s.instructions(pack), latest.Hash, solana.TransactionPayer(s.key.PublicKey()))
 	if err != nil {
 		return attempt{}, fmt.Errorf("make transaction: %w", err)
 	}
@@ -80,29 +76,22 @@ func (s *signer) signed(raw []byte) bool {
 	return err == nil && slices.Index(tx.Message.AccountKeys, s.key.PublicKey()) == 0 && slices.Contains(tx.Message.AccountKeys, s.program)
 }
 
-func (s *signer) instructions(pack []*owner) ([]solana.Instruction, error) {
+func (s *signer) instructions(pack []*owner) []solana.Instruction {
 	units := uint32(unitsBase)
 	list := make([]solana.Instruction, budgetInstructions, budgetInstructions+len(pack))
 	for _, o := range pack {
 		commit := commitment.Commit{Owner: solana.PublicKey(o.key.Bytes()), Size: o.Batch.Size, Root: o.Batch.Root}
-		_, bump, err := commitment.Address(s.program, s.key.PublicKey(), commit.Owner)
-		if err != nil {
-			return nil, err
-		}
 		if !o.Created {
+			_, bump := commitment.Address(s.program, s.key.PublicKey(), commit.Owner)
 			units += unitsCreate + unitsEachBump*uint32(255-bump)
 		} else {
 			units += unitsUpdate
 		}
-		in, err := commitment.NewInstruction(s.program, s.key.PublicKey(), commit)
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, in)
+		list = append(list, commitment.NewInstruction(s.program, s.key.PublicKey(), commit))
 	}
 	list[0] = computebudget.NewSetComputeUnitLimitInstruction(units).Build()
 	list[1] = computebudget.NewSetComputeUnitPriceInstruction(s.price).Build()
-	return list, nil
+	return list
 }
 
 // cost estimates the cost of a commit that is alone in its transaction, without its rent.

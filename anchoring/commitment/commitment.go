@@ -4,8 +4,6 @@
 package commitment
 
 import (
-	"fmt"
-
 	"github.com/gagliardetto/solana-go"
 
 	"github.com/memory-ledger/ledger/events/verify"
@@ -20,26 +18,23 @@ type (
 
 // Address returns the address at which the program keeps an authority's commitment to an
 // owner's log: the canonical address of ["commitment", authority, owner].
-func Address(program, authority, owner solana.PublicKey) (solana.PublicKey, uint8, error) {
+func Address(program, authority, owner solana.PublicKey) (solana.PublicKey, uint8) {
 	address, bump, err := solana.FindProgramAddress([][]byte{[]byte("commitment"), authority[:], owner[:]}, program)
 	if err != nil {
-		return solana.PublicKey{}, 0, fmt.Errorf("commitment address of %s: %w", owner, err)
+		panic(err) // no bump gives an address: one of 2^256 inputs
 	}
-	return address, bump, nil
+	return address, bump
 }
 
 // NewInstruction returns the instruction with which the authority commits and pays. The
 // first commit creates the account. Committing the same size and root again succeeds and
 // changes nothing. The program refuses a smaller size, and the same size with a different
 // root.
-func NewInstruction(program, authority solana.PublicKey, c Commit) (solana.Instruction, error) {
-	address, _, err := Address(program, authority, c.Owner)
-	if err != nil {
-		return nil, err
-	}
+func NewInstruction(program, authority solana.PublicKey, c Commit) solana.Instruction {
+	address, _ := Address(program, authority, c.Owner)
 	return solana.NewInstruction(program, solana.AccountMetaSlice{
 		solana.Meta(authority).SIGNER().WRITE(),
 		solana.Meta(address).WRITE(),
 		solana.Meta(solana.SystemProgramID),
-	}, c.Encode()), nil
+	}, c.Encode())
 }

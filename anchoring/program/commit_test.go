@@ -29,16 +29,13 @@ type committer struct {
 func newCommitter(t *testing.T) *committer {
 	c := newChain(t)
 	owner := c.newKey()
-	address, _, err := commitment.Address(program.LocalID, c.payer.PublicKey(), owner.PublicKey())
-	c.must(err)
+	address, _ := commitment.Address(program.LocalID, c.payer.PublicKey(), owner.PublicKey())
 	return &committer{c, owner.PublicKey(), address}
 }
 
 func (c *committer) instruction(size uint64, root [32]byte) solana.Instruction {
 	c.Helper()
-	in, err := commitment.NewInstruction(program.LocalID, c.payer.PublicKey(), commitment.Commit{Owner: c.owner, Size: size, Root: root})
-	c.must(err)
-	return in
+	return commitment.NewInstruction(program.LocalID, c.payer.PublicKey(), commitment.Commit{Owner: c.owner, Size: size, Root: root})
 }
 
 func (c *committer) commit(size uint64, root [32]byte) (uint64, error) {
@@ -106,9 +103,7 @@ func TestCommitPaysTheRentOfTheDay(t *testing.T) {
 		c.payer = c.newWallet()
 		c.must(c.Fault(t.Context(), localchaintest.Rent(rent.rate, rent.threshold)))
 		to := &committer{chain: c, owner: c.payer.PublicKey()}
-		var err error
-		to.address, _, err = commitment.Address(program.LocalID, c.payer.PublicKey(), to.owner)
-		c.must(err)
+		to.address, _ = commitment.Address(program.LocalID, c.payer.PublicKey(), to.owner)
 		c.must(errorOf(to.commit(1, root("one"))))
 		_, lamports, _ := c.account(to.address)
 		if want := uint64(256*float64(rent.rate)*rent.threshold) + rent.spare; lamports != want {
@@ -220,8 +215,7 @@ func TestCommitRefusals(t *testing.T) {
 func (c *committer) foreign(owner solana.PublicKey) solana.PublicKey {
 	c.Helper()
 	other := c.newWallet()
-	in, err := commitment.NewInstruction(program.LocalID, other.PublicKey(), commitment.Commit{Owner: owner, Size: 1, Root: root("theirs")})
-	c.must(err)
+	in := commitment.NewInstruction(program.LocalID, other.PublicKey(), commitment.Commit{Owner: owner, Size: 1, Root: root("theirs")})
 	c.must(errorOf(c.send([]solana.PrivateKey{other}, in)))
 	return in.Accounts()[1].PublicKey
 }
@@ -230,8 +224,7 @@ func (c *committer) foreign(owner solana.PublicKey) solana.PublicKey {
 func (c *committer) secondBump() solana.PublicKey {
 	c.Helper()
 	authority := c.payer.PublicKey()
-	_, canonical, err := commitment.Address(program.LocalID, authority, c.owner)
-	c.must(err)
+	_, canonical := commitment.Address(program.LocalID, authority, c.owner)
 	for bump := int(canonical) - 1; bump >= 0; bump-- {
 		seeds := [][]byte{[]byte("commitment"), authority[:], c.owner[:], {byte(bump)}}
 		if address, err := solana.CreateProgramAddress(seeds, program.LocalID); err == nil {
@@ -282,11 +275,9 @@ func TestEightCommitsInOneTransaction(t *testing.T) {
 	for _, round := range []uint64{1, 2} {
 		var instructions []solana.Instruction
 		for i := range 8 {
-			in, err := commitment.NewInstruction(program.LocalID, c.payer.PublicKey(), commitment.Commit{
+			instructions = append(instructions, commitment.NewInstruction(program.LocalID, c.payer.PublicKey(), commitment.Commit{
 				Owner: solana.PublicKey{0: 1, 31: byte(i)}, Size: round, Root: root("packed"),
-			})
-			c.must(err)
-			instructions = append(instructions, in)
+			}))
 		}
 		units, err := c.send([]solana.PrivateKey{c.payer}, instructions...)
 		c.must(err)

@@ -32,9 +32,7 @@ func newStaker(t *testing.T, balance uint64) *staker {
 	s := &staker{chain: c, mint: c.newMint(solana.TokenProgramID)}
 	s.tokens = c.newTokens(s.mint, c.payer.PublicKey())
 	c.mintTo(s.mint, s.tokens, balance)
-	var err error
-	s.vault, _, err = staking.Vault(program.LocalID, s.mint, c.payer.PublicKey())
-	c.must(err)
+	s.vault = staking.Vault(program.LocalID, s.mint, c.payer.PublicKey())
 	return s
 }
 
@@ -83,15 +81,13 @@ func (c *chain) tokensIn(account solana.PublicKey) string {
 
 func (s *staker) stake(amount uint64) (uint64, error) {
 	s.Helper()
-	in, err := staking.NewStake(program.LocalID, s.mint, s.payer.PublicKey(), s.tokens, amount)
-	s.must(err)
+	in := staking.NewStake(program.LocalID, s.mint, s.payer.PublicKey(), s.tokens, amount)
 	return s.send([]solana.PrivateKey{s.payer}, in)
 }
 
 func (s *staker) unstake(amount uint64) (uint64, error) {
 	s.Helper()
-	in, err := staking.NewUnstake(program.LocalID, s.mint, s.payer.PublicKey(), s.tokens, amount)
-	s.must(err)
+	in := staking.NewUnstake(program.LocalID, s.mint, s.payer.PublicKey(), s.tokens, amount)
 	return s.send([]solana.PrivateKey{s.payer}, in)
 }
 
@@ -212,14 +208,13 @@ func TestStakingRefusals(t *testing.T) {
 				if kind == staking.Unstake {
 					build = staking.NewUnstake
 				}
-				in, err := build(program.LocalID, s.mint, s.payer.PublicKey(), s.tokens, 10)
-				s.must(err)
+				in := build(program.LocalID, s.mint, s.payer.PublicKey(), s.tokens, 10)
 				signers := []solana.PrivateKey{s.newWallet(), s.payer}
 				bent := edit(in, func(in *parts) { test.edit(s, in) })
 				if !bent.Accounts()[0].IsSigner {
 					signers = signers[:1]
 				}
-				_, err = s.send(signers, bent)
+				_, err := s.send(signers, bent)
 				s.refused(test.want, err)
 				s.holds("500", "500")
 			})
@@ -229,9 +224,8 @@ func TestStakingRefusals(t *testing.T) {
 
 func TestStakeRefusesAnotherSystemProgram(t *testing.T) {
 	s := newStaker(t, 1000)
-	in, err := staking.NewStake(program.LocalID, s.mint, s.payer.PublicKey(), s.tokens, 10)
-	s.must(err)
-	_, err = s.send([]solana.PrivateKey{s.payer}, edit(in, func(in *parts) { in.metas[5].PublicKey = solana.SysVarRentPubkey }))
+	in := staking.NewStake(program.LocalID, s.mint, s.payer.PublicKey(), s.tokens, 10)
+	_, err := s.send([]solana.PrivateKey{s.payer}, edit(in, func(in *parts) { in.metas[5].PublicKey = solana.SysVarRentPubkey }))
 	s.refused(program.ErrWrongProgram, err)
 }
 
@@ -242,14 +236,12 @@ func TestOnlyTheOwnerUnstakes(t *testing.T) {
 	loot := s.newTokens(s.mint, thief.PublicKey())
 
 	// The thief names the victim's vault under its own signature.
-	in, err := staking.NewUnstake(program.LocalID, s.mint, thief.PublicKey(), loot, 10)
-	s.must(err)
-	_, err = s.send([]solana.PrivateKey{thief}, edit(in, func(in *parts) { in.metas[2].PublicKey = s.vault }))
+	in := staking.NewUnstake(program.LocalID, s.mint, thief.PublicKey(), loot, 10)
+	_, err := s.send([]solana.PrivateKey{thief}, edit(in, func(in *parts) { in.metas[2].PublicKey = s.vault }))
 	s.refused(program.ErrWrongAddress, err)
 
 	// The thief names the victim, but the victim did not sign.
-	in, err = staking.NewUnstake(program.LocalID, s.mint, s.payer.PublicKey(), loot, 10)
-	s.must(err)
+	in = staking.NewUnstake(program.LocalID, s.mint, s.payer.PublicKey(), loot, 10)
 	_, err = s.send([]solana.PrivateKey{thief}, edit(in, func(in *parts) { in.metas[0].IsSigner = false }))
 	s.refused(program.ErrNotSigned, err)
 
@@ -262,8 +254,7 @@ func TestOnlyTheOwnerUnstakes(t *testing.T) {
 	s.holds("500", "500")
 
 	// The owner may send the tokens anywhere.
-	in, err = staking.NewUnstake(program.LocalID, s.mint, s.payer.PublicKey(), loot, 10)
-	s.must(err)
+	in = staking.NewUnstake(program.LocalID, s.mint, s.payer.PublicKey(), loot, 10)
 	s.must(errorOf(s.send([]solana.PrivateKey{s.payer}, in)))
 	s.holds("500", "490")
 }
@@ -271,9 +262,8 @@ func TestOnlyTheOwnerUnstakes(t *testing.T) {
 func TestStakeOfAnothersTokens(t *testing.T) {
 	s := newStaker(t, 1000)
 	thief := s.newWallet()
-	in, err := staking.NewStake(program.LocalID, s.mint, thief.PublicKey(), s.tokens, 10)
-	s.must(err)
-	if _, err = s.send([]solana.PrivateKey{thief}, in); err == nil {
+	in := staking.NewStake(program.LocalID, s.mint, thief.PublicKey(), s.tokens, 10)
+	if _, err := s.send([]solana.PrivateKey{thief}, in); err == nil {
 		t.Fatal("a stranger staked somebody's tokens")
 	}
 	if got := s.tokensIn(s.tokens); got != "1000" {
@@ -284,8 +274,7 @@ func TestStakeOfAnothersTokens(t *testing.T) {
 func TestStakeOfToken2022(t *testing.T) {
 	s := newStaker(t, 1000)
 	mint := s.newMint(solana.Token2022ProgramID)
-	in, err := staking.NewStake(program.LocalID, mint, s.payer.PublicKey(), s.tokens, 10)
-	s.must(err)
-	_, err = s.send([]solana.PrivateKey{s.payer}, in)
+	in := staking.NewStake(program.LocalID, mint, s.payer.PublicKey(), s.tokens, 10)
+	_, err := s.send([]solana.PrivateKey{s.payer}, in)
 	s.refused(program.ErrInsufficient, err)
 }

@@ -41,45 +41,45 @@ func (k Kind) instruction(amount uint64) []byte {
 
 // Vault returns the address of a wallet's vault for a mint: the canonical address of
 // ["vault", mint, wallet].
-func Vault(program, mint, wallet solana.PublicKey) (solana.PublicKey, uint8, error) {
-	address, bump, err := solana.FindProgramAddress([][]byte{[]byte(seed), mint[:], wallet[:]}, program)
+func Vault(program, mint, wallet solana.PublicKey) solana.PublicKey {
+	return found(solana.FindProgramAddress([][]byte{[]byte(seed), mint[:], wallet[:]}, program))
+}
+
+// tokensOf returns the address of the wallet's associated token account.
+func (c *Chain) tokensOf(wallet solana.PublicKey) solana.PublicKey {
+	return found(solana.FindAssociatedTokenAddress(wallet, c.mint))
+}
+
+func found(address solana.PublicKey, _ uint8, err error) solana.PublicKey {
 	if err != nil {
-		return solana.PublicKey{}, 0, fmt.Errorf("vault of %s: %w", wallet, err)
+		panic(err) // no bump gives an address: one of 2^256 wallets
 	}
-	return address, bump, nil
+	return address
 }
 
 // NewStake returns the instruction that moves amount from the wallet's token account into
 // its vault. The first stake creates the vault, and the wallet pays for it.
-func NewStake(program, mint, wallet, source solana.PublicKey, amount uint64) (solana.Instruction, error) {
-	vault, _, err := Vault(program, mint, wallet)
-	if err != nil {
-		return nil, err
-	}
+func NewStake(program, mint, wallet, source solana.PublicKey, amount uint64) solana.Instruction {
 	return solana.NewInstruction(program, solana.AccountMetaSlice{
 		solana.Meta(wallet).SIGNER().WRITE(),
 		solana.Meta(source).WRITE(),
-		solana.Meta(vault).WRITE(),
+		solana.Meta(Vault(program, mint, wallet)).WRITE(),
 		solana.Meta(mint),
 		solana.Meta(solana.TokenProgramID),
 		solana.Meta(solana.SystemProgramID),
-	}, Stake.instruction(amount)), nil
+	}, Stake.instruction(amount))
 }
 
 // NewUnstake returns the instruction that moves amount from the wallet's vault
 // into a token account of the same mint.
-func NewUnstake(program, mint, wallet, destination solana.PublicKey, amount uint64) (solana.Instruction, error) {
-	vault, _, err := Vault(program, mint, wallet)
-	if err != nil {
-		return nil, err
-	}
+func NewUnstake(program, mint, wallet, destination solana.PublicKey, amount uint64) solana.Instruction {
 	return solana.NewInstruction(program, solana.AccountMetaSlice{
 		solana.Meta(wallet).SIGNER(),
 		solana.Meta(destination).WRITE(),
-		solana.Meta(vault).WRITE(),
+		solana.Meta(Vault(program, mint, wallet)).WRITE(),
 		solana.Meta(mint),
 		solana.Meta(solana.TokenProgramID),
-	}, Unstake.instruction(amount)), nil
+	}, Unstake.instruction(amount))
 }
 
 // Errors about the state of the chain.
@@ -147,9 +147,8 @@ func NewChain(client *chain.Client, program, mint solana.PublicKey) *Chain {
 
 func (c *Chain) Mint() string { return c.mint.String() }
 
-func (c *Chain) VaultOf(owner events.Owner) (solana.PublicKey, error) {
-	vault, _, err := Vault(c.program, c.mint, owner.Bytes())
-	return vault, err
+func (c *Chain) VaultOf(owner events.Owner) solana.PublicKey {
+	return Vault(c.program, c.mint, owner.Bytes())
 }
 
 // Check makes sure that staking can work with the mint and the program. Errors:
@@ -182,20 +181,11 @@ type Holdings struct {
 // according to the chain holds nothing. If an amount can't be read for any other reason,
 // the error is ErrUnreadable.
 func (c *Chain) Holdings(ctx context.Context, owner events.Owner) (Holdings, error) {
-	wallet := solana.PublicKey(owner.Bytes())
-	vault, err := c.VaultOf(owner)
-	if err != nil {
-		return Holdings{}, err
-	}
-	tokens, _, err := solana.FindAssociatedTokenAddress(wallet, c.mint)
-	if err != nil {
-		return Holdings{}, fmt.Errorf("token account of %s: %w", wallet, err)
-	}
-	accounts, _, err := c.client.Accounts(ctx, []solana.PublicKey{c.mint, vault, tokens}, chain.Confirmed)
+	h := Holdings{Vault: c.VaultOf(owner), Tokens: c.tokensOf(owner.Bytes())}
+	accounts, _, err := c.client.Accounts(ctx, []solana.PublicKey{c.mint, h.Vault, h.Tokens}, chain.Confirmed)
 	if err != nil {
 		return Holdings{}, unreadable(err)
 	}
-	h := Holdings{Vault: vault, Tokens: tokens}
 	if h.Decimals, err = mintDecimals(accounts[0]); err != nil {
 		return Holdings{}, unreadable(err)
 	}
@@ -245,25 +235,14 @@ type Unsigned struct {
 // token account into its vault.
 func (c *Chain) StakeTransaction(ctx context.Context, owner events.Owner, amount uint64) (Unsigned, error) {
 	wallet := solana.PublicKey(owner.Bytes())
-	tokens, _, err := solana.FindAssociatedTokenAddress(wallet, c.mint)
-	if err != nil {
-		return Unsigned{}, fmt.Errorf("token account of %s: %w", wallet, err)
-	}
-	stake, err := NewStake(c.program, c.mint, wallet, tokens, amount)
-	if err != nil {
-		return Unsigned{}, err
-	}
-	return c.transaction(ctx, wallet, stake)
+	return c.transaction(ctx, wallet, NewStake(c.program, c.mint, wallet, c.tokensOf(wallet), amount))
 }
 
 // UnstakeTransaction returns a transaction that moves amount out of the vault into the
 // wallet's associated token account. It first creates that account if it does not exist.
 func (c *Chain) UnstakeTransaction(ctx context.Context, owner events.Owner, h Holdings, amount uint64) (Unsigned, error) {
 	wallet := solana.PublicKey(owner.Bytes())
-	unstake, err := NewUnstake(c.program, c.mint, wallet, h.Tokens, amount)
-	if err != nil {
-		return Unsigned{}, err
-	}
+	unstake := NewUnstake(c.program, c.mint, wallet, h.Tokens, amount)
 	if h.HasTokens {
 		return c.transaction(ctx, wallet, unstake)
 	}
@@ -391,10 +370,7 @@ func (c *Chain) movement(ctx context.Context, vault solana.PublicKey, signature 
 func (c *Chain) Vaults(ctx context.Context, owners []events.Owner) ([]bool, error) {
 	keys := make([]solana.PublicKey, len(owners))
 	for i, o := range owners {
-		var err error
-		if keys[i], err = c.VaultOf(o); err != nil {
-			return nil, err
-		}
+		keys[i] = c.VaultOf(o)
 	}
 	accounts, _, err := c.client.Accounts(ctx, keys, chain.Finalized)
 	if err != nil {

@@ -136,10 +136,7 @@ func (w *Watcher) complain(ctx context.Context, doing string, err error) {
 // before the append leaves nothing behind. A crash after it leaves all: the movements of a
 // look are one message.
 func (w *Watcher) Look(ctx context.Context, owner events.Owner) error {
-	vault, err := w.cfg.Chain.VaultOf(owner)
-	if err != nil {
-		return err
-	}
+	vault := w.cfg.Chain.VaultOf(owner)
 	// This is how often a look retries because another process appended for the owner
 	// meanwhile.
 	for range 5 {

@@ -247,8 +247,7 @@ func recordedOnce(t *testing.T, log *ledger, total int) {
 // transactions that they were asked to omit.
 func TestWhatTheReadModelKnowsIsNotRecordedAgain(t *testing.T) {
 	t.Parallel()
-	vault, err := onchain(t, node{}).VaultOf(owner)
-	must(t, err)
+	vault := onchain(t, node{}).VaultOf(owner)
 	signature := solana.Signature{1}.String()
 	c := onchain(t, node{
 		"getSignaturesForAddress": fmt.Sprintf(`[{"signature":%q,"slot":5,"err":null}]`, signature),

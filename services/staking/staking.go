@@ -49,10 +49,7 @@ func New(cfg Config) *Service { return &Service{cfg} }
 func (s *Service) Status(ctx context.Context, owner events.Owner) (core.StakingStatus, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	vault, err := s.cfg.Chain.VaultOf(owner)
-	if err != nil {
-		return core.StakingStatus{}, err
-	}
+	vault := s.cfg.Chain.VaultOf(owner)
 	// These may be old: later movements are read from the chain.
 	recorded, err := movements(ctx, s.cfg.Pool, owner, vault.String())
 	if err != nil {

@@ -256,10 +256,7 @@ func (o *Onchain) GenesisHash(ctx context.Context) (string, error) {
 func (o *Onchain) Commitments(ctx context.Context, owners []events.Owner) ([]*audit.Commitment, error) {
 	addresses := make([]solana.PublicKey, len(owners))
 	for i, owner := range owners {
-		var err error
-		if addresses[i], _, err = commitment.Address(o.program, o.authority, owner.Bytes()); err != nil {
-			return nil, err
-		}
+		addresses[i], _ = commitment.Address(o.program, o.authority, owner.Bytes())
 	}
 	accounts, _, err := o.client.Accounts(ctx, addresses, chain.Finalized)
 	if err != nil {

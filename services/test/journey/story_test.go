@@ -195,10 +195,7 @@ func (s *story) anchor(ctx context.Context, size uint64) error {
 	if err := s.append(ctx, b.submitted); err != nil {
 		return err
 	}
-	address, _, err := commitment.Address(program.LocalID, authority, owner)
-	if err != nil {
-		return err
-	}
+	address, _ := commitment.Address(program.LocalID, authority, owner)
 	b.account = commitment.Account{Authority: authority, Owner: owner, Size: size, Root: root, Slot: slot, Count: count}.Encode()
 	b.confirmed = &events.BatchConfirmed{
 		BatchID: id, Size: size, Root: root, Signature: b.submitted.Signature, Slot: slot,
@@ -209,14 +206,10 @@ func (s *story) anchor(ctx context.Context, size uint64) error {
 }
 
 func (s *story) transaction(authority solana.PublicKey, commit commitment.Commit, blockhash solana.Hash) (*solana.Transaction, error) {
-	instruction, err := commitment.NewInstruction(program.LocalID, authority, commit)
-	if err != nil {
-		return nil, err
-	}
 	instructions := []solana.Instruction{
 		computebudget.NewSetComputeUnitLimitInstruction(20_000).Build(),
 		computebudget.NewSetComputeUnitPriceInstruction(0).Build(),
-		instruction,
+		commitment.NewInstruction(program.LocalID, authority, commit),
 	}
 	tx, err := solana.NewTransaction(instructions, blockhash, solana.TransactionPayer(authority))
 	if err != nil {
