@@ -78,21 +78,20 @@ type Anchorer struct {
 }
 
 // New returns an anchorer that does nothing until Run.
-func New(cfg Config) (*Anchorer, error) {
+func New(cfg Config) *Anchorer {
 	cfg.setDefaults()
-	key, err := newRowKey(cfg.Authority, cfg.Program)
-	if err != nil {
-		return nil, err
+	a := &Anchorer{
+		cfg: cfg, store: &store{pool: cfg.Pool, key: newRowKey(cfg.Authority, cfg.Program)},
+		signer: signer{cfg.Authority, cfg.Program, cfg.PriorityFee}, rent: new(atomic.Uint64),
 	}
-	a := &Anchorer{cfg: cfg, store: &store{pool: cfg.Pool, key: key}, signer: signer{cfg.Authority, cfg.Program, cfg.PriorityFee}, rent: new(atomic.Uint64)}
 	a.metrics = newMetrics(a)
-	a.folding, err = projector.New(projector.Config{
+	a.folding = projector.New(projector.Config{
 		Name: "anchorer", Pool: cfg.Pool, Schema: schemaName, Tables: tables{}, Log: cfg.Log,
 		Projections: []projector.Projection{&fold{anchorer: a}}, Only: relevant,
 		Work: a.drive, Renew: a.renewal, Applied: func(uint64) { _ = cfg.around(true) }, Turn: cfg.Turn,
 		Logger: cfg.Logger, MinBackoff: 200 * time.Millisecond, MaxBackoff: 10 * time.Second, ReadyLag: cfg.readyLag,
 	})
-	return a, err
+	return a
 }
 
 // Run anchors until ctx ends, and then returns nil. After any failure it starts again

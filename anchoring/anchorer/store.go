@@ -323,13 +323,13 @@ var errAltered = errors.New("a row of the anchorer's state was altered, or is of
 // from it.
 type rowKey [sha256.Size]byte
 
-func newRowKey(authority solana.PrivateKey, program solana.PublicKey) (rowKey, error) {
+func newRowKey(authority solana.PrivateKey, program solana.PublicKey) rowKey {
 	const seed = 32
 	raw, err := hkdf.Key(sha256.New, authority[:seed], nil, "memory-ledger/anchorer-row/v3 "+program.String(), sha256.Size)
 	if err != nil {
-		return rowKey{}, fmt.Errorf("derive the key of the anchorer's rows: %w", err)
+		panic(err) // only for more than 255 hashes of output
 	}
-	return rowKey(raw), nil
+	return rowKey(raw)
 }
 
 func (k rowKey) code(key events.Owner, state []byte) []byte {

@@ -286,13 +286,11 @@ func (w *world) start(k *killer, change func(*Config)) *process {
 	if change != nil {
 		change(&cfg)
 	}
-	a, err := New(cfg)
-	w.must(err)
-	p := &process{Anchorer: a, kill: cancel, ended: make(chan struct{}), killer: k}
+	p := &process{Anchorer: New(cfg), kill: cancel, ended: make(chan struct{}), killer: k}
 	go func() {
 		defer close(p.ended)
 		defer pool.Close()
-		_ = a.Run(ctx)
+		_ = p.Run(ctx)
 	}()
 	w.t.Cleanup(p.stop)
 	return p

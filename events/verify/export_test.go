@@ -22,7 +22,7 @@ import (
 
 var otherOwner = string(leaf.OwnerFromBytes(filled(0x42)))
 
-var secret = must(leaf.DeriveSecret(filled(0x61)))
+var secret = leaf.DeriveSecret(filled(0x61))
 
 // The log behind the vectors: seven leaves. Five are committed. The fourth was erased.
 const size, committed, erased = 7, 5, 3

@@ -64,7 +64,7 @@ func expect(t *testing.T, err error, kind error, field string) {
 
 // leaves returns the owner's memories, salted with a key used only for the vectors.
 func leaves() []leaf.Leaf {
-	secret := must(leaf.DeriveSecret(filled(0x61)))
+	secret := leaf.DeriveSecret(filled(0x61))
 	out := make([]leaf.Leaf, committedSize)
 	for i := range out {
 		metadata := must(canonical.Canonicalize(fmt.Appendf(nil, `{"n":%d,"source":"vector"}`, i)))

@@ -55,11 +55,7 @@ func projectorProcess() error {
 	if err != nil {
 		return err
 	}
-	r, err := projector.New(projector.Config{Projections: readmodel.All(), Pool: pool, Log: log, SliceRecords: 20})
-	if err != nil {
-		return err
-	}
-	return r.Run(ctx)
+	return projector.New(projector.Config{Projections: readmodel.All(), Pool: pool, Log: log, SliceRecords: 20}).Run(ctx)
 }
 
 func startProjectorProcess(t *testing.T, databaseURL, logURL string) *child.Process {
@@ -86,8 +82,7 @@ func project(t testing.TB, pool *pgxpool.Pool, log projector.Log, change ...func
 	for _, c := range change {
 		c(&cfg)
 	}
-	r, err := projector.New(cfg)
-	must(t, err)
+	r := projector.New(cfg)
 	return r, fixture.Running(t, r.Run)
 }
 

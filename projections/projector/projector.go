@@ -135,14 +135,11 @@ type Runner struct {
 }
 
 // New returns a projector that does nothing until Run.
-func New(cfg Config) (*Runner, error) {
-	if cfg.Pool == nil || cfg.Log == nil || len(cfg.Projections) == 0 {
-		return nil, errors.New("projector: Pool, Log and Projections are required")
-	}
+func New(cfg Config) *Runner {
 	cfg.setDefaults()
 	r := &Runner{cfg: cfg}
 	r.metrics = newMetrics(cfg.Registerer, r)
-	return r, nil
+	return r
 }
 
 // Run projects until ctx ends. Then it lets the slice in flight commit and returns nil.

@@ -235,8 +235,7 @@ func (l *lines) Write(line []byte) (int, error) {
 func TestAProjectorEndsWhereANewerOneMigrated(t *testing.T) {
 	t.Parallel()
 	_, pool, log := empty(t)
-	r, err := projector.New(projector.Config{Projections: readmodel.All(), Pool: pool, Log: log, Logger: fixture.Quiet()})
-	must(t, err)
+	r := projector.New(projector.Config{Projections: readmodel.All(), Pool: pool, Log: log, Logger: fixture.Quiet()})
 	ended := make(chan error, 1)
 	go func() { ended <- r.Run(t.Context()) }()
 	ready(t, r)

@@ -68,8 +68,7 @@ func emptyStage(t *testing.T) *stage {
 
 func (s *stage) projector() (stop func() error) {
 	s.t.Helper()
-	r, err := projector.New(projector.Config{Projections: readmodel.All(), Pool: s.pool, Log: s.log, MinBackoff: 5 * time.Millisecond, MaxBackoff: 200 * time.Millisecond})
-	must(s.t, err)
+	r := projector.New(projector.Config{Projections: readmodel.All(), Pool: s.pool, Log: s.log, MinBackoff: 5 * time.Millisecond, MaxBackoff: 200 * time.Millisecond})
 	return fixture.Running(s.t, r.Run)
 }
 

@@ -85,19 +85,19 @@ type entry struct {
 	rested   time.Time // until when the owner's commands last left others a turn
 }
 
-func NewExecutor(cfg Config) (*Executor, error) {
+func NewExecutor(cfg Config) *Executor {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
 	cfg.Timeout = cmp.Or(cfg.Timeout, 5*time.Second)
 	owners, err := lru.New[events.Owner, *entry](cfg.CachedOwners)
 	if err != nil {
-		return nil, fmt.Errorf("owner cache: %w", err)
+		panic(err) // only for a size that is not positive
 	}
 	return &Executor{
 		cfg: cfg, owners: owners, used: newUsedKeys(maxUsedKeys), Hits: &cachestats.Counter{},
 		present: semaphore.NewWeighted(8 * maxRunning), running: semaphore.NewWeighted(maxRunning),
-	}, nil
+	}
 }
 
 // As returns an Executor with another event source that shares everything else.

@@ -36,9 +36,7 @@ func newExecutor(t *testing.T, log eventlog.Log) *command.Executor {
 
 func newExecutorOn(t *testing.T, log eventlog.Log, loader command.Loader) *command.Executor {
 	t.Helper()
-	x, err := command.NewExecutor(command.Config{Log: log, Loader: loader, Source: "/test", NewID: newID, CachedOwners: 2})
-	must(t, err)
-	return x
+	return command.NewExecutor(command.Config{Log: log, Loader: loader, Source: "/test", NewID: newID, CachedOwners: 2})
 }
 
 func write(content byte) *command.WriteMemory {

@@ -35,10 +35,9 @@ func newCounter(t *testing.T) *counter {
 	base, f := s.Beside(t)
 	d, err := assembly.NewAPIServer(t.Context(), base, assembly.Neighbors{})
 	must(t, err)
-	commands, err := command.NewExecutor(command.Config{
+	commands := command.NewExecutor(command.Config{
 		Log: base.Log, Loader: command.ReadModel{Pool: base.Pool, Now: time.Now}, Source: "/test", Now: time.Now, NewID: assembly.NewID, CachedOwners: 9,
 	})
-	must(t, err)
 	return &counter{t: t, stack: s, Service: grant.New(grant.Config{
 		Commands: commands, Memories: memory.New(memory.Config{Commands: commands, Keys: d.Keys, Pool: base.Pool, NewID: assembly.NewID}),
 		Query: base.Pool, Fence: f, Now: time.Now, NewID: assembly.NewID,

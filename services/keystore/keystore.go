@@ -14,6 +14,7 @@
 package keystore
 
 import (
+	"cmp"
 	"context"
 	"crypto/aes"
 	"crypto/cipher"
@@ -123,21 +124,12 @@ type cachedKey struct {
 // with a margin for decisions that other processes make at the same time, an owner's entry.
 const maxEntry = 512 << 10
 
-func Open(bucket jetstream.KeyValue, cfg Config) (*Store, error) {
-	if len(cfg.Masters) == 0 {
-		return nil, errors.New("keystore: no master key")
-	}
-	if cfg.Cached <= 0 {
-		cfg.Cached = 100_000
-	}
-	if cfg.Rand == nil {
-		cfg.Rand = rand.Reader
-	}
+func Open(bucket jetstream.KeyValue, cfg Config) *Store {
+	cfg.Cached = cmp.Or(cfg.Cached, 100_000)
+	cfg.Rand = cmp.Or(cfg.Rand, rand.Reader)
+	cfg.MaxAge = cmp.Or(cfg.MaxAge, time.Minute)
 	if cfg.Forgotten == nil {
 		cfg.Forgotten = func(events.Owner) {}
-	}
-	if cfg.MaxAge <= 0 {
-		cfg.MaxAge = time.Minute
 	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now
@@ -153,13 +145,13 @@ func Open(bucket jetstream.KeyValue, cfg Config) (*Store, error) {
 	}
 	cache, err := lru.New[events.Owner, cachedKey](cfg.Cached)
 	if err != nil {
-		return nil, fmt.Errorf("keystore: %w", err)
+		panic(err) // only for a size that is not positive
 	}
 	s := &Store{cfg: cfg, bucket: bucket, masters: map[string]Master{}, wrapID: cfg.Masters[0].ID(), cache: cache}
 	for _, master := range cfg.Masters {
 		s.masters[master.ID()] = master
 	}
-	return s, nil
+	return s
 }
 
 // Cached returns how many owners' keys are in memory.
@@ -279,9 +271,7 @@ func (s *Store) find(ctx context.Context, owner events.Owner) (*OwnerKey, error)
 		if err != nil {
 			return nil, err
 		}
-		if key.OwnerKey, err = newOwnerKey(owner, x, s.cfg.Rand); err != nil {
-			return nil, err
-		}
+		key.OwnerKey = newOwnerKey(owner, x, s.cfg.Rand)
 	}
 	s.cache.Add(owner, cachedKey{key.OwnerKey, stored.Revision(), now})
 	if s.forgets.Load() != forgets {
@@ -410,16 +400,16 @@ func (s *Store) unwrap(ctx context.Context, owner events.Owner, value []byte) (x
 	return x, nil
 }
 
-func newAEAD(key [KeySize]byte) (cipher.AEAD, error) {
+func newAEAD(key [KeySize]byte) cipher.AEAD {
 	block, err := aes.NewCipher(key[:])
 	if err != nil {
-		return nil, fmt.Errorf("aes: %w", err)
+		panic(err) // only for keys of another size
 	}
 	aead, err := cipher.NewGCM(block)
 	if err != nil {
-		return nil, fmt.Errorf("gcm: %w", err)
+		panic(err) // only for blocks of another size
 	}
-	return aead, nil
+	return aead
 }
 
 func seal(random io.Reader, aead cipher.AEAD, plain, context []byte) ([]byte, error) {

@@ -42,20 +42,12 @@ func (k MasterKey) Secret() MasterKey { return k }
 // Wrap returns a nonce, and the ciphertext and tag of AES-256-GCM, whose associated data
 // is what the keys are bound to.
 func (k MasterKey) Wrap(_ context.Context, random io.Reader, plain, bound []byte) ([]byte, error) {
-	aead, err := newAEAD(k)
-	if err != nil {
-		return nil, err
-	}
-	return seal(random, aead, plain, bound)
+	return seal(random, newAEAD(k), plain, bound)
 }
 
 // Unwrap opens what Wrap has sealed.
 func (k MasterKey) Unwrap(_ context.Context, wrapped, bound []byte) ([]byte, error) {
-	aead, err := newAEAD(k)
-	if err != nil {
-		return nil, err
-	}
-	return open(aead, wrapped, bound)
+	return open(newAEAD(k), wrapped, bound)
 }
 
 // lastEntry asks for the newest message of the bucket.

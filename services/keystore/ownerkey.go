@@ -47,16 +47,8 @@ func (k *OwnerKey) above(leaf uint64) *node {
 	return n
 }
 
-func newOwnerKey(owner events.Owner, x secrets, random io.Reader) (*OwnerKey, error) {
-	aead, err := newAEAD(x.dataKey)
-	if err != nil {
-		return nil, err
-	}
-	secret, err := leaf.DeriveSecret(x.dataKey)
-	if err != nil {
-		return nil, err
-	}
-	return &OwnerKey{owner: owner, aead: aead, secret: secret, rand: random, secrets: x}, nil
+func newOwnerKey(owner events.Owner, x secrets, random io.Reader) *OwnerKey {
+	return &OwnerKey{owner: owner, aead: newAEAD(x.dataKey), secret: leaf.DeriveSecret(x.dataKey), rand: random, secrets: x}
 }
 
 // Erasures returns how often the owner had erased everything when the key was made.
@@ -81,7 +73,7 @@ func (k *OwnerKey) LeafSecret(salt events.Salt, via *events.Via) (leaf.Secret, e
 	case salt == events.SaltOwner:
 		return k.secret, nil
 	case salt == events.SaltGuest && via != nil:
-		return leaf.DeriveGuestSecret(k.dataKey, via.ID)
+		return leaf.DeriveGuestSecret(k.dataKey, via.ID), nil
 	}
 	return leaf.Secret{}, fmt.Errorf("no secret for the salt %q", salt)
 }
@@ -97,10 +89,7 @@ const Overhead = 12 + 16
 func (k *OwnerKey) Seal(leaf uint64, memoryID, content string) (sealed []byte, sealing int, err error) {
 	sealing, aead := events.SealedByOwner, k.aead
 	if n := k.above(leaf); n != nil {
-		sealing = events.SealedByLeaf
-		if aead, err = newAEAD(new(walk).to(n, leaf)); err != nil {
-			return nil, 0, err
-		}
+		sealing, aead = events.SealedByLeaf, newAEAD(new(walk).to(n, leaf))
 	}
 	sealed, err = seal(k.rand, aead, []byte(content), append(k.bodyContext(sealing), memoryID...))
 	return sealed, sealing, err
@@ -144,10 +133,7 @@ func (o *Opener) Open(sealing int, leaf uint64, memoryID, sealed []byte) ([]byte
 		if n == nil {
 			return nil, fmt.Errorf("memory %s: %w", memoryID, ErrLeafDestroyed)
 		}
-		var err error
-		if aead, err = newAEAD(o.walk.to(n, leaf)); err != nil {
-			return nil, err
-		}
+		aead = newAEAD(o.walk.to(n, leaf))
 	}
 	if len(sealed) < Overhead {
 		return nil, ErrSealed

@@ -13,8 +13,7 @@ import (
 // was issued for, under any of the keys, in one spelling, unaltered.
 func TestANonceHasOneScope(t *testing.T) {
 	t.Parallel()
-	keys, err := DeriveNonceKeys([]keystore.Master{keystore.MasterKey{1}, keystore.MasterKey{2}, keystore.MasterKey{3}})
-	must(t, err)
+	keys := DeriveNonceKeys([]keystore.Master{keystore.MasterKey{1}, keystore.MasterKey{2}, keystore.MasterKey{3}})
 	const about = "a message of an owner"
 	signIn := scope{events.AudienceCore, PurposeSignIn, about}
 	issued := nonce{random: [16]byte{1, 2, 3}, expires: events.At(time.UnixMilli(1_767_323_345_006))}

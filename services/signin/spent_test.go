@@ -105,11 +105,9 @@ func newFrontDesk(t *testing.T) *frontDesk {
 	}
 	var ids atomic.Int64
 	newID := func() string { return fmt.Sprintf("id-%d", ids.Add(1)) }
-	keys, err := signin.DeriveNonceKeys([]keystore.Master{keystore.MasterKey{1}})
-	must(t, err)
+	keys := signin.DeriveNonceKeys([]keystore.Master{keystore.MasterKey{1}})
 	signIn := func(issuer signin.Issuer) *signin.SignIn {
-		commands, err := command.NewExecutor(command.Config{Log: f.log, Loader: command.NoReadModel{}, Source: "/test", NewID: newID, Now: now, CachedOwners: 9})
-		must(t, err)
+		commands := command.NewExecutor(command.Config{Log: f.log, Loader: command.NoReadModel{}, Source: "/test", NewID: newID, Now: now, CachedOwners: 9})
 		return signin.New(signin.Config{
 			Site: signin.Site{Domain: "ledger.example", URI: "https://ledger.example", ChainID: "mainnet"}, NonceKeys: keys,
 			Spent: f.nonces, SyncSpent: sync, Commands: commands, DataKeys: f.keys, Issuer: issuer, Now: now, NewID: newID, Pause: pause,
@@ -301,8 +299,7 @@ func TestASignInAcrossAnErasure(t *testing.T) {
 	t.Parallel()
 	f := newFrontDesk(t)
 	answer := challenge(t, f.core)
-	elsewhere, err := command.NewExecutor(command.Config{Log: f.log.Log, Loader: command.NoReadModel{}, Source: "/test", NewID: rand.Text, CachedOwners: 9})
-	must(t, err)
+	elsewhere := command.NewExecutor(command.Config{Log: f.log.Log, Loader: command.NoReadModel{}, Source: "/test", NewID: rand.Text, CachedOwners: 9})
 	f.log.once(func(ctx context.Context, a eventlog.Append) (uint64, error) {
 		if err := elsewhere.Execute(ctx, answer.PublicKey, &command.EraseOwner{}); err != nil {
 			t.Error(err)

@@ -32,11 +32,10 @@ func TestVectors(t *testing.T) {
 func check(t *testing.T, v vector) {
 	key, err := hex.DecodeString(v.DataKey)
 	must(t, err)
-	secret, err := leaf.DeriveSecret([32]byte(key))
+	secret := leaf.DeriveSecret([32]byte(key))
 	if v.Guest != "" {
-		secret, err = leaf.DeriveGuestSecret([32]byte(key), v.Guest)
+		secret = leaf.DeriveGuestSecret([32]byte(key), v.Guest)
 	}
-	must(t, err)
 	metadata, err := canonical.Canonicalize([]byte(v.Metadata))
 	must(t, err)
 	if metadata.String() != v.Metadata {

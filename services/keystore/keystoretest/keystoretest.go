@@ -25,9 +25,5 @@ func Create(t testing.TB, js jetstream.JetStream, masters ...keystore.Master) *k
 	if err != nil {
 		t.Fatal(err)
 	}
-	store, err := keystore.Open(bucket, keystore.Config{Masters: masters})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return store
+	return keystore.Open(bucket, keystore.Config{Masters: masters})
 }

@@ -31,7 +31,7 @@ func NewAnchorer(b *Base, f *fence.Fence) (*anchorer.Anchorer, error) {
 		MaxWait: cfg.AnchorMaxWait, MaxLeaves: cfg.AnchorMaxLeaves,
 		PriorityFee: cfg.AnchorPriorityFee, MaxLamportsPerDay: cfg.AnchorMaxLamportsPerDay,
 		Now: time.Now, NewID: NewID, Logger: b.Logger, Registerer: b.Registry, Turn: b.turn,
-	})
+	}), nil
 }
 
 // RunAnchorer runs the anchorer alone until ctx ends.

@@ -182,7 +182,7 @@ func runAPI(ctx context.Context, b *Base, variable, addr string, serve func(*API
 	return errors.Join(err, group.Wait())
 }
 
-func NewProjector(b *Base) (*projector.Runner, error) {
+func NewProjector(b *Base) *projector.Runner {
 	return projector.New(projector.Config{
 		Projections: readmodel.All(),
 		Pool:        b.Pool, Log: b.follower("projector"),
@@ -192,9 +192,6 @@ func NewProjector(b *Base) (*projector.Runner, error) {
 
 // RunProjector runs the projector alone until ctx ends.
 func RunProjector(ctx context.Context, b *Base) error {
-	projector, err := NewProjector(b)
-	if err != nil {
-		return err
-	}
+	projector := NewProjector(b)
 	return withOps(ctx, b, "projector", projector.Ready, projector.Run)
 }

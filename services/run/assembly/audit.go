@@ -176,7 +176,7 @@ func openKeysWith(ctx context.Context, cfg config.Config, nc *nats.Conn, masters
 	return keystore.Open(bucket, keystore.Config{
 		Masters: masters, Cached: cachedOwners, Marked: keystore.Marked(stream),
 		Sync: func(context.Context) error { return syncLocal(cfg, keystore.Stream) },
-	})
+	}), nil
 }
 
 var plainUser = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)

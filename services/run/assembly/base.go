@@ -380,21 +380,16 @@ func NewAPIServer(ctx context.Context, b *Base, neighbors Neighbors) (*APIServer
 		Sync: b.syncOf(keystore.Stream, true), Ask: b.Stream.Ask,
 		Forgotten: d.texts.Drop,
 	}
-	if d.Keys, err = keystore.Open(keys, store); err != nil {
-		return nil, err
-	}
+	d.Keys = keystore.Open(keys, store)
 	go d.watchKeys(ctx, stream)
 	if err := d.openNonces(ctx, masters); err != nil {
 		return nil, err
 	}
 	d.Fence = b.newFence(fence.Options{Registerer: b.Registry, OnExchange: func() { d.Commands.Forget(); d.texts.Drop("") }})
-	d.Commands, err = command.NewExecutor(command.Config{
+	d.Commands = command.NewExecutor(command.Config{
 		Log: fitting{b.Log, d.Fence.CheckLog, newAppends(b.Registry)}, Loader: command.ReadModel{Pool: b.Pool, Now: time.Now, CountBytes: b.Config.QuotaBytesPerDay > 0}, Source: "/ledger",
 		NewID: NewID, CachedOwners: cachedOwners,
 	})
-	if err != nil {
-		return nil, err
-	}
 	b.registerOwners("states", d.Commands.Cached)
 	b.registerOwners("keys", d.Keys.Cached)
 	b.registerHits("states", d.Commands.Hits)
@@ -419,9 +414,7 @@ func (d *APIServer) watchKeys(ctx context.Context, stream jetstream.Stream) {
 // openNonces prepares the nonce keys and the bucket of used nonces for the sign-in of
 // both APIs.
 func (d *APIServer) openNonces(ctx context.Context, masters []keystore.Master) (err error) {
-	if d.nonceKeys, err = signin.DeriveNonceKeys(masters); err != nil {
-		return err
-	}
+	d.nonceKeys = signin.DeriveNonceKeys(masters)
 	d.spentNonces, err = d.bucket(ctx, signin.NonceBucket)
 	d.syncSpent = d.syncOf(signin.NonceStream, true)
 	return err

@@ -212,10 +212,7 @@ func (l *local) serve(ctx context.Context) error {
 		return UnlessAsked(ctx, err)
 	}
 	defer base.Close()
-	projector, err := NewProjector(base)
-	if err != nil {
-		return err
-	}
+	projector := NewProjector(base)
 	deciding, err := NewAPIServer(ctx, base, Neighbors{
 		APIs:    2,
 		Workers: map[string]func() error{"projector": projector.Ready, "anchorer": l.anchoring},

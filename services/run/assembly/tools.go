@@ -130,12 +130,9 @@ func endAccess(ctx context.Context, nc *nats.Conn, owner events.Owner) (register
 	if err != nil {
 		return false, err
 	}
-	commands, err := command.NewExecutor(command.Config{
+	commands := command.NewExecutor(command.Config{
 		Log: log, Loader: command.NoReadModel{}, Source: "/ledger", NewID: NewID, CachedOwners: 1, Timeout: forgetTimeout,
 	})
-	if err != nil {
-		return false, err
-	}
 	standing, err := commands.Standing(ctx, owner)
 	if err != nil {
 		return false, err

@@ -100,19 +100,14 @@ func tell(ctx context.Context) (*story, error) {
 
 // signIn registers the owner: first a data key, then the session.
 func (s *story) signIn(ctx context.Context) error {
-	keys, err := keystore.Open(&bucket{values: map[string][]byte{}}, keystore.Config{
+	keys := keystore.Open(&bucket{values: map[string][]byte{}}, keystore.Config{
 		Masters: []keystore.Master{keystore.MasterKey(fixed("master"))}, Rand: &stream{label: "keystore"},
 	})
-	if err != nil {
-		return err
-	}
-	s.commands, err = command.NewExecutor(command.Config{
+	s.commands = command.NewExecutor(command.Config{
 		Log: s.log, Loader: command.NoReadModel{}, Source: "/core", Now: s.clock.tick, NewID: s.ids.next, CachedOwners: 9,
 	})
-	if err != nil {
-		return err
-	}
 	s.memories = memory.New(memory.Config{Commands: s.commands, Keys: keys, NewID: s.ids.next})
+	var err error
 	if s.key, err = keys.FindOrCreate(ctx, s.owner, 0); err != nil {
 		return err
 	}
