@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 
@@ -50,38 +51,21 @@ func (k MasterKey) Unwrap(_ context.Context, wrapped, bound []byte) ([]byte, err
 	return open(newAEAD(k), wrapped, bound)
 }
 
-// lastEntry asks for the newest message of the bucket.
-const lastEntry = `{"last_by_subj":"$KV.` + Bucket + `.>"}`
-
 // NewestMaster returns the id of the master key that wraps the newest entry of the bucket,
-// or "" if there is no entry, the newest is a mark, or it can't be read. It takes one
-// request, which the roles that read keys are allowed to make.
+// or "" if there is no entry, or the newest is a mark.
 func NewestMaster(ctx context.Context, js jetstream.JetStream) (string, error) {
-	answer, err := js.Conn().RequestWithContext(ctx, "$JS.API.STREAM.MSG.GET."+Stream, []byte(lastEntry))
-	if err != nil {
-		return "", fmt.Errorf("newest data key: %w: %w", ErrUnavailable, err)
-	}
-	var got struct {
-		Message struct {
-			Data []byte `json:"data"`
-		} `json:"message"`
-		Error *struct {
-			Code        int    `json:"code"`
-			Description string `json:"description"`
-		} `json:"error"`
-	}
-	if err := json.Unmarshal(answer.Data, &got); err != nil {
-		return "", fmt.Errorf("newest data key: %w: %w", ErrUnavailable, err)
-	}
-	const none = 404
-	switch {
-	case got.Error != nil && got.Error.Code == none:
-		return "", nil
-	case got.Error != nil:
-		return "", fmt.Errorf("newest data key: %w: %s", ErrUnavailable, got.Error.Description)
+	var newest *jetstream.RawStreamMsg
+	stream, err := js.Stream(ctx, Stream)
+	if err == nil {
+		newest, err = stream.GetLastMsgForSubject(ctx, allSubjects)
 	}
 	var e entry
-	if json.Unmarshal(got.Message.Data, &e) != nil { // a mark has no data
+	switch {
+	case errors.Is(err, jetstream.ErrStreamNotFound), errors.Is(err, jetstream.ErrMsgNotFound):
+		return "", nil
+	case err != nil:
+		return "", fmt.Errorf("newest data key: %w: %w", ErrUnavailable, err)
+	case json.Unmarshal(newest.Data, &e) != nil: // a mark has no data
 		return "", nil
 	}
 	return e.Master, nil
