@@ -273,14 +273,7 @@ type created struct {
 
 func (a *API) getMemory(c *fiber.Ctx, reader memory.Reader) error {
 	view, err := a.Memories.Get(httpapi.Context(c), reader, httpapi.Param(c, "id"))
-	if err != nil {
-		return err
-	}
-	text, err := view.AppendJSON(nil)
-	if err != nil {
-		return err
-	}
-	return httpapi.SendJSON(c, text)
+	return httpapi.Answered(c, view, err)
 }
 
 func (a *API) retractMemory(c *fiber.Ctx, caller access.Caller) error {

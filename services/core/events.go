@@ -45,7 +45,8 @@ func (a *API) listEvents(app *httpapi.App) fiber.Handler {
 		if err := show(&page, caller); err != nil {
 			return err
 		}
-		return httpapi.SendJSON(c, page.AppendJSON(nil))
+		c.Set(fiber.HeaderContentType, fiber.MIMEApplicationJSON)
+		return c.Send(page.AppendJSON(nil))
 	})
 	return func(c *fiber.Ctx) error {
 		c.Vary(fiber.HeaderAccept)

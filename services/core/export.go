@@ -30,7 +30,7 @@ func (a *API) exportLog(c *fiber.Ctx, caller access.Caller) error {
 	if err != nil {
 		return err
 	}
-	return httpapi.StreamLines(c, all, all.AppendLine, string(first), string(last))
+	return httpapi.StreamLines(c, all, all.Line, string(first), string(last))
 }
 
 // eraseOwner erases all texts of the owner whose wallet has signed the challenge for an

@@ -10,7 +10,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/go-json-experiment/json"
 	"github.com/gofiber/fiber/v2"
 
 	"github.com/memory-ledger/ledger/events"
@@ -41,11 +40,6 @@ type keyView struct {
 	ExpiresAt  *events.Timestamp `json:"expiresAt"`
 	LastUsedAt *events.Timestamp `json:"lastUsedAt"`
 	RevokedAt  *events.Timestamp `json:"revokedAt"`
-}
-
-func (v keyView) appendJSON(to []byte) ([]byte, error) {
-	text, err := json.Marshal(v)
-	return append(to, text...), err
 }
 
 // orNull returns what JSON shows as null if a list is nil. A nil slice would be shown as [].
@@ -142,8 +136,7 @@ func (a *API) listKeys(c *fiber.Ctx, caller access.Caller) error {
 	if _, err := a.Access.Read(httpapi.Context(c), httpapi.Authorization(c)); err != nil {
 		return err
 	}
-	keys := &keyList{query: a.Query, owner: caller.Owner}
-	return httpapi.StreamArray(c, keys, keyView.appendJSON, "", "")
+	return httpapi.StreamArray(c, &keyList{query: a.Query, owner: caller.Owner}, nil, "", "")
 }
 
 // keyList yields an owner's keys, oldest first.

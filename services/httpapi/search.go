@@ -103,21 +103,21 @@ func StreamMemories(c *fiber.Ctx, memories *memory.Service, reader memory.Reader
 		return err
 	}
 	name(picked)
-	appendJSON := (*memory.View).AppendJSON
+	var shown func(*memory.View) (any, error)
 	if selection.Ranked {
-		appendJSON = withPassage(selection.Query)
+		shown = withPassage(selection.Query)
 	}
-	err = StreamArray(c, picked, appendJSON, prefix, suffix)
+	err = StreamArray(c, picked, shown, prefix, suffix)
 	if err == nil && picked.LeftOut() > 0 {
 		c.Set("Damaged", strconv.Itoa(picked.LeftOut()))
 	}
 	return err
 }
 
-// withPassage returns what appends a memory with the passage that answers a query.
-func withPassage(query string) func(*memory.View, []byte) ([]byte, error) {
+// withPassage returns what adds to a memory the passage that answers a query.
+func withPassage(query string) func(*memory.View) (any, error) {
 	passages := recall.PassagesFor(query)
-	return func(v *memory.View, b []byte) ([]byte, error) {
+	return func(v *memory.View) (any, error) {
 		if utf8.RuneCountInString(v.Content) > recall.PassageLength {
 			from := passages.In(v.Content)
 			to := from
@@ -127,7 +127,7 @@ func withPassage(query string) func(*memory.View, []byte) ([]byte, error) {
 			}
 			v.Passage = &memory.Passage{Text: v.Content[from:to], Offset: utf8.RuneCountInString(v.Content[:from])}
 		}
-		return v.AppendJSON(b)
+		return v, nil
 	}
 }
 

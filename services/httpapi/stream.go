@@ -9,6 +9,7 @@ import (
 	"net"
 	"time"
 
+	"github.com/go-json-experiment/json"
 	"github.com/gofiber/fiber/v2"
 
 	"github.com/memory-ledger/ledger/services/feed"
@@ -24,19 +25,20 @@ type Elements[E any] interface {
 	Next(ctx context.Context, yield func(E) error) error
 }
 
-// StreamArray answers with a JSON array of elements, between prefix and suffix. It reads
-// the first chunk before it sends the status, so that a failure can still be an error
-// answer. A later failure breaks the connection, so that the client does not take half a
-// list for a whole one.
-func StreamArray[E any](c *fiber.Ctx, of Elements[E], appendJSON func(E, []byte) ([]byte, error), prefix, suffix string) error {
-	s := &arrayStream[E]{elements: of, appendJSON: appendJSON, between: ",", suffix: "]" + suffix}
+// StreamArray answers with a JSON array of elements, between prefix and suffix. shown
+// returns what is encoded for an element; nil: the element itself. StreamArray reads the
+// first chunk before it sends the status, so that a failure can still be an error answer. A
+// later failure breaks the connection, so that the client does not take half a list for a
+// whole one.
+func StreamArray[E any](c *fiber.Ctx, of Elements[E], shown func(E) (any, error), prefix, suffix string) error {
+	s := &arrayStream[E]{elements: of, shown: shown, between: ",", suffix: "]" + suffix}
 	return s.answer(c, fiber.MIMEApplicationJSON, prefix+"[")
 }
 
 // StreamLines answers with one line for each element, between a first and a last line. It
 // handles failures as StreamArray does.
-func StreamLines[E any](c *fiber.Ctx, of Elements[E], appendJSON func(E, []byte) ([]byte, error), first, last string) error {
-	s := &arrayStream[E]{elements: of, appendJSON: appendJSON, between: "\n", some: true, suffix: "\n" + last + "\n"}
+func StreamLines[E any](c *fiber.Ctx, of Elements[E], shown func(E) (any, error), first, last string) error {
+	s := &arrayStream[E]{elements: of, shown: shown, between: "\n", some: true, suffix: "\n" + last + "\n"}
 	return s.answer(c, MIMELines, first)
 }
 
@@ -53,12 +55,6 @@ func (s *arrayStream[E]) answer(c *fiber.Ctx, contentType, prefix string) error 
 		return c.Send(s.buffer.Bytes())
 	}
 	return Stream(c, s)
-}
-
-// SendJSON answers with JSON.
-func SendJSON(c *fiber.Ctx, text []byte) error {
-	c.Set(fiber.HeaderContentType, fiber.MIMEApplicationJSON)
-	return c.Send(text)
 }
 
 // Answered answers with a value, unless there is an error.
@@ -126,13 +122,13 @@ func Gone(c *fiber.Ctx) func() bool {
 
 // arrayStream is a JSON array that is built while it is read.
 type arrayStream[E any] struct {
-	elements   Elements[E]
-	appendJSON func(E, []byte) ([]byte, error)
-	buffer     bytes.Buffer
-	between    string
-	suffix     string
-	some       bool // something was written, so the next element needs a separator
-	done       bool
+	elements Elements[E]
+	shown    func(E) (any, error)
+	buffer   bytes.Buffer
+	between  string
+	suffix   string
+	some     bool // something was written, so the next element needs a separator
+	done     bool
 }
 
 // statusGone is nginx's "client closed request". It reaches no client, but is counted.
@@ -152,16 +148,20 @@ func (s *arrayStream[E]) fill(ctx context.Context) error {
 	return nil
 }
 
-func (s *arrayStream[E]) element(e E) error {
+func (s *arrayStream[E]) element(e E) (err error) {
+	show := any(e)
+	if s.shown != nil {
+		if show, err = s.shown(e); err != nil {
+			return err
+		}
+	}
 	if s.some {
 		s.buffer.WriteString(s.between)
 	}
 	s.some = true
-	text, err := s.appendJSON(e, s.buffer.AvailableBuffer())
-	if err != nil {
+	if err := json.MarshalWrite(&s.buffer, show); err != nil {
 		return err
 	}
-	_, _ = s.buffer.Write(text) // a bytes.Buffer takes everything
 	// This is about how much of an answer is built before the client reads some of it. The
 	// server holds that much for a client that reads slowly or not at all.
 	if s.buffer.Len() >= 1<<20 {

@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/go-json-experiment/json"
-
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/verify"
 	"github.com/memory-ledger/ledger/projections/tree"
@@ -57,8 +55,8 @@ func (s *Service) Export(ctx context.Context, r Reader, gone func() bool) (*Expo
 	return x, nil
 }
 
-// AppendLine appends the line of a memory, without a line end.
-func (x *Export) AppendLine(v *View, b []byte) ([]byte, error) {
+// Line returns what the line of a memory holds.
+func (x *Export) Line(v *View) (any, error) {
 	l := exportLine{Index: v.LeafIndex, ID: v.ID, CreatedAt: v.CreatedAt, Via: v.Origin(), LeafHash: v.LeafHash}
 	if l.Damaged = v.Damaged; !v.retracted && !v.Damaged {
 		entry, err := entryOf(x.key, x.reader.Owner, v)
@@ -67,6 +65,5 @@ func (x *Export) AppendLine(v *View, b []byte) ([]byte, error) {
 		}
 		l.Entry = &entry
 	}
-	line, err := json.Marshal(l)
-	return append(b, line...), err
+	return l, nil
 }

@@ -14,7 +14,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"golang.org/x/sync/semaphore"
@@ -268,11 +267,6 @@ func (v *View) Origin() *events.Via {
 		return v.Imported.Via
 	}
 	return v.Via
-}
-
-func (v *View) AppendJSON(b []byte) ([]byte, error) {
-	text, err := json.Marshal(v)
-	return append(b, text...), err
 }
 
 // Reader is who reads an owner's memories. Head is what the fence returned for the request: data that
