@@ -52,27 +52,20 @@ type entry struct {
 
 // View is a cache of commitment accounts. It is safe for concurrent use.
 type View struct {
-	fresh time.Duration
-	now   func() time.Time
-	log   *slog.Logger
-	queue chan Account
+	reader Reader // nil: nothing is read
+	fresh  time.Duration
+	now    func() time.Time
+	log    *slog.Logger
+	queue  chan Account
 
 	mu      sync.Mutex
-	reader  Reader // nil until Connect
 	entries map[Account]*entry
 }
 
-// New returns a view. If a requested account was read longer ago than fresh, it is read
-// again.
-func New(fresh time.Duration, now func() time.Time, log *slog.Logger) *View {
-	return &View{fresh: fresh, now: now, log: log, queue: make(chan Account, queued), entries: map[Account]*entry{}}
-}
-
-// Connect sets the reader. Until then, nothing is read.
-func (v *View) Connect(r Reader) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.reader = r
+// New returns a view of what a reader reads, or of nothing if it is nil. If a requested
+// account was read longer ago than fresh, it is read again.
+func New(reader Reader, fresh time.Duration, now func() time.Time, log *slog.Logger) *View {
+	return &View{reader: reader, fresh: fresh, now: now, log: log, queue: make(chan Account, queued), entries: map[Account]*entry{}}
 }
 
 // Last returns the contents of the account at its last read, or nil if no valid
@@ -140,10 +133,7 @@ func (v *View) read(ctx context.Context, wanted []Account) error {
 			keys, known = append(keys, key), append(known, a)
 		}
 	}
-	v.mu.Lock()
-	reader := v.reader
-	v.mu.Unlock()
-	accounts, _, err := reader.Accounts(ctx, keys, chain.Confirmed)
+	accounts, _, err := v.reader.Accounts(ctx, keys, chain.Confirmed)
 	if err != nil {
 		v.log.Debug("read commitment accounts", "err", err)
 	}

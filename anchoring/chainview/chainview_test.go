@@ -37,7 +37,7 @@ func TestView(t *testing.T) {
 		return &node{account: &chain.Account{Owner: program, Data: data}}
 	}
 	now := time.Unix(1000, 0)
-	view := New(time.Second, func() time.Time { return now }, slog.New(slog.DiscardHandler))
+	view := New(nil, time.Second, func() time.Time { return now }, slog.New(slog.DiscardHandler))
 	if view.Last(account) != nil || len(view.queue) != 0 {
 		t.Fatal("there is no chain to see or to ask")
 	}
@@ -54,7 +54,7 @@ func TestView(t *testing.T) {
 		{"moved on", held(owner, program, 6), 6},
 		{"out of reach", &node{err: errors.New("down")}, 6},
 	} {
-		view.Connect(c.node)
+		view.reader = c.node
 		now = now.Add(time.Minute)
 		view.Last(account)
 		view.Last(account) // queued once
@@ -76,8 +76,7 @@ func TestView(t *testing.T) {
 
 func TestQueueIsBounded(t *testing.T) {
 	t.Parallel()
-	view := New(time.Second, time.Now, slog.New(slog.DiscardHandler))
-	view.Connect(&node{})
+	view := New(&node{}, time.Second, time.Now, slog.New(slog.DiscardHandler))
 	for i := range 3 * queued {
 		view.Last(Account{Address: solana.PublicKey{byte(i), byte(i >> 8), 1}.String()})
 	}

@@ -351,11 +351,19 @@ type APIServer struct {
 func NewAPIServer(ctx context.Context, b *Base, neighbors Neighbors) (*APIServer, error) {
 	d := &APIServer{
 		Base: b, neighbors: neighbors, texts: memory.NewTextCache(b.Config.BodyCacheBytes), slots: memory.NewFairScheduler(),
-		Chain: chainview.New(2*time.Second, time.Now, b.Logger),
 		quotas: quota.New(quota.Limits{
 			quota.Writes: b.Config.QuotaWrites, quota.Mints: b.Config.QuotaMints, quota.Keys: b.Config.QuotaKeys, quota.Searches: b.Config.QuotaSearches,
 		}, time.Now),
 	}
+	var reader chainview.Reader // nil without a configured chain: answers don't show its state
+	if b.Config.SolanaRPCURL != "" {
+		client, err := b.Config.Chain()
+		if err != nil {
+			return nil, err
+		}
+		reader = client
+	}
+	d.Chain = chainview.New(reader, 2*time.Second, time.Now, b.Logger)
 	masters, err := b.masters(ctx)
 	if err != nil {
 		return nil, err
@@ -398,9 +406,6 @@ func NewAPIServer(ctx context.Context, b *Base, neighbors Neighbors) (*APIServer
 	b.gauge("ledger_cached_bytes", "Bytes kept in memory, by what is kept.", prometheus.Labels{"cache": "texts"}, func() float64 { return float64(d.texts.Bytes()) })
 	b.counter("ledger_damaged_memories_total", "Memories that were read and did not match their leaves. Run ledger rebuild --force.", nil,
 		func() float64 { return float64(d.damaged.Load()) })
-	if err := d.connectChain(); err != nil {
-		return nil, err
-	}
 	return d, nil
 }
 
@@ -449,20 +454,6 @@ func (b *Base) masterFits(ctx context.Context, masters []keystore.Master) error 
 		return err
 	}
 	return keystore.Fits(newest, masters)
-}
-
-// connectChain connects the view of the chain, so that answers show the chain's state. It
-// does nothing if no chain is configured.
-func (d *APIServer) connectChain() error {
-	if d.Config.SolanaRPCURL == "" {
-		return nil
-	}
-	client, err := d.Config.Chain()
-	if err != nil {
-		return err
-	}
-	d.Chain.Connect(client)
-	return nil
 }
 
 // memories returns the memory service of one API. Only the core API's service may destroy
