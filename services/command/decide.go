@@ -197,7 +197,7 @@ type WriteMemory struct {
 	Metadata canonical.Object
 	// Seal seals the content for a leaf, whose index only the decision knows, and returns the
 	// version of the sealing. SealedBytes is how long the result is.
-	Seal           func(leaf uint64) (sealed []byte, sealing int, err error)
+	Seal           func(leaf uint64) (sealed []byte, sealing int)
 	SealedBytes    int
 	IdempotencyKey *events.Hash // SHA-256 of the header's value
 	Credential     Credential
@@ -248,10 +248,7 @@ func (s *State) write(now time.Time, via events.Via, salt events.Salt, memories 
 			return nil, ErrTooManySuperseded
 		}
 		index := s.Leaves + uint64(i)
-		sealed, sealing, err := m.Seal(index)
-		if err != nil {
-			return nil, err
-		}
+		sealed, sealing := m.Seal(index)
 		m.Written = Written{MemoryID: m.MemoryID, LeafIndex: index, LeafHash: m.LeafHash, CreatedAt: events.At(now)}
 		written = append(written, &events.MemoryWritten{
 			MemoryID: m.MemoryID, LeafIndex: index, LeafHash: m.LeafHash, LeafVersion: leaf.Version,

@@ -254,7 +254,7 @@ func (m *machine) endGrants(chosen func(by Credential) bool) (some bool) {
 	return some
 }
 
-func sealed(uint64) ([]byte, int, error) { return []byte{1}, events.SealedByLeaf, nil }
+func sealed(uint64) ([]byte, int) { return []byte{1}, events.SealedByLeaf }
 
 func (m *machine) spend() {
 	id := m.pick("grant", sortedKeys(m.model.minted))

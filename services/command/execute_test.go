@@ -40,7 +40,7 @@ func newExecutorOn(t *testing.T, log eventlog.Log, loader command.Loader) *comma
 }
 
 func write(content byte) *command.WriteMemory {
-	seal := func(uint64) ([]byte, int, error) { return []byte{content}, events.SealedByLeaf, nil }
+	seal := func(uint64) ([]byte, int) { return []byte{content}, events.SealedByLeaf }
 	return &command.WriteMemory{MemoryID: newID(), LeafHash: events.Hash{content}, Metadata: canonical.Empty, Seal: seal}
 }
 
@@ -289,7 +289,7 @@ func TestWaitingHasADeadlineAndABound(t *testing.T) {
 func TestAPanicHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
 	x, broken := newExecutor(t, openLog(t)), write('x')
-	broken.Seal = func(uint64) ([]byte, int, error) { panic("a fault") }
+	broken.Seal = func(uint64) ([]byte, int) { panic("a fault") }
 	func() {
 		defer func() { _ = recover() }()
 		_ = x.Execute(t.Context(), "alice", broken)

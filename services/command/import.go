@@ -59,7 +59,7 @@ type ImportedLeaf struct {
 	Supersedes []uint64
 	Imported   events.Imported
 	// Seal and SealedBytes are as in WriteMemory.
-	Seal        func(leaf uint64) (sealed []byte, sealing int, err error)
+	Seal        func(leaf uint64) (sealed []byte, sealing int)
 	SealedBytes int
 }
 
@@ -99,10 +99,7 @@ func (c *AddImported) decide(s *State, now time.Time) (Decision, error) {
 			}
 			break
 		}
-		written, err := l.event(c.Next, c.Credential.Via())
-		if err != nil {
-			return Decision{}, err
-		}
+		written := l.event(c.Next, c.Credential.Via())
 		d.Events = append(d.Events, written)
 		c.Next++
 		if l.Salt == events.SaltNone {
@@ -115,15 +112,12 @@ func (c *AddImported) decide(s *State, now time.Time) (Decision, error) {
 	return d, nil
 }
 
-func (l *ImportedLeaf) event(index uint64, via events.Via) (*events.MemoryWritten, error) {
-	sealed, sealing, err := l.Seal(index)
-	if err != nil {
-		return nil, err
-	}
+func (l *ImportedLeaf) event(index uint64, via events.Via) *events.MemoryWritten {
+	sealed, sealing := l.Seal(index)
 	return &events.MemoryWritten{
 		MemoryID: l.MemoryID, LeafIndex: index, LeafHash: l.LeafHash, LeafVersion: leaf.Version, Metadata: jsontext.Value(l.Metadata.String()),
 		Sealed: sealed, Via: &via, Salt: l.Salt, Sealing: sealing, Supersedes: l.Supersedes, Imported: &l.Imported,
-	}, nil
+	}
 }
 
 // GiveUpImport ends an import that is not complete. The leaves that it added stay.

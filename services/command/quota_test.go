@@ -26,7 +26,7 @@ func TestBytesPerDay(t *testing.T) {
 	const limit = 100
 	s, now := NewState(testOwner), time.Date(2026, 3, 1, 23, 0, 0, 0, time.UTC)
 	memory := func(bytes int) WriteMemory {
-		return WriteMemory{MemoryID: "m", Metadata: canonical.Empty, SealedBytes: bytes, Seal: func(uint64) ([]byte, int, error) { return make([]byte, bytes), 2, nil }, BytesPerDay: limit}
+		return WriteMemory{MemoryID: "m", Metadata: canonical.Empty, SealedBytes: bytes, Seal: func(uint64) ([]byte, int) { return make([]byte, bytes), 2 }, BytesPerDay: limit}
 	}
 	decide := func(what string, c Command, wait time.Duration) {
 		t.Helper()

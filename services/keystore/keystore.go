@@ -21,7 +21,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"io"
 	"sync/atomic"
 	"time"
 
@@ -83,7 +82,6 @@ type Config struct {
 	// change. 0 means a minute.
 	MaxAge time.Duration
 	Now    func() time.Time // nil means time.Now
-	Rand   io.Reader        // nil means crypto/rand
 	// Sync, if any, makes new entries durable, for a server that acknowledges before it
 	// syncs.
 	Sync func(context.Context) error
@@ -126,7 +124,6 @@ const maxEntry = 512 << 10
 
 func Open(bucket jetstream.KeyValue, cfg Config) *Store {
 	cfg.Cached = cmp.Or(cfg.Cached, 100_000)
-	cfg.Rand = cmp.Or(cfg.Rand, rand.Reader)
 	cfg.MaxAge = cmp.Or(cfg.MaxAge, time.Minute)
 	if cfg.Forgotten == nil {
 		cfg.Forgotten = func(events.Owner) {}
@@ -271,7 +268,7 @@ func (s *Store) find(ctx context.Context, owner events.Owner) (*OwnerKey, error)
 		if err != nil {
 			return nil, err
 		}
-		key.OwnerKey = newOwnerKey(owner, x, s.cfg.Rand)
+		key.OwnerKey = newOwnerKey(owner, x)
 	}
 	s.cache.Add(owner, cachedKey{key.OwnerKey, stored.Revision(), now})
 	if s.forgets.Load() != forgets {
@@ -351,9 +348,7 @@ func (s *Store) create(ctx context.Context, owner events.Owner, erasures int, va
 	}
 	fresh := secrets{nodes: make(nodes, 1), erasures: erasures} // a tree's root
 	for _, key := range [][]byte{fresh.dataKey[:], fresh.nodes[0].key[:]} {
-		if _, err := io.ReadFull(s.cfg.Rand, key); err != nil {
-			return fmt.Errorf("make an owner's keys: %w", err)
-		}
+		rand.Read(key) // never fails: it ends the program instead
 	}
 	value, err := s.wrap(ctx, owner, fresh)
 	if err != nil {
@@ -366,7 +361,7 @@ func (s *Store) create(ctx context.Context, owner events.Owner, erasures int, va
 }
 
 func (s *Store) wrap(ctx context.Context, owner events.Owner, x secrets) ([]byte, error) {
-	wrapped, err := s.masters[s.wrapID].Wrap(ctx, s.cfg.Rand, x.nodes.encode(x.dataKey[:]), wrapContext(owner))
+	wrapped, err := s.masters[s.wrapID].Wrap(ctx, x.nodes.encode(x.dataKey[:]), wrapContext(owner))
 	if err != nil {
 		return nil, fmt.Errorf("wrap an owner's keys: %w", err)
 	}
@@ -412,12 +407,10 @@ func newAEAD(key [KeySize]byte) cipher.AEAD {
 	return aead
 }
 
-func seal(random io.Reader, aead cipher.AEAD, plain, context []byte) ([]byte, error) {
+func seal(aead cipher.AEAD, plain, context []byte) []byte {
 	out := make([]byte, aead.NonceSize(), aead.NonceSize()+len(plain)+aead.Overhead())
-	if _, err := io.ReadFull(random, out); err != nil {
-		return nil, fmt.Errorf("nonce: %w", err)
-	}
-	return aead.Seal(out, out, plain, context), nil
+	rand.Read(out) // never fails
+	return aead.Seal(out, out, plain, context)
 }
 
 func open(aead cipher.AEAD, sealed, context []byte) ([]byte, error) {

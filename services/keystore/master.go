@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 
 	"github.com/go-json-experiment/json"
 	"github.com/nats-io/nats.go/jetstream"
@@ -18,7 +17,7 @@ type Master interface {
 	ID() string
 	// Wrap seals an owner's keys, bound to a context, without which they don't unwrap.
 	// ErrUnavailable: the master key can't be used now.
-	Wrap(ctx context.Context, random io.Reader, plain, bound []byte) ([]byte, error)
+	Wrap(ctx context.Context, plain, bound []byte) ([]byte, error)
 	// Unwrap opens what Wrap has sealed. Errors: ErrSealed, ErrUnavailable.
 	Unwrap(ctx context.Context, wrapped, bound []byte) ([]byte, error)
 	// Secret is what all processes with this master key have in common, and no other one. It
@@ -42,8 +41,8 @@ func (k MasterKey) Secret() MasterKey { return k }
 
 // Wrap returns a nonce, and the ciphertext and tag of AES-256-GCM, whose associated data
 // is what the keys are bound to.
-func (k MasterKey) Wrap(_ context.Context, random io.Reader, plain, bound []byte) ([]byte, error) {
-	return seal(random, newAEAD(k), plain, bound)
+func (k MasterKey) Wrap(_ context.Context, plain, bound []byte) ([]byte, error) {
+	return seal(newAEAD(k), plain, bound), nil
 }
 
 // Unwrap opens what Wrap has sealed.

@@ -3,7 +3,6 @@ package keystore
 import (
 	"crypto/cipher"
 	"fmt"
-	"io"
 	"math"
 	"sync/atomic"
 
@@ -16,7 +15,6 @@ type OwnerKey struct {
 	owner  events.Owner
 	aead   cipher.AEAD // of the data key
 	secret leaf.Secret // of the owner's salts
-	rand   io.Reader
 
 	secrets
 	durable atomic.Bool // the entry that it is from is known to be on stable storage
@@ -47,8 +45,8 @@ func (k *OwnerKey) above(leaf uint64) *node {
 	return n
 }
 
-func newOwnerKey(owner events.Owner, x secrets, random io.Reader) *OwnerKey {
-	return &OwnerKey{owner: owner, aead: newAEAD(x.dataKey), secret: leaf.DeriveSecret(x.dataKey), rand: random, secrets: x}
+func newOwnerKey(owner events.Owner, x secrets) *OwnerKey {
+	return &OwnerKey{owner: owner, aead: newAEAD(x.dataKey), secret: leaf.DeriveSecret(x.dataKey), secrets: x}
 }
 
 // Erasures returns how often the owner had erased everything when the key was made.
@@ -86,13 +84,12 @@ const Overhead = 12 + 16
 //
 // A log that was restored from an old backup gives indexes again whose keys were destroyed.
 // Their memories are sealed under the data key.
-func (k *OwnerKey) Seal(leaf uint64, memoryID, content string) (sealed []byte, sealing int, err error) {
+func (k *OwnerKey) Seal(leaf uint64, memoryID, content string) (sealed []byte, sealing int) {
 	sealing, aead := events.SealedByOwner, k.aead
 	if n := k.above(leaf); n != nil {
 		sealing, aead = events.SealedByLeaf, newAEAD(new(walk).to(n, leaf))
 	}
-	sealed, err = seal(k.rand, aead, []byte(content), append(k.bodyContext(sealing), memoryID...))
-	return sealed, sealing, err
+	return seal(aead, []byte(content), append(k.bodyContext(sealing), memoryID...)), sealing
 }
 
 // Open decrypts what Seal made for the same leaf and memory.

@@ -81,8 +81,7 @@ func (h *history) write(t testing.TB, w *writer, texts ...string) {
 		must(t, err)
 		v.LeafHash, err = leaf.Commit(secret, leaf.Memory{Content: text, Metadata: canonical.Trusted(v.Metadata), Owner: w.owner})
 		must(t, err)
-		sealed, sealing, err := w.key.Seal(v.LeafIndex, v.ID, text)
-		must(t, err)
+		sealed, sealing := w.key.Seal(v.LeafIndex, v.ID, text)
 		w.written = append(w.written, v)
 		records = append(records, projector.Record{Family: events.FamilyLedger, Owner: w.owner, Events: []events.Event{{
 			Owner: w.owner, OwnerVersion: w.version, Time: v.CreatedAt,

@@ -311,7 +311,7 @@ func (x *importing) leaf(m *verify.ExportedMemory, key *keystore.OwnerKey) (l co
 			return l, fmt.Errorf("leaf %d: %w", m.Index, command.ErrTooManySuperseded)
 		}
 	}
-	l.Seal = func(leaf uint64) ([]byte, int, error) { return key.Seal(leaf, l.MemoryID, body) }
+	l.Seal = func(leaf uint64) ([]byte, int) { return key.Seal(leaf, l.MemoryID, body) }
 	l.SealedBytes = len(body) + keystore.Overhead
 	return l, nil
 }

@@ -220,7 +220,7 @@ func (s *Service) Prepare(ctx context.Context, d Draft) (*command.WriteMemory, e
 	id := s.NewID()
 	return &command.WriteMemory{
 		MemoryID: id, LeafHash: hash, Metadata: d.Metadata,
-		Seal:           func(leaf uint64) ([]byte, int, error) { return key.Seal(leaf, id, d.Content) },
+		Seal:           func(leaf uint64) ([]byte, int) { return key.Seal(leaf, id, d.Content) },
 		SealedBytes:    len(d.Content) + keystore.Overhead,
 		IdempotencyKey: d.Credential.Scoped(d.IdempotencyKey), Credential: d.Credential, KeyErasures: key.Erasures(),
 		BytesPerDay: s.BytesPerDay, Supersedes: superseded,

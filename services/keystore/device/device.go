@@ -7,6 +7,7 @@ package device
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -70,16 +71,14 @@ func (k *Key) String() string { return "[key in a device]" }
 
 // Wrap seals with a fresh key, which the device wraps, because a device takes little data
 // at a time. It returns the length of the wrapped key in two bytes, that key, and the rest.
-func (k *Key) Wrap(ctx context.Context, random io.Reader, plain, bound []byte) ([]byte, error) {
+func (k *Key) Wrap(ctx context.Context, plain, bound []byte) ([]byte, error) {
 	var fresh keystore.MasterKey
-	if _, err := io.ReadFull(random, fresh[:]); err != nil {
-		return nil, fmt.Errorf("make a wrapping key: %w", err)
-	}
+	rand.Read(fresh[:]) // never fails: it ends the program instead
 	key, err := k.ask(ctx, PathWrap, Message{Data: fresh[:], Bound: bound})
 	if err != nil {
 		return nil, err
 	}
-	sealed, err := fresh.Wrap(ctx, random, plain, bound)
+	sealed, err := fresh.Wrap(ctx, plain, bound)
 	if err != nil {
 		return nil, err
 	}

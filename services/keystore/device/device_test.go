@@ -57,8 +57,7 @@ func ownersOf(t *testing.T, socket string, start func() (stop func())) {
 	first, second := logtest.Owner(), logtest.Owner()
 	made, err := open(file).FindOrCreate(t.Context(), first, 0)
 	must(t, err)
-	sealed, sealing, err := made.Seal(0, "m", "text")
-	must(t, err)
+	sealed, sealing := made.Seal(0, "m", "text")
 	if done, err := open(key, file).Rotate(t.Context(), stream, nil); err != nil || done.Fresh != 1 {
 		t.Fatalf("to the device: %+v, %v", done, err)
 	}

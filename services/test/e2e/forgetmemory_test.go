@@ -73,7 +73,7 @@ func withoutOwnKey(t *testing.T, s *stacktest.Stack, wallet stacktest.Wallet) st
 	noErr(t, err)
 	write := &command.WriteMemory{
 		MemoryID: assembly.NewID(), Metadata: canonical.Empty,
-		Seal: func(uint64) ([]byte, int, error) { return []byte("sealed"), events.SealedByOwner, nil },
+		Seal: func(uint64) ([]byte, int) { return []byte("sealed"), events.SealedByOwner },
 	}
 	noErr(t, deciding.Commands.Execute(t.Context(), events.Owner(wallet.PublicKey), write))
 	return write.MemoryID

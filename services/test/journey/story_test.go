@@ -3,8 +3,10 @@ package journey
 import (
 	"context"
 	"crypto/ed25519"
+	"crypto/rand"
 	"crypto/sha256"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/gagliardetto/solana-go"
@@ -72,6 +74,8 @@ type story struct {
 }
 
 func tell(ctx context.Context) (*story, error) {
+	defer func(random io.Reader) { rand.Reader = random }(rand.Reader)
+	rand.Reader = &stream{label: "keystore"} // only the keystore reads it here
 	ownerSeed, authoritySeed := fixed("owner"), fixed("authority")
 	s := &story{
 		clock: newClock(), log: &log{heads: map[events.Family]uint64{}}, dataKey: fixed("keystore"),
@@ -101,7 +105,7 @@ func tell(ctx context.Context) (*story, error) {
 // signIn registers the owner: first a data key, then the session.
 func (s *story) signIn(ctx context.Context) error {
 	keys := keystore.Open(&bucket{values: map[string][]byte{}}, keystore.Config{
-		Masters: []keystore.Master{keystore.MasterKey(fixed("master"))}, Rand: &stream{label: "keystore"},
+		Masters: []keystore.Master{keystore.MasterKey(fixed("master"))},
 	})
 	s.commands = command.NewExecutor(command.Config{
 		Log: s.log, Loader: command.NoReadModel{}, Source: "/core", Now: s.clock.tick, NewID: s.ids.next, CachedOwners: 9,

@@ -2,7 +2,6 @@
 package devicetest
 
 import (
-	"crypto/rand"
 	"encoding/json"
 	"net"
 	"net/http"
@@ -51,7 +50,7 @@ func Start(t testing.TB, socket string, key keystore.MasterKey) (stop func()) {
 		case r.URL.Path == device.PathSecret:
 			m.Data = key[:]
 		case r.URL.Path == device.PathWrap:
-			m.Data, err = key.Wrap(r.Context(), rand.Reader, m.Data, m.Bound)
+			m.Data, err = key.Wrap(r.Context(), m.Data, m.Bound)
 		default:
 			m.Data, err = key.Unwrap(r.Context(), m.Data, m.Bound)
 		}
