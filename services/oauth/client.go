@@ -69,10 +69,7 @@ func (s *Server) Register(name string, redirectURIs []string) (Registered, error
 		return Registered{}, err
 	}
 	now := s.Now()
-	id, err := s.Tokens.Seal(signin.KindClient, &sealedClient{jwt.RegisteredClaims{IssuedAt: jwt.NewNumericDate(now)}, m})
-	if err != nil {
-		return Registered{}, err
-	}
+	id := s.Tokens.Seal(signin.KindClient, &sealedClient{jwt.RegisteredClaims{IssuedAt: jwt.NewNumericDate(now)}, m})
 	return Registered{id, now.Unix(), m.Name, m.RedirectURIs, grantTypes, []string{"code"}, "none"}, nil
 }
 

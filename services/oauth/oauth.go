@@ -174,14 +174,11 @@ func (s *Server) Consent(ctx context.Context, caller access.Caller, q *Request, 
 		return "", err
 	}
 	keyID := s.NewID()
-	code, err := s.Tokens.Seal(signin.KindCode, &jwt.RegisteredClaims{
+	code := s.Tokens.Seal(signin.KindCode, &jwt.RegisteredClaims{
 		Subject: string(caller.Owner), ID: keyID, ExpiresAt: jwt.NewNumericDate(s.Now().Add(codeLifetime)),
 	})
-	if err != nil {
-		return "", err
-	}
 	// A crash after it leaves an entry that no code can use.
-	err = s.entries.replace(ctx, keyID, entry{Pending: &pending{
+	err := s.entries.replace(ctx, keyID, entry{Pending: &pending{
 		Client: hashOf(q.client), Redirect: q.redirect.url, Challenge: q.challenge, Resource: q.resource,
 		Session: caller.Credential.ID, Terms: terms, App: events.App{Name: cmp.Or(q.Name, q.Host), RedirectHost: q.Host},
 	}}, 0)
@@ -253,10 +250,7 @@ func (s *Server) Exchange(ctx context.Context, parameter func(string) string) (G
 		return Granted{}, s.replayed(ctx, owner, keyID, errCode)
 	}
 	// The read models may not have the key yet, so the answer comes from the terms.
-	granted, issued, err := s.seal(owner, keyID, now)
-	if err != nil {
-		return Granted{}, err
-	}
+	granted, issued := s.seal(owner, keyID, now)
 	life := accessLifetime
 	if end := p.Terms.ExpiresAt; end != nil {
 		life = min(life, end.Time().Sub(issued))
@@ -338,10 +332,7 @@ func (s *Server) Refresh(ctx context.Context, parameter func(string) string) (Gr
 
 // grant returns tokens of an app whose key is alive.
 func (s *Server) grant(ctx context.Context, owner events.Owner, keyID string, e entry) (Granted, error) {
-	granted, issued, err := s.seal(owner, keyID, e)
-	if err != nil {
-		return Granted{}, err
-	}
+	granted, issued := s.seal(owner, keyID, e)
 	caller, err := s.Access.Read(ctx, "Bearer "+granted.AccessToken)
 	if errors.Is(err, access.ErrUnauthenticated) {
 		return Granted{}, errRefresh
@@ -353,16 +344,13 @@ func (s *Server) grant(ctx context.Context, owner events.Owner, keyID string, e 
 }
 
 // seal returns tokens of an app, and when they were issued.
-func (s *Server) seal(owner events.Owner, keyID string, e entry) (g Granted, issued time.Time, err error) {
+func (s *Server) seal(owner events.Owner, keyID string, e entry) (g Granted, issued time.Time) {
 	issued = s.Now().Truncate(time.Second) // the finest time that a token states
 	claims := jwt.RegisteredClaims{Subject: string(owner), ID: keyID, IssuedAt: jwt.NewNumericDate(issued)}
-	g = Granted{TokenType: "Bearer"}
-	if g.RefreshToken, err = s.Tokens.Seal(signin.KindRefresh, &refreshToken{claims, e.Generation}); err != nil {
-		return g, issued, err
-	}
+	g = Granted{TokenType: "Bearer", RefreshToken: s.Tokens.Seal(signin.KindRefresh, &refreshToken{claims, e.Generation})}
 	claims.Issuer, claims.Audience, claims.ExpiresAt = s.BaseURL, jwt.ClaimStrings{e.Resource}, jwt.NewNumericDate(issued.Add(accessLifetime))
-	g.AccessToken, err = s.Tokens.Seal(signin.KindAccess, &signin.AccessToken{RegisteredClaims: claims, ClientID: e.Client})
-	return g, issued, err
+	g.AccessToken = s.Tokens.Seal(signin.KindAccess, &signin.AccessToken{RegisteredClaims: claims, ClientID: e.Client})
+	return g, issued
 }
 
 // within returns the answer with what the app's key allows.

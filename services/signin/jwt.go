@@ -41,15 +41,19 @@ func NewSignedTokens(secret []byte, now func() time.Time) *SignedTokens {
 		jwt.WithIssuer(jwtIssuer), jwt.WithAudience(jwtAudience), jwt.WithExpirationRequired())...)}
 }
 
-func (s *SignedTokens) Issue(owner events.Owner, sessionID string, issued, expires events.Timestamp) (string, *events.Hash, error) {
-	token, err := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.RegisteredClaims{
+func (s *SignedTokens) Issue(owner events.Owner, sessionID string, issued, expires events.Timestamp) (string, *events.Hash) {
+	return withMAC(s.secret, jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.RegisteredClaims{
 		Issuer: jwtIssuer, Audience: jwt.ClaimStrings{jwtAudience}, Subject: string(owner), ID: sessionID,
 		IssuedAt: jwt.NewNumericDate(issued.Time()), ExpiresAt: jwt.NewNumericDate(expires.Time()),
-	}).SignedString(s.secret)
+	})), nil
+}
+
+func withMAC(key []byte, token *jwt.Token) string {
+	text, err := token.SignedString(key)
 	if err != nil {
-		return "", nil, fmt.Errorf("sign token: %w", err)
+		panic(err) // only for claims that JSON can't hold
 	}
-	return token, nil, nil
+	return text
 }
 
 func (*SignedTokens) Audience() events.Audience { return events.AudienceCore }
@@ -100,18 +104,10 @@ type AccessToken struct {
 	ClientID string `json:"client_id"` // SHA-256 of the client id, in hexadecimal
 }
 
-func (s *SignedTokens) Seal(kind Kind, claims jwt.Claims) (string, error) {
-	key, err := s.keyOf(kind)
-	if err != nil {
-		return "", err
-	}
+func (s *SignedTokens) Seal(kind Kind, claims jwt.Claims) string {
 	token := jwt.NewWithClaims(jwt.SigningMethodHS256, claims)
 	token.Header["typ"] = string(kind)
-	text, err := token.SignedString(key)
-	if err != nil {
-		return "", fmt.Errorf("sign token: %w", err)
-	}
-	return text, nil
+	return withMAC(s.keyOf(kind), token)
 }
 
 // Open verifies a token of the kind and decodes its claims. It returns ErrToken for any
@@ -120,7 +116,7 @@ func (s *SignedTokens) Open(kind Kind, token string, claims jwt.Claims) error {
 	if !HasKind(token, kind) {
 		return ErrToken
 	}
-	if _, err := s.sealed.ParseWithClaims(token, claims, func(*jwt.Token) (any, error) { return s.keyOf(kind) }); err != nil {
+	if _, err := s.sealed.ParseWithClaims(token, claims, func(*jwt.Token) (any, error) { return s.keyOf(kind), nil }); err != nil {
 		return fmt.Errorf("%w: %w", ErrToken, err)
 	}
 	return nil
@@ -132,8 +128,12 @@ func HasKind(token string, kind Kind) bool {
 	return strings.HasPrefix(token, header+".")
 }
 
-func (s *SignedTokens) keyOf(kind Kind) ([]byte, error) {
-	return hkdf.Key(sha256.New, s.secret, nil, "memory-ledger/token/v1/"+string(kind), sha256.Size)
+func (s *SignedTokens) keyOf(kind Kind) []byte {
+	key, err := hkdf.Key(sha256.New, s.secret, nil, "memory-ledger/token/v1/"+string(kind), sha256.Size)
+	if err != nil {
+		panic(err) // only for more than 255 hashes of output
+	}
+	return key
 }
 
 func (s *SignedTokens) VerifyAccess(token string) (owner events.Owner, claims AccessToken, err error) {

@@ -58,7 +58,7 @@ type Answer struct {
 type Issuer interface {
 	// Issue returns the token, and its SHA-256 if the service looks the token up instead of
 	// verifying it.
-	Issue(owner events.Owner, sessionID string, issued, expires events.Timestamp) (token string, hash *events.Hash, err error)
+	Issue(owner events.Owner, sessionID string, issued, expires events.Timestamp) (token string, hash *events.Hash)
 	// Audience is the API that the sessions are for.
 	Audience() events.Audience
 	// Expiry returns when a session ends that is issued at that time.
@@ -217,10 +217,7 @@ func (d *SignIn) tryIssue(ctx context.Context, owner events.Owner) (Session, err
 	issued := events.At(d.cfg.Now())
 	expires := d.cfg.Issuer.Expiry(issued)
 	id := d.cfg.NewID()
-	token, hash, err := d.cfg.Issuer.Issue(owner, id, issued, expires)
-	if err != nil {
-		return Session{}, fmt.Errorf("issue session: %w", err)
-	}
+	token, hash := d.cfg.Issuer.Issue(owner, id, issued, expires)
 	err = d.cfg.Commands.Execute(ctx, owner, &command.SignIn{
 		UserID: d.cfg.NewID(), SessionID: id, Audience: d.cfg.Issuer.Audience(), TokenHash: hash, ExpiresAt: expires,
 		Erasures: standing.Erasures,
@@ -235,9 +232,9 @@ func (d *SignIn) tryIssue(ctx context.Context, owner events.Owner) (Session, err
 // stored.
 type RandomTokens struct{ TTL time.Duration }
 
-func (r RandomTokens) Issue(events.Owner, string, events.Timestamp, events.Timestamp) (string, *events.Hash, error) {
+func (r RandomTokens) Issue(events.Owner, string, events.Timestamp, events.Timestamp) (string, *events.Hash) {
 	token, hash := NewToken(ExtensionTokenPrefix)
-	return token, &hash, nil
+	return token, &hash
 }
 
 func (RandomTokens) Audience() events.Audience { return events.AudienceExtension }
