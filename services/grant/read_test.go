@@ -39,7 +39,7 @@ func newCounter(t *testing.T) *counter {
 		Log: base.Log, Loader: command.ReadModel{Pool: base.Pool, Now: time.Now}, Source: "/test", Now: time.Now, NewID: assembly.NewID, CachedOwners: 9,
 	})
 	return &counter{t: t, stack: s, Service: grant.New(grant.Config{
-		Commands: commands, Memories: memory.New(memory.Config{Commands: commands, Keys: d.Keys, Pool: base.Pool, NewID: assembly.NewID}),
+		Commands: commands, Memories: memory.New(memory.Config{Commands: commands, Keys: d.Keys, Pool: base.Pool, NewID: assembly.NewID, Now: time.Now, Texts: memory.NewTextCache(0), Slots: memory.NewFairScheduler()}),
 		Query: base.Pool, Fence: f, Now: time.Now, NewID: assembly.NewID,
 	})}
 }

@@ -154,7 +154,7 @@ func (h *history) apply(t testing.TB, records ...projector.Record) {
 
 // service returns a service on the history with a cache of that many bytes.
 func (h *history) service(cache int64) *Service {
-	return New(Config{Keys: h.keys, Pool: h.pool, Texts: NewTextCache(cache)})
+	return New(Config{Keys: h.keys, Pool: h.pool, Now: time.Now, Texts: NewTextCache(cache), Slots: NewFairScheduler()})
 }
 
 // at returns a head of the first read models that a process sees.

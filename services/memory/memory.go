@@ -63,7 +63,7 @@ type Config struct {
 	// DestroyLeaves destroys the keys of single memories, on all replicas. Nil as DestroyKey.
 	DestroyLeaves func(ctx context.Context, owner events.Owner, leaves ...uint64) error
 	NewID         func() string
-	Now           func() time.Time // nil: the clock
+	Now           func() time.Time
 	// AnchorMaxWait is how long a leaf waits for its batch to be cut.
 	AnchorMaxWait time.Duration
 
@@ -72,8 +72,8 @@ type Config struct {
 	// BytesPerDay bounds the bytes of sealed content and metadata that an owner writes on a
 	// UTC day; 0: no limit.
 	BytesPerDay int64
-	Logger      *slog.Logger // nil: logs nothing
-	// All services of a process share the following fields. New makes those that are nil.
+	Logger      *slog.Logger
+	// All services of a process share the following fields.
 
 	Texts           *TextCache     // what was read lately
 	Slots           *FairScheduler // takes turns between owners
@@ -87,21 +87,6 @@ type Service struct {
 }
 
 func New(cfg Config) *Service {
-	if cfg.Now == nil {
-		cfg.Now = time.Now
-	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
-	if cfg.Texts == nil {
-		cfg.Texts = NewTextCache(0)
-	}
-	if cfg.Slots == nil {
-		cfg.Slots = NewFairScheduler()
-	}
-	if cfg.DamagedMemories == nil {
-		cfg.DamagedMemories = new(atomic.Uint64)
-	}
 	return &Service{cfg, semaphore.NewWeighted(MaxImport)}
 }
 

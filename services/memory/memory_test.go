@@ -27,7 +27,7 @@ func TestOnceAcrossTheHour(t *testing.T) {
 	w := h.writer(t)
 	h.write(t, w, "kept")
 	written := w.written[0].CreatedAt.Time()
-	s := New(Config{Keys: h.keys, Pool: h.pool})
+	s := h.service(0)
 	by := func(credential string) *command.WriteBatch {
 		return &command.WriteBatch{
 			Memories: []*command.WriteMemory{{LeafHash: w.written[0].LeafHash}}, Credential: command.Credential{Kind: command.CredentialKey, ID: credential},
@@ -92,7 +92,8 @@ func TestHeadSaysWhatWaits(t *testing.T) {
 	w := h.writer(t)
 	const wait = time.Minute
 	now := time.UnixMilli(1_800_000_000_000)
-	s := New(Config{Keys: h.keys, Pool: h.pool, AnchorMaxWait: wait, Now: func() time.Time { return now }})
+	s := h.service(0)
+	s.AnchorMaxWait, s.Now = wait, func() time.Time { return now }
 	check := func(when string, since *events.Timestamp, delayed bool) {
 		t.Helper()
 		head, err := s.Head(t.Context(), Reader{Owner: w.owner})
