@@ -228,13 +228,7 @@ func (c *Config) setDefaults() {
 	c.PollEvery = cmp.Or(max(0, c.PollEvery), time.Second)
 	c.ResendEvery = cmp.Or(max(0, c.ResendEvery), 2*time.Second)
 	c.MaxFlights = cmp.Or(max(0, c.MaxFlights), 64)
-	if c.Now == nil {
-		c.Now = time.Now
-	}
 	if c.around == nil {
 		c.around = func(bool) error { return nil }
-	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
 	}
 }

@@ -275,7 +275,8 @@ func (w *world) start(k *killer, change func(*Config)) *process {
 	cfg := Config{
 		Pool: pool, Log: killableLog{w.log, k}, Chain: killableChain{w.client, k}, Tree: w.link,
 		Authority: w.authority, Program: w.program, MaxWait: time.Millisecond, MaxLeaves: 1000,
-		PollEvery: 20 * time.Millisecond, ResendEvery: 60 * time.Millisecond, NewID: newID,
+		PollEvery: 20 * time.Millisecond, ResendEvery: 60 * time.Millisecond,
+		Now: time.Now, NewID: newID, Logger: slog.New(slog.DiscardHandler),
 		around: func(committed bool) error {
 			if committed != k.after {
 				return nil

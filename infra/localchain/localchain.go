@@ -15,6 +15,7 @@ package localchain
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"embed"
 	"encoding/json"
@@ -71,15 +72,9 @@ type Config struct {
 }
 
 func (c *Config) setDefaults() {
-	if c.Addr == "" {
-		c.Addr = "127.0.0.1:0"
-	}
-	if c.SlotTime == 0 {
-		c.SlotTime = 400 * time.Millisecond
-	}
-	if c.Log == nil {
-		c.Log = io.Discard
-	}
+	c.Addr = cmp.Or(c.Addr, "127.0.0.1:0")
+	c.SlotTime = cmp.Or(c.SlotTime, 400*time.Millisecond)
+	c.Log = cmp.Or(c.Log, io.Discard)
 }
 
 type Chain struct {

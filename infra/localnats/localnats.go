@@ -92,12 +92,7 @@ type Server struct {
 // its streams. The error matches datadir.ErrLocked if another instance uses the folder.
 // After an error nothing runs. Cancelling ctx later does not stop the server.
 func Start(ctx context.Context, cfg Config) (*Server, error) {
-	if cfg.Dir == "" {
-		return nil, errors.New("local NATS: Config.Dir is empty")
-	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.Default()
-	}
+	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
 	ctx, cancel := context.WithTimeout(ctx, 60*time.Second) // recovery included
 	defer cancel()
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {

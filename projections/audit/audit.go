@@ -84,7 +84,7 @@ type Chain interface {
 	Commitments(ctx context.Context, owners []events.Owner) ([]*Commitment, error)
 }
 
-// Config configures an audit. Only Log is required. The summary lists every missing
+// Config configures an audit. Only Log and Report are required. The summary lists every missing
 // part as not checked. A configured part that does not answer or open makes the audit
 // incomplete.
 type Config struct {
@@ -113,15 +113,7 @@ type Config struct {
 // Run runs an audit. It returns an error if the audit could not finish. Damage in the
 // data is reported as findings, not as an error.
 func Run(ctx context.Context, cfg Config) (Summary, error) {
-	if cfg.Log == nil {
-		return Summary{}, errors.New("audit: no log")
-	}
-	if cfg.Report == nil {
-		cfg.Report = func(Finding) {}
-	}
-	if cfg.Patience <= 0 {
-		cfg.Patience = 30 * time.Second
-	}
+	cfg.Patience = cmp.Or(cfg.Patience, 30*time.Second)
 	a := &auditor{cfg: cfg, report: &report{to: cfg.Report, unread: map[unread]uint64{}}}
 	if err := a.run(ctx); err != nil {
 		return a.report.finish(), fmt.Errorf("audit: %w", err)

@@ -43,6 +43,7 @@
 package rebuild
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -98,9 +99,7 @@ const comment = "memory-ledger: rebuild"
 // Result.Swapped is true, the new tables are live, and only the old tables may be left over.
 // The same may be so if the answer to the swap's commit was lost. Running again is safe.
 func Run(ctx context.Context, cfg Config) (Result, error) {
-	if cfg.Patience <= 0 {
-		cfg.Patience = 10 * time.Second
-	}
+	cfg.Patience = cmp.Or(cfg.Patience, 10*time.Second)
 	r := &rebuild{cfg: cfg, live: schema.Name(cfg.Pool)}
 	r.fresh, r.old = r.live+"_rebuild", r.live+"_old"
 	defer r.close()
