@@ -68,11 +68,7 @@ func Provision(ctx context.Context, js jetstream.JetStream, replicas int) ([]Mad
 		info := stream.CachedInfo()
 		made = append(made, Made{"stream " + cfg.Name, fmt.Sprintf("%d replicas, %d messages", info.Config.Replicas, info.State.Msgs)})
 	}
-	consumers, err := read[jetstream.ConsumerConfig]("consumers/*")
-	if err != nil {
-		return nil, err
-	}
-	for _, cfg := range consumers {
+	for _, cfg := range read[jetstream.ConsumerConfig]("consumers/*") {
 		consumer, err := js.CreateOrUpdateConsumer(ctx, Stream, cfg)
 		if err != nil {
 			return nil, fmt.Errorf("consumer %s: %w", cfg.Name, err)
@@ -84,10 +80,7 @@ func Provision(ctx context.Context, js jetstream.JetStream, replicas int) ([]Mad
 
 // plan returns the configurations that the streams are to have. It changes no stream.
 func plan(ctx context.Context, js jetstream.JetStream, replicas int) ([]jetstream.StreamConfig, error) {
-	streams, err := read[jetstream.StreamConfig]("streams/*")
-	if err != nil {
-		return nil, err
-	}
+	streams := read[jetstream.StreamConfig]("streams/*")
 	have := make(map[string]jetstream.StreamConfig)
 	var fewer []error
 	for _, cfg := range streams {
@@ -123,9 +116,10 @@ func replicate(cfg *jetstream.StreamConfig, replicas int) {
 	switch {
 	case replicas == 1:
 	case cfg.Name == Stream:
-		// A cluster's leader recognizes the retry of an append by its id, so the window
-		// outlasts the retries. On a single server the sequence that an append expects is
-		// enough, so the file has the shortest window that a server accepts.
+		// A server with the only replica checks what an append expects before its id, so the
+		// file has the shortest window that a server accepts: ids cost memory. The leader of
+		// several replicas checks ids first. By the id it tells an append that is still being
+		// replicated from one that conflicts, so the window must outlast the retries.
 		cfg.Duplicates = 2 * time.Minute
 	default:
 		// Buckets are read from the leader only: a replica that is behind may not have
@@ -135,25 +129,15 @@ func replicate(cfg *jetstream.StreamConfig, replicas int) {
 }
 
 // StreamConfig returns the configuration of a stream that so many servers keep; 0 means one.
-func StreamConfig(name string, replicas int) (jetstream.StreamConfig, error) {
-	found, err := read[jetstream.StreamConfig]("streams/" + name)
-	if err == nil && len(found) != 1 {
-		err = fmt.Errorf("there is no configuration of a stream %s", name)
-	}
-	if err != nil {
-		return jetstream.StreamConfig{}, err
-	}
-	replicate(&found[0], max(1, replicas))
-	return found[0], nil
+func StreamConfig(name string, replicas int) jetstream.StreamConfig {
+	cfg := read[jetstream.StreamConfig]("streams/" + name)[0]
+	replicate(&cfg, max(1, replicas))
+	return cfg
 }
 
 // Create creates a stream as Provision would.
 func Create(ctx context.Context, js jetstream.JetStream, name string, replicas int) (jetstream.Stream, error) {
-	cfg, err := StreamConfig(name, replicas)
-	if err != nil {
-		return nil, err
-	}
-	stream, err := js.CreateStream(ctx, cfg)
+	stream, err := js.CreateStream(ctx, StreamConfig(name, replicas))
 	if err != nil {
 		return nil, fmt.Errorf("create stream %s: %w", name, err)
 	}
@@ -181,26 +165,20 @@ func Replicas(nc *nats.Conn) int {
 }
 
 // read decodes every file whose name, without .json, fits a pattern. It refuses a field that
-// the client library does not know and would silently drop.
-func read[T any](pattern string) ([]T, error) {
+// the client library does not know and would silently drop. The files are part of the
+// program, so a fault in one is a fault of the program.
+func read[T any](pattern string) (all []T) {
 	names, err := fs.Glob(files, pattern+".json")
-	if err != nil {
-		return nil, err
-	}
-	var all []T
-	var errs []error
 	for _, name := range names {
-		text, err := files.ReadFile(name)
-		if err != nil {
-			return nil, err
-		}
+		text, errRead := files.ReadFile(name)
 		var one T
 		dec := json.NewDecoder(bytes.NewReader(text))
 		dec.DisallowUnknownFields()
-		if err := dec.Decode(&one); err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", name, err))
-		}
+		err = errors.Join(err, errRead, dec.Decode(&one))
 		all = append(all, one)
 	}
-	return all, errors.Join(errs...)
+	if err != nil {
+		panic(err)
+	}
+	return all
 }

@@ -46,8 +46,7 @@ func TestAFullBucketRefusesForAWhile(t *testing.T) {
 	f := newFrontDesk(t)
 	first, second := challenge(t, f.core), challenge(t, f.core)
 	verifies(t, f.core, first)
-	was, err := natsconf.StreamConfig(signin.NonceStream, 1)
-	must(t, err)
+	was := natsconf.StreamConfig(signin.NonceStream, 1)
 	bucket, err := f.js.Stream(t.Context(), signin.NonceStream)
 	must(t, err)
 	full := was

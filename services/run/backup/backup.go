@@ -259,11 +259,7 @@ func restore(ctx context.Context, nc *nats.Conn, n note, path string, replicas i
 		return err
 	}
 	// A backup holds no configuration: a changed backup could then allow events to be deleted.
-	config, err := natsconf.StreamConfig(n.Stream, cmp.Or(before, replicas))
-	if err != nil {
-		return err
-	}
-	return send(ctx, nc, n, config, path, progress)
+	return send(ctx, nc, n, natsconf.StreamConfig(n.Stream, cmp.Or(before, replicas)), path, progress)
 }
 
 // PutBack puts back the data keys that a keystore in use has lost, and damaged ones: see

@@ -48,12 +48,8 @@ func onTrial(ctx context.Context, n note, path string, use func(*nats.Conn) erro
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	config, err := natsconf.StreamConfig(n.Stream, 1)
-	if err != nil {
-		return err
-	}
 	return localnats.With(ctx, localnats.Config{Dir: dir, NoSync: true}, func(nc *nats.Conn) error {
-		if err := send(ctx, nc, n, config, path, func(uint64) {}); err != nil {
+		if err := send(ctx, nc, n, natsconf.StreamConfig(n.Stream, 1), path, func(uint64) {}); err != nil {
 			return err
 		}
 		return use(nc)

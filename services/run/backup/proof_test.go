@@ -136,8 +136,7 @@ func TestARestoreTakesOurSettings(t *testing.T) {
 	js, err := jetstream.New(to)
 	must(t, err)
 	for _, part := range []Part{Log, Keystore} {
-		want, err := natsconf.StreamConfig(streams[part], 1)
-		must(t, err)
+		want := natsconf.StreamConfig(streams[part], 1)
 		dir := filepath.Join(t.TempDir(), string(part))
 		copied, err := Stream(t.Context(), nc, part, dir, quiet)
 		must(t, err)
