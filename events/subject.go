@@ -38,9 +38,6 @@ const (
 	KindStake SubjectKind = "stake"
 )
 
-// StreamSubjects returns the subjects that the one stream captures.
-func StreamSubjects() []string { return []string{"ledger.>", "chain.>"} }
-
 // Subject is "<family>.<partition>.<owner>.<kind>".
 type Subject struct {
 	Family Family

@@ -126,8 +126,9 @@ func newWorld(t testing.TB, own bool) *world {
 func (w *world) otherLog() {
 	w.t.Helper()
 	nc, _ := natstest.Connect(w.t, natstest.Start(w.t).URL(), nats.MaxReconnects(-1))
+	natstest.Log(w.t, nc)
 	var err error
-	w.stream, err = eventlog.Create(w.t.Context(), nc, eventlog.Config{})
+	w.stream, err = eventlog.Open(w.t.Context(), nc)
 	w.log = w.stream
 	w.must(err)
 	w.mu.Lock()

@@ -11,6 +11,7 @@ import (
 	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/events/eventlog/logtest"
 	"github.com/memory-ledger/ledger/infra/localnats/natstest"
+	natsconf "github.com/memory-ledger/ledger/infra/nats"
 	"github.com/memory-ledger/ledger/infra/testkit"
 )
 
@@ -22,7 +23,7 @@ func TestReadersSeeAGap(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	nc, js := natstest.Connect(t, natstest.Start(t).URL())
-	cfg := eventlog.StreamConfig(eventlog.Config{})
+	cfg := natsconf.StreamConfig(eventlog.StreamName, 1)
 	cfg.DenyDelete, cfg.DenyPurge = false, false
 	stream, err := js.CreateStream(ctx, cfg)
 	must(t, err)

@@ -12,8 +12,6 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-
-	"github.com/memory-ledger/ledger/events"
 )
 
 const (
@@ -45,56 +43,6 @@ type JetStream struct {
 }
 
 var _ Log = (*JetStream)(nil)
-
-type Config struct {
-	Replicas int // 1 or 3; 0 means 1
-}
-
-// StreamConfig returns the configuration of the one stream: file storage,
-// nothing ever deleted.
-func StreamConfig(cfg Config) jetstream.StreamConfig {
-	replicas := max(1, cfg.Replicas)
-	return jetstream.StreamConfig{
-		Name:        StreamName,
-		Description: "Memory Ledger: every fact, in order",
-		Subjects:    events.StreamSubjects(),
-		Storage:     jetstream.FileStorage,
-		Retention:   jetstream.LimitsPolicy,
-		Discard:     jetstream.DiscardNew, // a full log refuses new messages; it drops none
-		DenyDelete:  true,
-		DenyPurge:   true,
-		AllowDirect: true,
-		Duplicates:  windowOf(replicas),
-		Replicas:    replicas,
-	}
-}
-
-// windowOf returns how long the server remembers command ids. A server with the only replica
-// checks a message's expectation first, so a repeated append never reaches the check for
-// duplicates (landed finds out whose message was stored): the shortest window that it
-// accepts will do, because ids cost memory. The leader of several replicas checks ids first.
-// By the id it tells an append that is still being replicated from one that conflicts, so
-// the window must outlast the retries of an append.
-func windowOf(replicas int) time.Duration {
-	if replicas > 1 {
-		return 2 * time.Minute
-	}
-	return 100 * time.Millisecond
-}
-
-// Create makes the stream if there is none and opens it. It needs the rights
-// of an administrator on a cluster with permissions.
-func Create(ctx context.Context, nc *nats.Conn, cfg Config) (*JetStream, error) {
-	js, err := jetstream.New(nc)
-	if err != nil {
-		return nil, fmt.Errorf("open jetstream: %w", err)
-	}
-	_, err = js.CreateStream(ctx, StreamConfig(cfg))
-	if err != nil && !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
-		return nil, fmt.Errorf("create stream %s: %w: %w", StreamName, ErrUnavailable, err)
-	}
-	return Open(ctx, nc)
-}
 
 // Open opens an existing stream.
 func Open(ctx context.Context, nc *nats.Conn) (*JetStream, error) {

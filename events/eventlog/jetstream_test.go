@@ -143,7 +143,8 @@ func open(t *testing.T, url string) (log *eventlog.JetStream, cut func()) {
 		nats.ReconnectWait(20*time.Millisecond), nats.ReconnectBufSize(-1))
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	log, err := eventlog.Create(ctx, nc, eventlog.Config{})
+	natstest.Log(t, nc)
+	log, err := eventlog.Open(ctx, nc)
 	must(t, err)
 	return log, func() { scissors.armed.Store(true) }
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/events/eventlog/logtest"
 	"github.com/memory-ledger/ledger/infra/localnats/natstest"
+	natsconf "github.com/memory-ledger/ledger/infra/nats"
 	"github.com/memory-ledger/ledger/infra/testkit"
 )
 
@@ -60,7 +61,7 @@ func TestReadersEndWithTheirConnection(t *testing.T) {
 func TestALogThatLacksMessagesSaysSo(t *testing.T) {
 	t.Parallel()
 	_, js := natstest.Connect(t, natstest.Start(t).URL())
-	cfg := eventlog.StreamConfig(eventlog.Config{})
+	cfg := natsconf.StreamConfig(eventlog.StreamName, 1)
 	cfg.DenyDelete = false
 	stream, err := js.CreateStream(t.Context(), cfg)
 	must(t, err)

@@ -10,6 +10,7 @@ import (
 	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/events/eventlog/logtest"
 	"github.com/memory-ledger/ledger/infra/localnats/natstest"
+	natsconf "github.com/memory-ledger/ledger/infra/nats"
 )
 
 // TestWhatCantBeReadIsNotCalledMissing: a server that fails to read a message says
@@ -22,7 +23,7 @@ func TestWhatCantBeReadIsNotCalledMissing(t *testing.T) {
 	// reads the rest to find the ids, and then drops the block from memory. With a short
 	// window it keeps the block.
 	_, js := natstest.Connect(t, server.URL())
-	cfg := eventlog.StreamConfig(eventlog.Config{})
+	cfg := natsconf.StreamConfig(eventlog.StreamName, 1)
 	cfg.Duplicates = 2 * time.Minute
 	_, err := js.CreateStream(t.Context(), cfg)
 	must(t, err)

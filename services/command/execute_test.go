@@ -24,7 +24,8 @@ func newID() string { return fmt.Sprintf("id-%06d", ids.Add(1)) }
 func openLog(t *testing.T) *eventlog.JetStream {
 	t.Helper()
 	nc, _ := natstest.Connect(t, natstest.Start(t).URL())
-	log, err := eventlog.Create(t.Context(), nc, eventlog.Config{})
+	natstest.Log(t, nc)
+	log, err := eventlog.Open(t.Context(), nc)
 	must(t, err)
 	return log
 }

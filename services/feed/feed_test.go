@@ -121,7 +121,8 @@ func TestEachEventOnce(t *testing.T) {
 	t.Parallel()
 	const followers, owners, messages = 16, 4, 40
 	nc, _ := natstest.Connect(t, natstest.Start(t).URL())
-	log, err := eventlog.Create(t.Context(), nc, eventlog.Config{})
+	natstest.Log(t, nc)
+	log, err := eventlog.Open(t.Context(), nc)
 	testkit.Must(t, err)
 	tail := &flaky{Follower: log}
 	f := newFeed(t, log, tail, followers)

@@ -84,7 +84,8 @@ type frontDesk struct {
 func newFrontDesk(t *testing.T) *frontDesk {
 	t.Helper()
 	nc, js := natstest.Connect(t, natstest.Start(t).URL())
-	log, err := eventlog.Create(t.Context(), nc, eventlog.Config{})
+	natstest.Log(t, nc)
+	log, err := eventlog.Open(t.Context(), nc)
 	must(t, err)
 	bucket, err := natsconf.CreateBucket(t.Context(), js, signin.NonceBucket, 1)
 	must(t, err)

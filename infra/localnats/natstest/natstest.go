@@ -24,6 +24,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/memory-ledger/ledger/infra/localnats"
+	natsconf "github.com/memory-ledger/ledger/infra/nats"
 )
 
 // Option changes how a test's server runs.
@@ -98,6 +99,18 @@ func Connect(t testing.TB, url string, options ...nats.Option) (*nats.Conn, jets
 		t.Fatal(err)
 	}
 	return nc, js
+}
+
+// Log makes the log's stream, unless it is there.
+func Log(t testing.TB, nc *nats.Conn) {
+	t.Helper()
+	js, err := jetstream.New(nc)
+	if err == nil {
+		_, err = natsconf.Create(t.Context(), js, natsconf.Stream, 1)
+	}
+	if err != nil && !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
+		t.Fatal(err)
+	}
 }
 
 // FilesHolding returns the files in a folder, at any depth, that contain the given bytes.

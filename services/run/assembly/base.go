@@ -205,7 +205,9 @@ func (b *Base) openLog(ctx context.Context, dial Connector) error {
 			if err = b.mayMake(); err != nil {
 				return err
 			}
-			b.Stream, err = eventlog.Create(ctx, b.NATS, eventlog.Config{Replicas: b.Config.NATSReplicas})
+			if _, err = natsconf.Create(ctx, b.js, eventlog.StreamName, b.Config.NATSReplicas); err == nil {
+				b.Stream, err = eventlog.Open(ctx, b.NATS)
+			}
 		}
 		return err
 	}); err != nil {

@@ -17,7 +17,6 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/infra/localnats"
 	"github.com/memory-ledger/ledger/infra/localnats/natstest"
 	natsconf "github.com/memory-ledger/ledger/infra/nats"
@@ -36,10 +35,7 @@ const filled = 300 // messages in each stream
 func fill(t *testing.T, dir string) (*localnats.Server, *nats.Conn) {
 	t.Helper()
 	server, nc := serve(t, dir)
-	log, err := eventlog.Create(t.Context(), nc, eventlog.Config{})
-	if err != nil || log == nil {
-		t.Fatal(err)
-	}
+	natstest.Log(t, nc)
 	js, err := jetstream.New(nc)
 	must(t, err)
 	keys, err := natsconf.CreateBucket(t.Context(), js, keystore.Bucket, 1)
