@@ -62,7 +62,7 @@ func Start(t testing.TB, o Options) *Stack {
 	ctx, cancel := context.WithCancel(context.Background())
 	s.stop = cancel
 	t.Cleanup(s.Stop)
-	s.project(ctx)
+	s.work(ctx, "projector", assembly.RunProjector)
 	if s.Config.SolanaRPCURL != "" && s.Config.AuthorityKeypair != "" {
 		s.Anchor(ctx)
 	}
@@ -126,25 +126,16 @@ func (s *Stack) base(service string) *assembly.Base {
 	return base
 }
 
-func (s *Stack) project(ctx context.Context) {
-	s.t.Helper()
-	base := s.base("projector")
-	s.running.Go(func() {
-		defer base.Close()
-		if err := assembly.RunProjector(ctx, base); err != nil {
-			s.t.Errorf("projector: %v", err)
-		}
-	})
-}
-
 // Anchor runs an anchorer until ctx ends.
-func (s *Stack) Anchor(ctx context.Context) {
+func (s *Stack) Anchor(ctx context.Context) { s.work(ctx, "anchorer", assembly.RunAnchorer) }
+
+func (s *Stack) work(ctx context.Context, service string, run func(context.Context, *assembly.Base) error) {
 	s.t.Helper()
-	base := s.base("anchorer")
+	base := s.base(service)
 	s.running.Go(func() {
 		defer base.Close()
-		if err := assembly.RunAnchorer(ctx, base); err != nil {
-			s.t.Errorf("anchorer: %v", err)
+		if err := run(ctx, base); err != nil {
+			s.t.Errorf("%s: %v", service, err)
 		}
 	})
 }
