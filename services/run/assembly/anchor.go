@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -61,12 +60,8 @@ func (d *APIServer) staking(ctx context.Context) (core.Staking, error) {
 	if err != nil {
 		return nil, err
 	}
-	least, err := strconv.ParseUint(d.Config.MinPartialUnstake, 10, 64)
-	if err != nil {
-		return nil, fmt.Errorf("MIN_PARTIAL_UNSTAKE: %w", err)
-	}
 	return staking.New(staking.Config{
-		Chain: onchain, Pool: d.Pool, MinPartialUnstake: least,
+		Chain: onchain, Pool: d.Pool, MinPartialUnstake: d.Config.MinPartialUnstake,
 		Maturity: d.Config.StakeMaturity, Now: time.Now, Logger: d.Logger,
 	}), nil
 }

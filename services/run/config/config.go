@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -59,7 +58,7 @@ type Config struct {
 	LocalChain          string        `env:"LOCAL_CHAIN" envDefault:"on" for:"run" doc:"'off' keeps a local run from starting a chain of its own"`
 	StakeMint           string        `env:"STAKE_MINT" for:"core-api anchorer run" doc:"address of the stake mint; with 'STAKING_PROGRAM_ID' it turns staking on"`
 	StakingProgramID    string        `env:"STAKING_PROGRAM_ID" for:"core-api anchorer run" doc:"address of the staking program"`
-	MinPartialUnstake   string        `env:"MIN_PARTIAL_UNSTAKE" envDefault:"0" for:"core-api run" doc:"smallest partial unstake, in base units"`
+	MinPartialUnstake   uint64        `env:"MIN_PARTIAL_UNSTAKE" envDefault:"0" for:"core-api run" doc:"smallest partial unstake, in base units"`
 	StakeMaturity       time.Duration `env:"STAKE_MATURITY" envDefault:"24h" for:"core-api run" doc:"how long after a deposit a lot is mature"`
 
 	AnchorMaxWait           time.Duration `env:"ANCHOR_MAX_WAIT" envDefault:"5m" run:"5s" for:"core-api anchorer run" doc:"a batch is cut when its oldest leaf has waited this long"`
@@ -201,8 +200,6 @@ func (c *Config) validate() []error {
 	must(c.AnchorMaxLeaves >= 1, "ANCHOR_MAX_LEAVES: must be at least 1")
 	must(c.LocalChain == "on" || c.LocalChain == "off", "LOCAL_CHAIN: must be on or off")
 	must(c.ExtensionSessionTTL > 0, "EXTENSION_SESSION_TTL: must be positive")
-	_, err := strconv.ParseUint(c.MinPartialUnstake, 10, 64)
-	must(err == nil, "MIN_PARTIAL_UNSTAKE: not a number of base units")
 	must((c.StakeMint == "") == (c.StakingProgramID == ""), "STAKE_MINT and STAKING_PROGRAM_ID: set both or neither")
 	must(c.StakeMaturity >= 0, "STAKE_MATURITY: must not be negative")
 	must(min(c.QuotaWrites, c.QuotaMints, c.QuotaKeys, c.QuotaSearches) >= 0 && c.QuotaBytesPerDay >= 0, "QUOTA_WRITES, QUOTA_MINTS, QUOTA_KEYS, QUOTA_SEARCHES, QUOTA_BYTES_PER_DAY: must not be negative")

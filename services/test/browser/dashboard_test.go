@@ -72,7 +72,7 @@ func (o *owner) on(t *testing.T) {
 	s := stacktest.Start(t, stacktest.Options{Core: 2, Configure: func(c *config.Config) {
 		c.SolanaRPCURL, c.AuthorityKeypair, c.CommitmentProgramID = chain.URL(), authority, program.LocalID.String()
 		c.DashboardRPCURL, c.AnchorMaxWait = chain.URL(), time.Second
-		c.StakeMint, c.StakingProgramID, c.MinPartialUnstake = treasury.Mint.String(), program.LocalID.String(), "10000000"
+		c.StakeMint, c.StakingProgramID, c.MinPartialUnstake = treasury.Mint.String(), program.LocalID.String(), 10_000_000
 	}})
 	o.Core, o.Other, o.Extension, o.RPC = s.Core[0].URL, s.Core[1].URL, s.Extension[0].URL, chain.URL()
 }

@@ -38,7 +38,7 @@ func newTreasury(t *testing.T, tokenProgram solana.PublicKey) *treasury {
 // configure turns staking on.
 func (y *treasury) configure(c *config.Config) {
 	c.SolanaRPCURL, c.StakeMint, c.StakingProgramID = y.URL(), y.Mint.String(), program.LocalID.String()
-	c.MinPartialUnstake, c.StakeMaturity = "100", 24*time.Hour
+	c.MinPartialUnstake, c.StakeMaturity = 100, 24*time.Hour
 }
 
 // anchoring also turns anchoring on, so that the anchorer and the watchers write to the
