@@ -22,6 +22,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	jsonv2 "github.com/go-json-experiment/json"
 	"go.yaml.in/yaml/v3"
 
 	"github.com/memory-ledger/ledger/events/rfc3339"
@@ -69,6 +70,9 @@ func Read(path string, o Options, yield func(Entry) error) error {
 	if !is.IsDir() {
 		return readFile(path, filepath.Base(path), o, yield)
 	}
+	if path, err = filepath.EvalSymlinks(path); err != nil { // WalkDir follows none
+		return err
+	}
 	read := 0
 	err = filepath.WalkDir(path, func(file string, d fs.DirEntry, err error) error {
 		name, _ := filepath.Rel(path, file) // file is below path
@@ -109,7 +113,7 @@ func readFile(path, name string, o Options, yield func(Entry) error) error {
 	switch o.Format {
 	case Text:
 		return eachLine(file, name, func(where string, line []byte) error {
-			return give(Entry{Where: where, ID: idOf(line), Content: string(line), Metadata: map[string]any{}})
+			return give(Entry{Where: where, ID: idOf(line), Content: string(line), Metadata: map[string]any{}, Why: notText(line)})
 		})
 	case JSONLines:
 		return eachLine(file, name, func(where string, line []byte) error {
@@ -126,9 +130,21 @@ func readFile(path, name string, o Options, yield func(Entry) error) error {
 		if err != nil {
 			return err
 		}
+		if why := notText(text); why != "" {
+			return give(Entry{Where: name, Why: why})
+		}
 		return readMarkdown(name, string(text), o.ByHeading, give)
 	}
 	return fmt.Errorf("unknown format %q", o.Format)
+}
+
+// notText says why a file of text or notes is left out that is none, although it can be valid
+// UTF-8: most lines of UTF-16 are.
+func notText(raw []byte) string {
+	if bytes.IndexByte(raw, 0) >= 0 {
+		return "it is not UTF-8, but UTF-16 or no text"
+	}
+	return ""
 }
 
 // idOf names an entry that has no id by its text.
@@ -149,9 +165,9 @@ func (e *Entry) wrong() string {
 	}
 	stored := maps.Clone(e.Metadata)
 	stored["externalId"] = e.ID
-	text, err := json.Marshal(stored)
+	text, err := jsonv2.Marshal(stored, jsonv2.Deterministic(true)) // refuses what is not UTF-8, such as the name of a file
 	if err != nil {
-		return err.Error()
+		return "its metadata: " + err.Error()
 	}
 	metadata, err := canonical.Admit(text)
 	switch {
@@ -274,7 +290,7 @@ func moment(value any) (string, bool) {
 
 // tagsOf returns tags, nil if the value holds none, or some that a memory can't have.
 func tagsOf(value any) (tags []string) {
-	switch v := value.(type) {
+	switch v := plain(value).(type) {
 	case string:
 		tags = strings.FieldsFunc(v, func(r rune) bool { return r == ',' || r == ' ' })
 	case []any:

@@ -44,7 +44,8 @@ export async function read(files, byHeading = false) {
       all.push(broken(path, 'it is not UTF-8'));
       continue;
     }
-    for (const entry of await reader(path, text, byHeading)) all.push({ ...entry, why: entry.why ?? wrong(entry) });
+    if (text.includes('\0')) all.push(broken(path, 'it is not UTF-8, but UTF-16 or no text'));
+    else for (const entry of await reader(path, text, byHeading)) all.push({ ...entry, why: entry.why ?? wrong(entry) });
   }
   return all;
 }
