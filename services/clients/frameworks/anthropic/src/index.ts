@@ -87,12 +87,14 @@ export class MemoryTool implements MemoryToolHandlers {
     return this.#inTurn(async () => {
       const path = checked(command.path);
       if (path === root) throw new Error(`Cannot delete the ${root} directory itself`);
-      const gone = within(path, await this.#tree());
+      const tree = await this.#tree(), gone = within(path, tree);
       if (gone.size === 0) throw new Error(`The path ${path} does not exist`);
       const versions = new Map<string, FoundMemory>();
       for (const file of new Set([...gone.values()].flat().flatMap(filesOf))) {
         for (const version of await this.#find({ files: file }, true)) versions.set(version.id, version);
       }
+      // A file elsewhere has the same ids if one program renamed the file while another edited it.
+      for (const [at, current] of tree) if (!gone.has(at)) for (const { id } of current) versions.delete(id);
       // A version that is taken back makes the one before it current again, so the oldest is
       // first. If this breaks off, the files are still there, and can be deleted again.
       for (const { id } of [...versions.values()].sort((a, b) => a.leafIndex - b.leafIndex)) await this.#ledger.memories.retract(id);

@@ -89,8 +89,10 @@ test("calls at the same time, also of two programs, lose no edit and no file", a
   await tool.run(insert(at("both"), 0, "now"));
   assert.equal((await all(owner.memories.search("", { filter: { metadata: { path: at("both") }, superseded: false } }))).length, 1);
   await tool.run(rename(at("both"), at("one")));
+  const edits = { fetch: async (url, init) => (String(url).endsWith("/batch") && await other.run(insert(at("one"), 0, "edited")), fetch(url, init)) };
+  await betaMemoryTool(new MemoryTool(await newAgent(owner, {}, edits))).run(rename(at("one"), at("two")));
   await tool.run(remove(at("one")));
-  assert.match(await tool.run(view()), /:\n6B\t\/memories\n6B\t\/memories\/list$/);
+  assert.match(await tool.run(view()), /:\n\d+B\t\/memories\n6B\t\/memories\/list\n\d+B\t\/memories\/two$/);
 });
 
 test("a file that a guest left is none", async () => {
