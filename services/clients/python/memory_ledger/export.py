@@ -45,7 +45,7 @@ def _is_time(value: object) -> bool:
     if not isinstance(value, str) or not re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]([01]\d|2[0-3]):[0-5]\d)", value, re.ASCII):
         return False
     try:
-        datetime.fromisoformat(value[:19])
+        datetime.fromisoformat(re.sub("^0000", "2000", value[:19]))  # datetime has no year 0, which is a leap year too
     except ValueError:
         return False
     return True

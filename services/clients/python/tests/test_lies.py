@@ -65,7 +65,7 @@ def exported(root: str, third: tuple[str, str], *gone: int) -> bytes:
     lines: list[Any] = [{"format": "memory-ledger/export/1", "owner": OWNER, "treeSize": 3, "root": root, "anchor": None}]
     for index, (content, leaf_hash) in enumerate([("a", A), ("b", B), third]):
         text = None if index in gone else entry(content)
-        lines.append({"index": index, "id": f"m{index}", "createdAt": "2026-01-01T00:00:00Z", "via": None, "leafHash": leaf_hash, "entry": text})
+        lines.append({"index": index, "id": f"m{index}", "createdAt": "0000-02-29T00:00:00Z", "via": None, "leafHash": leaf_hash, "entry": text})
     return "".join(json.dumps(line) + "\n" for line in [*lines, {"complete": True, "leaves": 3}]).encode()
 
 
