@@ -177,7 +177,7 @@ const filesOf = ({ metadata }: Memory | FoundMemory): string[] => metadata["file
 function checked(path: string): string {
   if (path !== root && !path.startsWith(`${root}/`)) throw new Error(`Path must start with ${root}, got: ${path}`);
   const names = path.replace(/\/$/, "").slice(1).split("/");
-  if (names.some((name) => name === "" || name === "." || name === "..") || /[\\\p{Cc}]|%2e|%2f|%5c/iu.test(path)) {
+  if (names.some((name) => name === "" || name === "." || name === "..") || /[\\\p{Cc}\p{Zl}\p{Zp}]|%2e|%2f|%5c/iu.test(path)) {
     throw new Error(`Path ${path} would escape ${root} directory`);
   }
   return `/${names.join("/")}`;

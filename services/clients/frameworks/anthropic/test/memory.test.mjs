@@ -51,7 +51,7 @@ test("a model is told what the SDK's own tool with files on a disk tells it", as
 
 test("paths that lead elsewhere are refused", async () => {
   const owner = await newOwner(), tool = betaMemoryTool(new MemoryTool(owner));
-  for (const path of ["/", "", "memories/a", "/memoriesx", "/memories/..", "/memories/a/../../b", "/memories/./a", "/memories//a", "/memories/..\\a", "/memories/%2e%2e/a", "/memories/..%2Fa", "/memories/a\nb"]) {
+  for (const path of ["/", "", "memories/a", "/memoriesx", "/memories/..", "/memories/a/../../b", "/memories/./a", "/memories//a", "/memories/..\\a", "/memories/%2e%2e/a", "/memories/..%2Fa", "/memories/a\nb", "/memories/a\u2028b"]) {
     for (const command of [view(path), create(path, "x"), replace(path, "a", "b"), insert(path, 0, "x"), remove(path), rename(path, at("x")), rename(at("x"), path)]) {
       await assert.rejects(async () => tool.run(command), /must start with|would escape/, JSON.stringify(command));
     }
