@@ -45,7 +45,8 @@ def _functions(ledger: MemoryLedger, source: str) -> list[Callable[..., Any]]:
             occurred_at: When it happened, if not now: a date such as 2026-03-01, or a time of RFC 3339.
             tags: Up to 16 words to find it by.
         """
-        return ledger.memories.write(content, source=source, occurred_at=occurred_at, tags=tags)["id"]
+        # A model that must name every argument leaves some empty.
+        return ledger.memories.write(content, source=source, occurred_at=occurred_at or None, tags=tags or None)["id"]
 
     def recall(query: str, limit: int = 8, tags: list[str] | None = None) -> list[dict[str, Any]]:
         """Find memories of earlier conversations, the best first.

@@ -100,7 +100,7 @@ class Product(unittest.TestCase):
 
         async def in_asyncio() -> Any:
             remember, recall, _, _ = ledger.memory_tools(ledger.AsyncMemoryLedger(URL, session=program._credential))
-            return await remember("Ada plays chess"), await recall("chess")
+            return await remember("Ada plays chess", "", []), await recall("chess")
 
         id, found = asyncio.run(in_asyncio())
         self.assertEqual(ids(found), [id])
