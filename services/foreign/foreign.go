@@ -266,6 +266,12 @@ func (e *Entry) add(members map[string]any) {
 			e.Metadata[name] = plain(value)
 		}
 	}
+	// In metadata.supersedes, the service keeps what a memory corrects, and an entry that has
+	// changed corrects the one before.
+	if own, has := e.Metadata["supersedes"]; has {
+		e.Metadata["externalSupersedes"] = own
+		delete(e.Metadata, "supersedes")
+	}
 }
 
 // moment returns a date, or a date and time of RFC 3339. A time without a zone is in UTC.

@@ -52,7 +52,7 @@ func TestWhatEachFormatHolds(t *testing.T) {
 		"home/empty.md":         "---\na: 1\n---\n",
 		"home/named.md":         "---\nin: !!binary gIGC\n---\nnot UTF-8",
 	}
-	lines := `{"id":7,"text":"Jo is 30.","date":"1970-01-01","tags":"a, b","mood":"good","metadata":{"kept":true}}
+	lines := `{"id":7,"text":"Jo is 30.","date":"1970-01-01","tags":"a, b","mood":"good","metadata":{"kept":true,"supersedes":"m"}}
 not json
 {"content":"at noon","created_at":"2099-12-31 12:00:00","tags":["x","y"],"namespace":"n","source":"s","occurredAt":null}
 
@@ -79,7 +79,7 @@ not json
 			"work/plan.md#Risks|work/plan.md#Risks|Risks\n\n\nNone.\n\n```\n# not a heading\n```|", "work/plan.md#Risks (2)|work/plan.md#Risks (2)|Risks\n\n\nOne.|",
 		}},
 		"lines of JSON": {filepath.Join(folder(t, map[string]string{"x.jsonl": lines}), "x.jsonl"), foreign.Options{Format: foreign.JSONLines}, []string{
-			`x.jsonl:1|7|Jo is 30.|map[kept:true mood:good occurredAt:1970-01-01 tags:[a b]]|`, `x.jsonl:2|||map[]|it is not a JSON object`,
+			`x.jsonl:1|7|Jo is 30.|map[externalSupersedes:m kept:true mood:good occurredAt:1970-01-01 tags:[a b]]|`, `x.jsonl:2|||map[]|it is not a JSON object`,
 			`x.jsonl:3|d90273dfeea7739a653b0fdbc4ba2f0f|at noon|map[namespace:n occurredAt:2099-12-31T12:00:00Z source:s tags:[x y]]|`, `x.jsonl:5|`,
 		}},
 		"mem0": {filepath.Join(folder(t, map[string]string{"x.json": mem0}), "x.json"), foreign.Options{Format: foreign.Mem0}, []string{
@@ -118,12 +118,12 @@ func TestTheDashboardReadsAlike(t *testing.T) {
 		stacktest.Lacking(t, "node is not here")
 	}
 	dir := folder(t, map[string]string{
-		"work/plan.md":    "---\ndate: 2024-03-01\ntags: [plans, 2024-03-02, \"#big\"]\nrating: 4.5\ndone: true\n__proto__: y\nby: 'Ada: L'\n---\nShip in May.\n\n## Risks\n\nNone.\n\n```\n# no heading\n```\n\n## Risks\nOne.\n\n#none\n### Empty\n",
+		"work/plan.md":    "---\ndate: 2024-03-01\ntags: [plans, 2024-03-02, \"#big\"]\nrating: 4.5\ndone: true\n__proto__: y\nby: 'Ada: L'\nsupersedes: [ADR-1, 2]\n---\nShip in May.\n\n## Risks\n\nNone.\n\n```\n# no heading\n```\n\n## Risks\nOne.\n\n#none\n### Empty\n",
 		"work/in/deep.md": "---\ntags:\n  - a\n  - b\naliases:\n- x y\nsource: vault\n---\nDeep.",
 		"loose.md":        "\ufeffNo front matter.\r\n---\r\n",
 		"bare.md":         "---\n---\nx",
 		"lines.txt":       "one\n\n two \r\nthree",
-		"all.jsonl": `{"id":7,"text":"Jo is 30.","date":"1970-01-01","tags":"a, b","mood":"good","metadata":{"kept":true}}
+		"all.jsonl": `{"id":7,"text":"Jo is 30.","date":"1970-01-01","tags":"a, b","mood":"good","metadata":{"kept":true,"supersedes":[1]}}
 {"content":"at noon","created_at":"2099-12-31 12:00:00","tags":["x","y"],"namespace":"n","source":"s","occurredAt":null}
 {"id":12345678,"text":"a large id","tags":[20240101]}
 {"id":1234567890123456789,"text":"an id that a double rounds"}

@@ -40,7 +40,8 @@ with the API key in LEDGER_API_KEY. The key must be able to read, too. The forma
             wallet in --keypair, and makes the same leaves, so old receipts still verify
 
 An entry keeps its id as metadata.externalId, so that it is stored once, however often the
-import runs. If its text has changed, the new memory supersedes the old one.`,
+import runs. If its text has changed, the new memory supersedes the old one. What an entry
+itself calls supersedes becomes metadata.externalSupersedes.`,
 		Example: `  LEDGER_API_KEY=svc_… ledger import --from notes --format markdown --dry-run`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -183,7 +183,8 @@ function known(members, metadata) {
   };
   take(['occurredAt', 'date', 'created', 'createdAt', 'created_at'], 'occurredAt', moment);
   take(['tags', 'categories'], 'tags', tags);
-  return { ...Object.fromEntries(Object.entries(rest).filter(([, value]) => value != null)), ...all };
+  const { supersedes, ...kept } = { ...Object.fromEntries(Object.entries(rest).filter(([, value]) => value != null)), ...all };
+  return supersedes === undefined ? kept : { ...kept, externalSupersedes: supersedes }; // in metadata.supersedes, the service keeps what a memory corrects
 }
 
 function moment(value) {

@@ -41,7 +41,7 @@ func TestImports(t *testing.T) {
 		dir := filepath.Join(vault, fmt.Sprint("project ", n%3))
 		path := filepath.Join(dir, fmt.Sprintf("note %d.md", n))
 		noErr(t, os.MkdirAll(dir, 0o700))
-		noErr(t, os.WriteFile(path, []byte(fmt.Sprintf("---\ndate: %d-01-01\ntags: [n%d]\n---\n%s", 1970+n%130, n%7, text)), 0o600))
+		noErr(t, os.WriteFile(path, []byte(fmt.Sprintf("---\ndate: %d-01-01\ntags: [n%d]\nsupersedes: ADR-1\n---\n%s", 1970+n%130, n%7, text)), 0o600))
 	}
 	for n := range notes {
 		note(n, fmt.Sprintf("Note %d is about bees and \"quotes\"\n\tand ünïcödé.", n))
