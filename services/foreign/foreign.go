@@ -301,8 +301,11 @@ func tagsOf(value any) (tags []string) {
 		tags = strings.FieldsFunc(v, func(r rune) bool { return r == ',' || r == ' ' })
 	case []any:
 		for _, tag := range v {
-			if n, ok := tag.(float64); ok {
+			switch n := tag.(type) {
+			case float64:
 				tag = decimal(n)
+			case []any, map[string]any:
+				return nil
 			}
 			if tag != nil {
 				tags = append(tags, strings.TrimSpace(fmt.Sprint(tag)))

@@ -127,8 +127,8 @@ func TestTheDashboardReadsAlike(t *testing.T) {
 {"content":"at noon","created_at":"2099-12-31 12:00:00","tags":["x","y"],"namespace":"n","source":"s","occurredAt":null}
 {"id":12345678,"text":"a large id","tags":[20240101]}
 {"id":1234567890123456789,"text":"an id that a double rounds"}
-{"id":"","text":"an empty id"}
-{"id":{"a":1},"text":"an object"}
+{"id":"","text":"an empty id","tags":["x",null]}
+{"id":{"a":1},"text":"an object","tags":["x",{"a":["b"]}]}
 {"text":"odd names","constructor":1,"__proto__":{"source":"x"}}
 {"text":"a noncharacter","mood":"\ufffe"}
 {"text":"a long id","id":"` + strings.Repeat("x", 65_000) + `"}

@@ -194,6 +194,8 @@ function moment(value) {
 }
 
 function tags(value) {
-  const all = (typeof value === 'string' ? value.split(/[, ]+/) : Array.isArray(value) ? value.map((tag) => String(tag).trim()) : []).map((tag) => tag.replace(/^#/, '')).filter(Boolean);
+  const list = Array.isArray(value) ? value.filter((tag) => tag != null) : [];
+  if (list.some((tag) => typeof tag === 'object')) return undefined;
+  const all = (typeof value === 'string' ? value.split(/[, ]+/) : list.map((tag) => String(tag).trim())).map((tag) => tag.replace(/^#/, '')).filter(Boolean);
   return all.length > 0 && all.length <= 16 && all.every((tag) => [...tag].length <= 80) ? all : undefined;
 }
