@@ -130,7 +130,7 @@ func TestFind(t *testing.T) {
 		query := words[chance.IntN(len(words))]
 		if runes := []rune(all); len(runes) > 1 && chance.IntN(2) == 0 {
 			at := chance.IntN(len(runes) - 1)
-			query = swapCase(string(runes[at : at+1+chance.IntN(min(12, len(runes)-at))]))
+			query = []func(string) string{strings.ToUpper, strings.ToLower}[chance.IntN(2)](string(runes[at : at+1+chance.IntN(min(12, len(runes)-at))]))
 		}
 		q := NewQuery(query)
 		for _, text := range texts {
@@ -147,15 +147,6 @@ func TestFind(t *testing.T) {
 	if found < 500 || across < 100 {
 		t.Errorf("%d queries were in a text, %d across two", found, across)
 	}
-}
-
-func swapCase(s string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsUpper(r) {
-			return unicode.ToLower(r)
-		}
-		return unicode.ToUpper(r)
-	}, s)
 }
 
 // TestNoTextTakesLong: the time is a small multiple of the text's length, however nearly
@@ -182,13 +173,6 @@ func TestNoTextTakesLong(t *testing.T) {
 	} {
 		if got := in(c.text, NewQuery(c.query)); got != c.want {
 			t.Errorf("%.20q... of %d: %v", c.query, len(c.query), got)
-		}
-	}
-	for query, want := range map[string]int{half + "1": 1, "1" + half: 0} {
-		found := 0
-		textsOf(zeros, "1", half, half+"1").Find(NewQuery(query), func(int) { found++ })
-		if found != want {
-			t.Errorf("%.5q...: in %d texts", query, found)
 		}
 	}
 	if took := time.Since(begun); took > 5*time.Second {
