@@ -180,9 +180,9 @@ func TestMuchComesALittleAtATime(t *testing.T) {
 			t.Errorf("%q: %d of 60", query, read)
 		}
 	}
-	p, err := s.Select(t.Context(), Reader{Owner: w.owner}, Selection{Order: Oldest}, nil)
-	must(t, err)
-	if _, bytes, err := p.open(t.Context(), 0, 60, pieceBytes, func(*chunk) {}); err != nil || bytes < pieceBytes {
-		t.Errorf("%d bytes were opened, %v", bytes, err)
+	slots := 0
+	p, err := s.Select(t.Context(), Reader{Owner: w.owner}, Selection{Query: "x*", Ranked: true, Order: Relevance, Limit: 60}, func() bool { slots++; return false })
+	if must(t, err); p.ranked != 60 || slots < 60*MaxContentBytes/(indexBytes+MaxContentBytes) {
+		t.Errorf("%d were ranked in %d time slots", p.ranked, slots)
 	}
 }

@@ -308,13 +308,15 @@ func (p *Picked) sort(ctx context.Context) error {
 // memory that was taken back or corrected changes no score, and hides no related word.
 func (p *Picked) rank(ctx context.Context) error {
 	ranking, words := recall.ParseQuery(p.selection.Query).Rank(), new(recall.Dictionary)
-	for next := uint64(0); next < p.size; {
+	var chunks []*chunk // read, but not ranked yet
+	for next := uint64(0); next < p.size || len(chunks) > 0; {
 		err := p.slot(ctx, func() (err error) {
-			next, err = p.texts(ctx, next, min(p.size, next+pieceLeaves), func(c *chunk) {
-				c = p.indexed(c, words)
-				p.note(c, 0, p.size)
-				ranking.Add(c.words)
-			})
+			if len(chunks) == 0 {
+				next, err = p.texts(ctx, next, min(p.size, next+pieceLeaves), func(c *chunk) { chunks = append(chunks, c) })
+			}
+			if err == nil {
+				chunks = p.rankNext(chunks, ranking, words)
+			}
 			return err
 		})
 		if err != nil {

@@ -131,7 +131,7 @@ func (t *TextCache) put(owner events.Owner, o *kept, c *chunk) {
 		return
 	}
 	was := o.chunks[c.number]
-	if was != nil && (was.leaves() > c.leaves() || was.leaves() == c.leaves() && c.words == nil) {
+	if was != nil && (was.leaves() > c.leaves() || was.leaves() == c.leaves() && was.indexed >= c.indexed) {
 		return // another search read more meanwhile
 	}
 	if t.grow(o, c.bytes()-was.bytes()) {

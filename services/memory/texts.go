@@ -21,6 +21,10 @@ const (
 	chunkLeaves = 256
 	// pieceLeaves bounds what a search passes in one time slot, and so does pieceBytes.
 	pieceLeaves = 16 * chunkLeaves
+	// indexBytes is about how many bytes of texts a ranking indexes in one time slot, and how
+	// many bytes of texts an index has at most: while it is made, each of its words takes
+	// hundreds of bytes.
+	indexBytes = 512 << 10
 )
 
 // chunk is the opened texts of up to chunkLeaves leaves, fewer at the end of the log. It is
@@ -28,9 +32,10 @@ const (
 type chunk struct {
 	number  uint64 // it begins with leaf number*chunkLeaves
 	texts   search.Texts
-	created []uint32      // when each leaf occurred, or was written if that is earlier, in Unix seconds
-	words   *recall.Words // nil until a ranking needed it
-	damaged []uint64      // leaves whose text does not open, or that have no row
+	created []uint32        // when each leaf occurred, or was written if that is earlier, in Unix seconds
+	words   []*recall.Words // of the first texts, as far as rankings came
+	indexed int             // how many bytes of texts have their words there
+	damaged []uint64        // leaves whose text does not open, or that have no row
 }
 
 func (c *chunk) first() uint64 { return c.number * chunkLeaves }
@@ -56,8 +61,8 @@ func (c *chunk) bytes() int64 {
 		return 0
 	}
 	bytes := 160 + int64(cap(c.texts)) + 4*int64(cap(c.created))
-	if c.words != nil {
-		bytes += c.words.Bytes()
+	for _, w := range c.words {
+		bytes += w.Bytes()
 	}
 	return bytes
 }
@@ -175,14 +180,44 @@ func momentOf(b memories.Body) uint32 {
 // errFull ends the read of texts.
 var errFull = errors.New("enough bytes for one time slot")
 
-func (p *Picked) indexed(c *chunk, d *recall.Dictionary) *chunk {
-	if c.words != nil {
-		return c
+// index returns the chunk with the words of further texts, about indexBytes of them.
+func (c *chunk) index(d *recall.Dictionary) *chunk {
+	with, leaves := *c, 0
+	for _, w := range c.words {
+		leaves += w.Leaves()
 	}
-	with := *c
-	with.words = d.Index(c.first(), c.texts.All(), c.created)
-	if len(c.damaged) == 0 {
-		p.service.Texts.put(p.reader.Owner, p.kept, &with)
-	}
+	words := d.Index(c.first()+uint64(leaves), func(yield func([]byte) bool) {
+		for text := range c.texts[c.indexed:].All() {
+			with.indexed += len(text) + 1
+			if !yield(text) || with.indexed-c.indexed >= indexBytes {
+				return
+			}
+		}
+	}, c.created[leaves:])
+	with.words = append(slices.Clip(c.words), words)
 	return &with
+}
+
+// rankNext adds the words of chunks to a ranking, and indexes about indexBytes of texts for
+// it. It returns the chunks that are left.
+func (p *Picked) rankNext(chunks []*chunk, ranking *recall.Ranking, d *recall.Dictionary) []*chunk {
+	for bytes := 0; len(chunks) > 0 && bytes < indexBytes; {
+		c := chunks[0]
+		if c.indexed < len(c.texts) {
+			bytes -= c.indexed
+			c = c.index(d)
+			bytes += c.indexed
+			if chunks[0] = c; len(c.damaged) == 0 {
+				p.service.Texts.put(p.reader.Owner, p.kept, c)
+			}
+			continue
+		}
+		p.note(c, 0, p.size)
+		for _, w := range c.words {
+			ranking.Add(w)
+		}
+		chunks = chunks[1:]
+		runtime.Gosched() // as between the chunks of texts
+	}
+	return chunks
 }

@@ -39,7 +39,7 @@ func (q *Query) barred(b *Words) []bool {
 	if len(q.must)+len(q.not) == 0 {
 		return nil
 	}
-	barred := make([]bool, b.leaves())
+	barred := make([]bool, b.Leaves())
 	for _, p := range q.must {
 		has := p.in(b)
 		for leaf := range barred {

@@ -27,7 +27,8 @@ type Words struct {
 	starts   []uint32
 }
 
-func (b *Words) leaves() int { return len(b.lengths) }
+// Leaves returns how many leaves the index has.
+func (b *Words) Leaves() int { return len(b.lengths) }
 
 // Bytes is about how much memory the index takes.
 func (b *Words) Bytes() int64 {
