@@ -16,7 +16,7 @@ import (
 // Answer 503 with Retry-After.
 var ErrBusy = errors.New("too many searches and lists are waiting")
 
-// waitingOfOwner bounds the pieces of an owner that wait. Those of all owners are bounded
+// waitingOfOwner bounds the pieces and rankings of an owner that wait. Those of all owners are bounded
 // by eight times as many.
 const waitingOfOwner = 256
 
@@ -24,6 +24,7 @@ const waitingOfOwner = 256
 // served in rotation: an owner with a huge log, or with a hundred searches, gets no more
 // slots than one with a small log.
 type FairScheduler struct {
+	count int64               // of slots
 	slots *semaphore.Weighted // serves in order of arrival; of each owner, one piece waits for it
 
 	mu      sync.Mutex
@@ -31,10 +32,11 @@ type FairScheduler struct {
 	lines   map[events.Owner]*line // of owners who wait
 }
 
-// line is where the pieces of an owner wait for their turn to wait for a slot.
+// line is where the pieces of an owner wait for their turn to wait for a slot, and where
+// whole rankings wait to begin.
 type line struct {
-	turn    *semaphore.Weighted
-	waiting int
+	turn, rankings *semaphore.Weighted
+	waiting        int // with the rankings that have begun
 }
 
 // NewFairScheduler returns a scheduler with a slot for each processor, and at least two: a
@@ -42,7 +44,27 @@ type line struct {
 func NewFairScheduler() *FairScheduler { return newScheduler(max(2, runtime.NumCPU())) }
 
 func newScheduler(slots int) *FairScheduler {
-	return &FairScheduler{slots: semaphore.NewWeighted(int64(slots)), lines: map[events.Owner]*line{}}
+	count := int64(slots)
+	return &FairScheduler{count: count, slots: semaphore.NewWeighted(count), lines: map[events.Owner]*line{}}
+}
+
+// Rank waits until fewer of the owner's rankings are under way than there are slots. A
+// ranking remembers what it found in the whole log until it ends, so if all were under way at
+// once, they would take much memory, and all end late. The caller calls release once, at the
+// end of the ranking. Its pieces have begun then. Errors: as Take's.
+func (t *FairScheduler) Rank(ctx context.Context, owner events.Owner) (release func(), err error) {
+	mine, err := t.join(owner, false)
+	if err != nil {
+		return nil, err
+	}
+	if err := mine.rankings.Acquire(ctx, 1); err != nil {
+		t.leave(owner, mine)
+		return nil, fmt.Errorf("%w: %w", ErrBusy, err)
+	}
+	return func() {
+		mine.rankings.Release(1)
+		t.leave(owner, mine)
+	}, nil
 }
 
 // Take waits for a time slot of the owner. The caller does a piece of work and calls
@@ -71,7 +93,7 @@ func (t *FairScheduler) join(owner events.Owner, begun bool) (*line, error) {
 	defer t.mu.Unlock()
 	mine := t.lines[owner]
 	if mine == nil {
-		mine = &line{turn: semaphore.NewWeighted(1)}
+		mine = &line{turn: semaphore.NewWeighted(1), rankings: semaphore.NewWeighted(t.count)}
 	}
 	if !begun && (t.waiting >= 8*waitingOfOwner || mine.waiting >= waitingOfOwner) {
 		return nil, ErrBusy

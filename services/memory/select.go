@@ -74,7 +74,7 @@ type Picked struct {
 	moments   []time.Time // when each leaf occurred, for that order only
 	at        pageStart
 	from, to  uint64       // leaves that were not looked at
-	begun     bool         // had a time slot
+	begun     bool         // had a time slot, or is a ranking under way
 	hits      []recall.Hit // in the order of the selection, not yielded yet
 	rows      int          // how many rows to read next
 	leftOut   int
@@ -115,6 +115,12 @@ func (s *Service) Select(ctx context.Context, r Reader, sel Selection, gone func
 		if err := p.first(); err != nil {
 			return nil, err
 		}
+		release, err := s.Slots.Rank(ctx, r.Owner)
+		if err != nil {
+			return nil, err
+		}
+		defer release()
+		p.begun = true
 	}
 	if err := p.filter(ctx); err != nil {
 		return nil, err
@@ -301,6 +307,7 @@ func (p *Picked) sort(ctx context.Context) error {
 	}
 	slices.SortFunc(p.hits, p.compare)
 	p.cut(cmp.Or(p.selection.Limit, math.MaxInt))
+	p.moments = nil // the client may read slowly
 	return nil
 }
 
