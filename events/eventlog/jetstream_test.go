@@ -135,6 +135,25 @@ func TestDurableWithoutItsConsumer(t *testing.T) {
 	}
 }
 
+// TestTheFirstOfALongTail: the caller may need only the first of an owner's long messages.
+func TestTheFirstOfALongTail(t *testing.T) {
+	t.Parallel()
+	nc, _ := natstest.Connect(t, natstest.Start(t).URL())
+	natstest.Log(t, nc)
+	log, err := eventlog.Open(t.Context(), nc)
+	must(t, err)
+	long, last := command(logtest.Owner(), 0), uint64(0)
+	for long.Payload = make([]byte, 1<<20); last < 16; long.CommandID = logtest.CommandID() {
+		long.Expected = last
+		last = mustAppend(t, t.Context(), log, long)
+	}
+	before := nc.Stats().InBytes
+	err = log.OwnerTail(t.Context(), events.FamilyLedger, long.Owner, 0, func(eventlog.Record) error { return errEnough })
+	if got := nc.Stats().InBytes - before; !errors.Is(err, errEnough) || got > 12<<20 {
+		t.Errorf("%d bytes, %v", got, err)
+	}
+}
+
 func open(t *testing.T, url string) (log *eventlog.JetStream, cut func()) {
 	t.Helper()
 	scissors := &dialer{}

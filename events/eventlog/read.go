@@ -334,11 +334,16 @@ func (l *JetStream) ownerTail(ctx context.Context, f events.Family, o events.Own
 // log.
 var errForward = errors.New("the tail is to be read from its beginning")
 
-// mostBack is how many messages are read one by one, as a list.
-const mostBack = 32
+const (
+	// mostBack is how many messages are read one by one, as a list.
+	mostBack = 32
+	// mostBytesBack is how many bytes of them are: the caller may need only the first.
+	mostBytesBack = 4 << 20
+)
 
 // back returns the owner's messages after a sequence, up to end, in order. If there are
-// more than mostBack, the error is errForward: reading them one by one would take longer.
+// more than mostBack, or they are long, the error is errForward: reading them one by one
+// would take longer.
 func (l *JetStream) back(ctx context.Context, f events.Family, o events.Owner, after uint64, end Record) (tail []Record, err error) {
 	last, err := events.ParseSubject(end.Subject)
 	if err != nil {
@@ -348,6 +353,7 @@ func (l *JetStream) back(ctx context.Context, f events.Family, o events.Owner, a
 	if f == events.FamilyAny {
 		families = []events.Family{events.FamilyLedger, events.FamilyChain}
 	}
+	bytes := 0
 	for _, family := range families {
 		record, found := end, true
 		if family != last.Family {
@@ -358,9 +364,10 @@ func (l *JetStream) back(ctx context.Context, f events.Family, o events.Owner, a
 		for found && record.Seq > after {
 			if record.Seq <= end.Seq { // else other messages may lie between end and this one
 				tail = append(tail, record)
+				bytes += len(record.Payload)
 			}
 			at, known := record.previous.in(family, o)
-			if !known || at >= record.Seq || at > after && len(tail) >= mostBack {
+			if !known || at >= record.Seq || at > after && (len(tail) >= mostBack || bytes >= mostBytesBack) {
 				return nil, errForward
 			}
 			if at <= after {

@@ -49,31 +49,25 @@ func TestSearchFindsWhatWasWritten(t *testing.T) {
 			if chance.IntN(3) == 0 {
 				query += " " + words[chance.IntN(len(words))]
 			}
-			checkSearch(t, s, w, name, query)
-		}
-	}
-}
-
-// checkSearch compares a search with the memories written, up to the leaf that it reached.
-func checkSearch(t *testing.T, s *Service, w *writer, name, query string) {
-	t.Helper()
-	found, size, err := searchAll(t, s, w.owner, query)
-	if err != nil {
-		t.Fatalf("%s: %v", name, err)
-	}
-	var want []View
-	has := regexp.MustCompile("(?i)" + regexp.QuoteMeta(query))
-	for _, v := range w.written[:size] {
-		if has.MatchString(v.Content) {
-			want = append(want, v)
-		}
-	}
-	if len(found) != len(want) {
-		t.Fatalf("%s: %q in %d memories: %d found, %d have it", name, query, size, len(found), len(want))
-	}
-	for i := range found {
-		if !reflect.DeepEqual(found[i], want[i]) {
-			t.Fatalf("%s: %q in %d memories:\n got %+v\nwant %+v", name, query, size, found[i], want[i])
+			found, size, err := searchAll(t, s, w.owner, query)
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			var want []View
+			has := regexp.MustCompile("(?i)" + regexp.QuoteMeta(query))
+			for _, v := range w.written[:size] {
+				if has.MatchString(v.Content) {
+					want = append(want, v)
+				}
+			}
+			if len(found) != len(want) {
+				t.Fatalf("%s: %q in %d memories: %d found, %d have it", name, query, size, len(found), len(want))
+			}
+			for i := range found {
+				if !reflect.DeepEqual(found[i], want[i]) {
+					t.Fatalf("%s: %q in %d memories:\n got %+v\nwant %+v", name, query, size, found[i], want[i])
+				}
+			}
 		}
 	}
 }
