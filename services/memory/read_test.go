@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/memory-ledger/ledger/projections/readmodel/memories"
+	"github.com/memory-ledger/ledger/services/recall"
 )
 
 // words are the vocabulary of texts and queries.
@@ -73,7 +74,7 @@ func TestSearchFindsWhatWasWritten(t *testing.T) {
 }
 
 // TestEverySelectionYieldsEachOnce: each selection, whole or in pages, yields every match
-// once, in order, and never holds many, however slowly its client reads.
+// once, in order, and never holds many, however slowly its client reads. The ids of corrections count.
 func TestEverySelectionYieldsEachOnce(t *testing.T) {
 	t.Parallel()
 	h := newHistory(t)
@@ -116,6 +117,12 @@ func TestEverySelectionYieldsEachOnce(t *testing.T) {
 				}
 			}
 		}
+	}
+	must(t, errorOf(h.pool.Exec(t.Context(), `INSERT INTO corrections (owner, leaf_index, by_leaf, position) SELECT owner, 0, leaf_index, 0 FROM memories WHERE owner = $1 AND leaf_index > 0`, w.owner)))
+	p, err := s.Select(t.Context(), Reader{Owner: w.owner}, Selection{Order: Oldest}, nil)
+	must(t, err)
+	if _, bytes, err := p.read(t.Context(), []recall.Hit{{Leaf: 0}}); err != nil || bytes < 36*len(w.written) {
+		t.Errorf("a memory that all others correct has %d bytes: %v", bytes, err)
 	}
 }
 

@@ -16,8 +16,8 @@ import (
 // Answer 503 with Retry-After.
 var ErrBusy = errors.New("too many searches and lists are waiting")
 
-// waitingOfOwner bounds the pieces and rankings of an owner that wait. Those of all owners are bounded
-// by eight times as many.
+// waitingOfOwner bounds the pieces and rankings of an owner that wait. Those of all owners are
+// bounded by eight times as many.
 const waitingOfOwner = 256
 
 // FairScheduler grants time slots for pieces of lists and searches. Waiting owners are

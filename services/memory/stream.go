@@ -89,7 +89,7 @@ func (p *Picked) read(ctx context.Context, hits []recall.Hit) (rows []*memories.
 	byLeaf := make(map[uint64]*memories.Memory, len(found))
 	for _, m := range found {
 		byLeaf[m.LeafIndex] = m
-		bytes += len(m.Sealed) + m.Metadata.Len()
+		bytes += sizeOf(m)
 	}
 	rows = make([]*memories.Memory, len(hits))
 	for i, h := range hits {

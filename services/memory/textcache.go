@@ -185,8 +185,7 @@ func (t *TextCache) putRow(r Reader, m *memories.Memory) {
 	if was != nil && (was.Anchored && !m.Anchored || was.Retracted && !m.Retracted) {
 		return
 	}
-	// And about 640 bytes beside the texts, and 80 for each correction.
-	bytes := int64(len(m.Sealed)+m.Metadata.Len()+80*(len(m.Supersedes)+len(m.SupersededBy))) + 640
+	bytes := int64(sizeOf(m)) + 640 // beside the texts
 	if was != nil {
 		bytes = 0 // the same leaf
 	}
@@ -197,4 +196,9 @@ func (t *TextCache) putRow(r Reader, m *memories.Memory) {
 	}
 	o.rowBytes += bytes
 	o.rows[m.ID] = m
+}
+
+// sizeOf returns about how many bytes the parts of a row take that have no bound.
+func sizeOf(m *memories.Memory) int {
+	return len(m.Sealed) + m.Metadata.Len() + 80*(len(m.Supersedes)+len(m.SupersededBy))
 }
