@@ -22,13 +22,6 @@ import (
 	"github.com/memory-ledger/ledger/services/run/config"
 )
 
-// secretsFolder and chainFolder are the folders of the secrets and of the local chain in
-// a data folder.
-const (
-	secretsFolder = "secrets"
-	chainFolder   = "chain"
-)
-
 // Backup copies the wanted parts, each of which must be there, or all that are there if
 // wanted is nil, into dir while everything runs. If one part fails, Backup removes the
 // streams and the chain that it copied before, so that the same command can run again.
@@ -76,16 +69,8 @@ func copyParts(ctx context.Context, cfg config.Config, nc *nats.Conn, dir string
 	}()
 	var copied []backup.Done
 	for _, part := range parts {
-		var done backup.Done
 		to := filepath.Join(dir, string(part))
-		switch part {
-		case backup.Secrets:
-			done, err = backup.SaveSecrets(filepath.Join(cfg.DataDir, secretsFolder), to)
-		case backup.Chain:
-			done, err = backup.SaveChain(filepath.Join(cfg.DataDir, chainFolder), to)
-		default:
-			done, err = backup.Stream(ctx, nc, part, to, progress)
-		}
+		done, err := backup.Copy(ctx, nc, part, folderOf(cfg, part), to, progress)
 		if err != nil {
 			return err
 		}
@@ -115,14 +100,19 @@ func chosen(wanted []backup.Part, has func(backup.Part) bool) (parts []backup.Pa
 	return parts, ""
 }
 
+// folderOf returns the folder of the secrets or of the chain in a data folder.
+func folderOf(cfg config.Config, part backup.Part) string {
+	return filepath.Join(cfg.DataDir, string(part))
+}
+
 // isKept reports whether there is a part to copy. A deployment keeps its secrets elsewhere
 // and has no local chain.
 func isKept(cfg config.Config, part backup.Part) bool {
 	switch part {
 	case backup.Secrets:
-		return besideLog(cfg) && exists(filepath.Join(cfg.DataDir, secretsFolder))
+		return besideLog(cfg) && exists(folderOf(cfg, part))
 	case backup.Chain:
-		return besideLog(cfg) && exists(filepath.Join(cfg.DataDir, chainFolder, localchain.StateName)) // one was ever saved
+		return besideLog(cfg) && exists(filepath.Join(folderOf(cfg, part), localchain.StateName)) // one was ever saved
 	}
 	return true
 }
@@ -213,23 +203,15 @@ func (r *restoring) all(ctx context.Context, nc *nats.Conn) error {
 	})
 }
 
-func (r *restoring) put(ctx context.Context, nc *nats.Conn, part backup.Part) (err error) {
-	var done backup.Done
-	from := filepath.Join(r.dir, string(part))
-	switch part {
-	case backup.Secrets:
-		done, err = backup.CopySecrets(from, filepath.Join(r.cfg.DataDir, secretsFolder))
-	case backup.Chain:
-		done, err = backup.PutChain(from, filepath.Join(r.cfg.DataDir, chainFolder))
+func (r *restoring) put(ctx context.Context, nc *nats.Conn, part backup.Part) error {
+	from, replicas := filepath.Join(r.dir, string(part)), cmp.Or(r.cfg.NATSReplicas, natsconf.Replicas(nc))
+	done, err := backup.Restore(ctx, nc, part, from, folderOf(r.cfg, part), replicas, r.progress)
+	switch {
+	case part != backup.Keystore || !errors.Is(err, backup.ErrNotEmpty):
+	case len(r.parts) == 1:
+		done, err = r.putBack(ctx, nc, from)
 	default:
-		done, err = backup.Restore(ctx, nc, part, from, cmp.Or(r.cfg.NATSReplicas, natsconf.Replicas(nc)), r.progress)
-		switch {
-		case part != backup.Keystore || !errors.Is(err, backup.ErrNotEmpty):
-		case len(r.parts) == 1:
-			done, err = r.putBack(ctx, nc, from)
-		default:
-			err = fmt.Errorf("%w; if a restore of this backup was interrupted, put back the rest with --only log", err)
-		}
+		err = fmt.Errorf("%w; if a restore of this backup was interrupted, put back the rest with --only log", err)
 	}
 	if err == nil {
 		r.say(done)

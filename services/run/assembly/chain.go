@@ -17,6 +17,7 @@ import (
 	"github.com/memory-ledger/ledger/infra/datadir"
 	"github.com/memory-ledger/ledger/infra/localchain"
 	"github.com/memory-ledger/ledger/services/httpapi/connect"
+	"github.com/memory-ledger/ledger/services/run/backup"
 )
 
 type localChain struct {
@@ -42,7 +43,7 @@ func (l *local) startChain(ctx context.Context) error {
 		l.chainIs = "none is configured, so memories stay unanchored"
 		return nil
 	}
-	dir, err := l.dir.Sub(chainFolder)
+	dir, err := l.dir.Sub(string(backup.Chain))
 	if err != nil {
 		return err
 	}
@@ -83,7 +84,7 @@ func (l *local) authority() error {
 	if l.cfg.AuthorityKeypair != "" {
 		return nil
 	}
-	folder, err := l.dir.Sub("secrets")
+	folder, err := l.dir.Sub(string(backup.Secrets))
 	if err != nil {
 		return err
 	}

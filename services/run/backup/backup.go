@@ -108,19 +108,38 @@ type Done struct {
 // it is unknown.
 type Progress func(step string, bytes bool, done, total uint64)
 
-// Stream copies one stream into dir, which must be new or empty, and proves the copy. A
-// failure leaves nothing. A crash leaves a folder without stream.json, which Restore
-// refuses, and the folder of the proof beside it. On a cluster with permissions, Stream
+// Copy copies one part into dir, and proves the copy of a stream. from is the folder of the
+// secrets or of the chain, which may be running. On a cluster with permissions, a stream
 // needs an administrator's credentials.
-func Stream(ctx context.Context, nc *nats.Conn, part Part, dir string, progress Progress) (Done, error) {
+//
+// The dir of a stream or of the chain must be new or empty. A failure leaves nothing. A crash
+// leaves a folder without its note, which Restore refuses, and the folder of a proof beside
+// it. Secrets may be copied again: see copySecrets.
+func Copy(ctx context.Context, nc *nats.Conn, part Part, from, dir string, progress Progress) (Done, error) {
 	done := Done{Part: part}
+	err := copyPart(ctx, nc, &done, from, dir, progress)
+	if err != nil {
+		err = fmt.Errorf("back up %s: %w", part, err)
+	}
+	return done, err
+}
+
+func copyPart(ctx context.Context, nc *nats.Conn, done *Done, from, dir string, progress Progress) (err error) {
+	if done.Part == Secrets {
+		return saveSecrets(done, from, dir)
+	}
 	if err := newFolder(dir); err != nil {
-		return done, fmt.Errorf("back up %s: %w", part, err)
+		return err
 	}
-	if err := copyStream(ctx, nc, &done, dir, progress); err != nil {
-		return done, errors.Join(fmt.Errorf("back up %s: %w", part, err), Remove(dir))
+	if done.Part == Chain {
+		err = copyChain(done, from, dir)
+	} else {
+		err = copyStream(ctx, nc, done, dir, progress)
 	}
-	return done, nil
+	if err != nil {
+		err = errors.Join(err, Remove(dir))
+	}
+	return err
 }
 
 // Remove deletes the files of one part of a backup, and no other files in its folder. It
@@ -229,27 +248,35 @@ func snapshot(ctx context.Context, nc *nats.Conn, stream string, to io.Writer, p
 	}
 }
 
-// Restore restores a stream from dir. The stream must not exist, or must never have held
-// a message: then it is replaced, without its consumers, and keeps its number of replicas.
-// replicas is the number for a stream that does not exist.
-//
-// The server creates the stream when all pieces have arrived. So a crash leaves no stream.
-func Restore(ctx context.Context, nc *nats.Conn, part Part, dir string, replicas int, progress Progress) (Done, error) {
+// Restore restores one part from dir: a stream, or secrets or a chain into the folder to.
+// replicas is for a stream that does not exist.
+func Restore(ctx context.Context, nc *nats.Conn, part Part, dir, to string, replicas int, progress Progress) (Done, error) {
 	done := Done{Part: part}
-	n, err := check(part, dir)
-	if err == nil {
-		err = restore(ctx, nc, n, filepath.Join(dir, dataName), replicas, func(bytes uint64) {
-			progress("restoring "+string(part), true, bytes, uint64(n.Bytes))
-		})
+	var err error
+	switch part {
+	case Secrets:
+		err = copySecrets(&done, dir, to)
+	case Chain:
+		err = putChain(&done, dir, to)
+	default:
+		err = restoreStream(ctx, nc, &done, dir, replicas, progress)
 	}
 	if err != nil {
-		return done, fmt.Errorf("restore %s: %w", part, err)
+		err = fmt.Errorf("restore %s: %w", part, err)
 	}
-	done.Bytes, done.Messages = n.Bytes, n.messages()
-	return done, nil
+	return done, err
 }
 
-func restore(ctx context.Context, nc *nats.Conn, n note, path string, replicas int, progress func(bytes uint64)) error {
+// restoreStream restores a stream that does not exist, or that never held a message: then it
+// is replaced, without its consumers, and keeps its number of replicas.
+//
+// The server creates the stream when all pieces have arrived. So a crash leaves no stream.
+func restoreStream(ctx context.Context, nc *nats.Conn, done *Done, dir string, replicas int, progress Progress) error {
+	n, err := check(done.Part, dir)
+	if err != nil {
+		return err
+	}
+	done.Bytes, done.Messages = n.Bytes, n.messages()
 	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(30*time.Second))
 	if err != nil {
 		return err
@@ -259,7 +286,10 @@ func restore(ctx context.Context, nc *nats.Conn, n note, path string, replicas i
 		return err
 	}
 	// A backup holds no configuration: a changed backup could then allow events to be deleted.
-	return send(ctx, nc, n, natsconf.StreamConfig(n.Stream, cmp.Or(before, replicas)), path, progress)
+	config := natsconf.StreamConfig(n.Stream, cmp.Or(before, replicas))
+	return send(ctx, nc, n, config, filepath.Join(dir, dataName), func(bytes uint64) {
+		progress("restoring "+string(done.Part), true, bytes, uint64(n.Bytes))
+	})
 }
 
 // PutBack puts back the data keys that a keystore in use has lost, and damaged ones: see
@@ -316,19 +346,14 @@ func Check(ctx context.Context, part Part, dir string, progress Progress) (err e
 	return nil
 }
 
+// check checks every byte of a stream's copy.
 func check(part Part, dir string) (note, error) {
-	n, err := readStream(dir)
-	if err == nil && n.Stream != streams[part] {
-		err = fmt.Errorf("%w: %s holds stream %s", ErrIncomplete, dir, n.Stream)
-	}
-	return n, err
-}
-
-// readStream checks every byte of a stream's copy.
-func readStream(dir string) (note, error) {
 	var n note
 	if err := readNote(dir, noteName, &n); err != nil {
 		return n, err
+	}
+	if n.Stream != streams[part] {
+		return n, fmt.Errorf("%w: %s holds stream %s", ErrIncomplete, dir, n.Stream)
 	}
 	return n, checkFiles(dir, map[string]fileNote{dataName: {n.Bytes, n.SHA256}})
 }
@@ -348,6 +373,14 @@ func noteOf(path string) (fileNote, error) {
 	hash := sha256.New()
 	size, err := io.Copy(hash, file)
 	return fileNote{size, hex.EncodeToString(hash.Sum(nil))}, err
+}
+
+// count counts the files of a part.
+func (d *Done) count(files map[string]fileNote) {
+	for _, file := range files {
+		d.Messages++
+		d.Bytes += file.Bytes
+	}
 }
 
 // noteFiles writes a note of a folder's files.

@@ -16,31 +16,15 @@ const chainNoteName = "chain.json"
 
 var chainFiles = []string{localchain.StateName, localchain.TransactionsName}
 
-// SaveChain copies the saved state of a data folder's local chain into dir, which must be
-// new or empty. The chain may be running. A chain that is copied after the log holds
-// every commit that the copied log calls confirmed. A failure leaves nothing. A crash
-// leaves a folder without chain.json, which PutChain refuses.
-func SaveChain(from, dir string) (Done, error) {
-	if err := newFolder(dir); err != nil {
-		return Done{}, fmt.Errorf("back up %s: %w", Chain, err)
+// copyChain copies the saved state of a data folder's local chain. A chain that is copied
+// after the log holds every commit that the copied log calls confirmed.
+func copyChain(done *Done, from, dir string) error {
+	if err := localchain.Copy(from, dir); err != nil {
+		return err
 	}
-	var noted map[string]fileNote
-	err := localchain.Copy(from, dir)
-	if err == nil {
-		noted, err = noteFiles(dir, chainNoteName, chainFiles)
-	}
-	if err != nil {
-		return Done{}, errors.Join(fmt.Errorf("back up %s: %w", Chain, err), Remove(dir))
-	}
-	return doneChain(noted), nil
-}
-
-func doneChain(noted map[string]fileNote) Done {
-	done := Done{Part: Chain, Messages: uint64(len(noted))}
-	for _, file := range noted {
-		done.Bytes += file.Bytes
-	}
-	return done
+	noted, err := noteFiles(dir, chainNoteName, chainFiles)
+	done.count(noted)
+	return err
 }
 
 // checkChain checks every byte of a chain's copy.
@@ -56,21 +40,15 @@ func checkChain(dir string) (map[string]fileNote, error) {
 	return noted, checkFiles(dir, noted)
 }
 
-// PutChain puts the copy of a chain into the folder of a chain that is not running. If
+// putChain puts the copy of a chain into the folder of a chain that is not running. If
 // the folder already holds a chain, its state must equal the copy, as after an
-// interrupted restore. A crash leaves no chain; the next PutChain begins again.
-func PutChain(dir, to string) (Done, error) {
+// interrupted restore. A crash leaves no chain; the next putChain begins again.
+func putChain(done *Done, dir, to string) error {
 	noted, err := checkChain(dir)
-	if err == nil {
-		err = putChain(dir, to, noted[localchain.StateName])
-	}
 	if err != nil {
-		return Done{}, fmt.Errorf("restore %s: %w", Chain, err)
+		return err
 	}
-	return doneChain(noted), nil
-}
-
-func putChain(dir, to string, state fileNote) error {
+	done.count(noted)
 	if err := datadir.MakeFolder(to); err != nil {
 		return err
 	}
@@ -78,7 +56,7 @@ func putChain(dir, to string, state fileNote) error {
 	switch {
 	case errors.Is(err, os.ErrNotExist):
 		return localchain.Copy(dir, to)
-	case err == nil && there != state:
+	case err == nil && there != noted[localchain.StateName]:
 		return fmt.Errorf("%s is of another chain, or of another moment: %w", filepath.Join(to, localchain.StateName), ErrNotEmpty)
 	}
 	return err

@@ -110,7 +110,7 @@ func TestADamagedStreamIsNoBackup(t *testing.T) {
 			must(t, server.Stop(t.Context()))
 			damage(t, data, c.text)
 			_, nc := serve(t, data)
-			_, err := Stream(t.Context(), nc, c.part, filepath.Join(copies, string(c.part)), quiet)
+			_, err := Copy(t.Context(), nc, c.part, "", filepath.Join(copies, string(c.part)), quiet)
 			if !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("backup: %v", err)
 			}
@@ -134,7 +134,7 @@ func TestARestoreTakesOurSettings(t *testing.T) {
 	for _, part := range []Part{Log, Keystore} {
 		want := natsconf.StreamConfig(streams[part], 1)
 		dir := filepath.Join(t.TempDir(), string(part))
-		copied, err := Stream(t.Context(), nc, part, dir, quiet)
+		copied, err := Copy(t.Context(), nc, part, "", dir, quiet)
 		must(t, err)
 		var n map[string]any
 		must(t, readNote(dir, noteName, &n))
@@ -150,7 +150,7 @@ func TestARestoreTakesOurSettings(t *testing.T) {
 		if err := Check(t.Context(), part, dir, quiet); err != nil {
 			t.Errorf("%s: %v", part, err)
 		}
-		if done, err := Restore(t.Context(), to, part, dir, 1, quiet); err != nil || done.Messages != copied.Messages {
+		if done, err := Restore(t.Context(), to, part, dir, "", 1, quiet); err != nil || done.Messages != copied.Messages {
 			t.Fatalf("%s: %+v, %v", part, done, err)
 		}
 		stream, err := js.Stream(t.Context(), streams[part])
@@ -180,14 +180,14 @@ func TestADamagedSecretIsFoundByRestore(t *testing.T) {
 			must(t, os.WriteFile(filepath.Join(from, secret), []byte("c2VjcmV0IE5vLjE=\n"), 0o600))
 		}
 		for range 2 { // a second backup into the same folder
-			if done, err := SaveSecrets(from, dir); err != nil || done.Messages != 2 {
+			if done, err := Copy(t.Context(), nil, Secrets, from, dir, quiet); err != nil || done.Messages != 2 {
 				t.Fatalf("%+v, %v", done, err)
 			}
 		}
 		if err := Check(t.Context(), Secrets, dir, quiet); err != nil {
 			t.Errorf("undamaged: %v", err)
 		}
-		if done, err := CopySecrets(dir, to); err != nil || done.Messages != 2 {
+		if done, err := Restore(t.Context(), nil, Secrets, dir, to, 0, quiet); err != nil || done.Messages != 2 {
 			t.Errorf("%+v, %v", done, err)
 		}
 		if files, err := os.ReadDir(to); err != nil || len(files) != 2 {

@@ -14,21 +14,18 @@ import (
 // which are random and so can't be guessed from it.
 const secretsNoteName = "secrets.json"
 
-// SaveSecrets copies every secret of a data folder into dir, and notes their checksums. A
+// saveSecrets copies every secret of a data folder into dir, and notes their checksums. A
 // crash before the note leaves secrets that Check does not compare.
-func SaveSecrets(from, dir string) (Done, error) {
-	done, err := CopySecrets(from, dir)
-	if err != nil {
-		return done, err
+func saveSecrets(done *Done, from, dir string) error {
+	if err := copySecrets(done, from, dir); err != nil {
+		return err
 	}
 	names, err := secretsIn(dir)
-	if err == nil {
-		_, err = noteFiles(dir, secretsNoteName, names)
-	}
 	if err != nil {
-		return done, fmt.Errorf("secrets: %w", err)
+		return err
 	}
-	return done, nil
+	_, err = noteFiles(dir, secretsNoteName, names)
+	return err
 }
 
 // secretsIn returns the names of the secrets in a folder, which holds a file for each.
@@ -55,22 +52,21 @@ func checkSecrets(dir string) error {
 	return checkFiles(dir, sums)
 }
 
-// CopySecrets copies every secret from one folder to another. A secret that exists in the
+// copySecrets copies every secret from one folder to another. A secret that exists in the
 // target must equal the copy: it is never replaced, because the data that it protects would
-// be lost. The result counts the secrets.
-func CopySecrets(from, to string) (Done, error) {
-	done := Done{Part: Secrets}
+// be lost.
+func copySecrets(done *Done, from, to string) error {
 	names, err := secretsIn(from)
 	if err != nil {
-		return done, fmt.Errorf("secrets: %w", err)
+		return err
 	}
 	if err := datadir.MakeFolder(to); err != nil {
-		return done, fmt.Errorf("secrets: %w", err)
+		return err
 	}
 	for _, name := range names {
 		content, err := os.ReadFile(filepath.Join(from, name))
 		if err != nil {
-			return done, fmt.Errorf("secrets: %w", err)
+			return err
 		}
 		target := filepath.Join(to, name)
 		there, err := os.ReadFile(target)
@@ -81,10 +77,10 @@ func CopySecrets(from, to string) (Done, error) {
 			err = fmt.Errorf("%s is another one: %w", target, ErrNotEmpty)
 		}
 		if err != nil {
-			return done, fmt.Errorf("secrets: %w", err)
+			return err
 		}
 		done.Messages++
 		done.Bytes += int64(len(content))
 	}
-	return done, nil
+	return nil
 }
