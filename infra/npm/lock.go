@@ -2,7 +2,6 @@ package npm
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"path"
 	"path/filepath"
@@ -63,25 +62,21 @@ func here() platform {
 // no list of systems that a package does not run on.
 func parse(lock []byte, on platform) ([]pkg, error) {
 	var file struct {
-		Version  int              `json:"lockfileVersion"`
 		Packages map[string]entry `json:"packages"`
 	}
 	if err := json.Unmarshal(lock, &file); err != nil {
 		return nil, fmt.Errorf("package-lock.json: %w", err)
 	}
-	if file.Version != 3 {
-		return nil, fmt.Errorf("package-lock.json: version %d, want 3", file.Version)
-	}
 	var packages []pkg
 	for folder, e := range file.Packages {
-		if folder == "" || e.Optional && !e.suits(on) {
-			continue
+		switch {
+		case folder == "": // the project itself
+		case e.suits(on):
+			below := strings.Split(folder, modules)
+			packages = append(packages, pkg{folder: folder, name: below[len(below)-1], version: e.Version, integrity: e.Integrity})
+		case !e.Optional:
+			return nil, fmt.Errorf("package-lock.json: %s does not run on %s/%s", folder, on.os, on.cpu)
 		}
-		p, err := e.pkg(folder, on)
-		if err != nil {
-			return nil, fmt.Errorf("package-lock.json: %s: %w", folder, err)
-		}
-		packages = append(packages, p)
 	}
 	if len(packages) == 0 {
 		return nil, fmt.Errorf("there is no package for %s/%s", on.os, on.cpu)
@@ -92,20 +87,6 @@ func parse(lock []byte, on platform) ([]pkg, error) {
 
 // modules is the folder in which npm puts packages, also those of a package.
 const modules = "node_modules/"
-
-func (e entry) pkg(folder string, on platform) (pkg, error) {
-	if !e.suits(on) {
-		return pkg{}, fmt.Errorf("it does not run on %s/%s", on.os, on.cpu)
-	}
-	if !filepath.IsLocal(folder) || !strings.HasPrefix(folder, modules) {
-		return pkg{}, errors.New("its folder is not below node_modules")
-	}
-	if !strings.HasPrefix(e.Integrity, "sha512-") {
-		return pkg{}, errors.New("it has no sha512 integrity")
-	}
-	name := folder[strings.LastIndex(folder, modules)+len(modules):]
-	return pkg{folder: folder, name: name, version: e.Version, integrity: e.Integrity}, nil
-}
 
 func (e entry) suits(on platform) bool {
 	return allows(e.OS, on.os) && allows(e.CPU, on.cpu) && (on.libc == "" || allows(e.Libc, on.libc))
