@@ -62,34 +62,22 @@ func (w waiting) eventually(ctx context.Context, do func() error) error {
 	}
 }
 
-// dialFailure holds the error of the latest attempt to connect. The errors that the
-// client returns do not contain it.
-type dialFailure struct{ newest atomic.Pointer[error] }
-
-func (d *dialFailure) option() nats.Option {
-	return nats.ReconnectErrHandler(func(_ *nats.Conn, err error) {
-		if !errors.Is(err, nats.ErrNoServers) { // it names no cause
-			d.newest.Store(&err)
-		}
-	})
-}
-
 // dialLog connects to the log's server. The server may still be starting, so send
 // requests through the returned waiting.
 func dialLog(logger *slog.Logger, dial Connector) (*nats.Conn, waiting, error) {
-	var failure dialFailure
+	// The errors that the client returns do not say why it could not connect.
+	var newest atomic.Pointer[error]
+	noteFailure := nats.ReconnectErrHandler(func(_ *nats.Conn, err error) {
+		if !errors.Is(err, nats.ErrNoServers) { // it names no cause
+			newest.Store(&err)
+		}
+	})
 	var refused refusals
-	conn, err := dial(append(natsOptions(logger), failure.option(), refused.option(telling(logger)))...)
+	nc, err := dial(append(natsOptions(logger), noteFailure, refused.option(telling(logger)))...)
 	if err != nil {
 		return nil, waiting{}, fmt.Errorf("connect to the log's server: %w", err)
 	}
-	return conn, waitingForLog(logger, conn, &failure, &refused), nil
-}
-
-// waitingForLog waits for the log's server, over a connection that was made with the
-// options of failure and refused.
-func waitingForLog(logger *slog.Logger, nc *nats.Conn, failure *dialFailure, refused *refusals) waiting {
-	return waiting{what: "the log's server", logger: logger, refused: refused, because: func(err error) reason {
+	return nc, waiting{what: "the log's server", logger: logger, refused: &refused, because: func(err error) reason {
 		last := nc.LastError()
 		switch {
 		case nc.IsClosed() && last != nil: // the client gives up only if it was refused
@@ -100,23 +88,18 @@ func waitingForLog(logger *slog.Logger, nc *nats.Conn, failure *dialFailure, ref
 			return reason{why: fmt.Errorf("JetStream does not answer at the log's server: is it enabled there, and for the account of these credentials? %w", err)}
 		// This is the error of a server outside a cluster if a stream needs more than one
 		// replica.
-		case isCode(err, jetstream.ErrorCode(10074)):
+		case errors.Is(err, &jetstream.APIError{ErrorCode: 10074}):
 			return reason{why: fmt.Errorf("the log's server is alone: set NATS_REPLICAS=1, or give it a cluster: %w", err), hopeless: true}
 		case nc.IsConnected():
 			return reason{why: err}
 		case last != nil && !errors.Is(last, nats.ErrNoServers):
 			return reason{why: fmt.Errorf("connect to the log's server: %w", last)}
 		}
-		if dialed := failure.newest.Load(); dialed != nil {
+		if dialed := newest.Load(); dialed != nil {
 			return reason{why: fmt.Errorf("connect to the log's server: %w", *dialed)}
 		}
 		return reason{why: err, guess: true}
-	}}
-}
-
-func isCode(err error, code jetstream.ErrorCode) bool {
-	var api *jetstream.APIError
-	return errors.As(err, &api) && api.ErrorCode == code
+	}}, nil
 }
 
 func waitingForDatabase(logger *slog.Logger) waiting {
@@ -137,49 +120,32 @@ func waitingForDatabase(logger *slog.Logger) waiting {
 // server.
 var errNotPermitted = errors.New("the log's server does not permit it")
 
-// refusals ends requests that the log's server does not permit. The server reports a
+// refusals ends a request that the log's server does not permit. The server reports a
 // refusal apart from its answers and never answers the refused request.
 type refusals struct {
-	mu      sync.Mutex
-	waiting map[*context.CancelCauseFunc]struct{}
+	end atomic.Pointer[context.CancelCauseFunc] // of the request that waits; nil if none does
 }
 
 // option makes a connection report refusals to r. Other errors, and refusals while no
 // request waits, go to say.
 func (r *refusals) option(say nats.ErrHandler) nats.Option {
 	return nats.ErrorHandler(func(nc *nats.Conn, sub *nats.Subscription, err error) {
-		if !errors.Is(err, nats.ErrPermissionViolation) || !r.heard(err) {
+		if end := r.end.Load(); end != nil && errors.Is(err, nats.ErrPermissionViolation) {
+			(*end)(err)
+		} else {
 			say(nc, sub, err)
 		}
 	})
 }
 
-// heard ends all requests that wait, and reports whether there were any.
-func (r *refusals) heard(err error) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for end := range r.waiting {
-		(*end)(err)
-	}
-	return len(r.waiting) > 0
-}
-
 // during calls ask, which uses a connection that was made with option. If the server
-// refuses a request, during ends at once with errNotPermitted.
+// refuses a request, during ends at once with errNotPermitted. Starts and tools ask one
+// thing after the other.
 func (r *refusals) during(ctx context.Context, ask func(context.Context) error) error {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
-	r.mu.Lock()
-	if r.waiting == nil {
-		r.waiting = make(map[*context.CancelCauseFunc]struct{})
-	}
-	r.waiting[&end] = struct{}{}
-	r.mu.Unlock()
-	defer func() {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		delete(r.waiting, &end)
-	}()
+	r.end.Store(&end)
+	defer r.end.Store(nil)
 	err := ask(ctx)
 	if why := context.Cause(ctx); err != nil && errors.Is(why, nats.ErrPermissionViolation) {
 		return fmt.Errorf("%w: %w", errNotPermitted, why)
