@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/memory-ledger/ledger/events"
-	"github.com/memory-ledger/ledger/events/eventlog"
 )
 
 // checkChain compares the commitment accounts with the log. The accounts are read after
@@ -101,7 +100,12 @@ func (a *auditor) checkAccount(ctx context.Context, o *owner, c *Commitment) err
 		a.comparePlace(b, c)
 	}
 	if c.Size > uint64(len(o.leaves)) {
-		if err := a.readNewLeaves(ctx, o); err != nil {
+		subject := events.Subject{Family: events.FamilyLedger, Owner: o.name, Kind: events.KindMemory}
+		if err := a.readOn(ctx, subject.String(), func(e *events.Event) {
+			if data, ok := e.Data.(*events.MemoryWritten); ok {
+				o.leaves = append(o.leaves, data.LeafHash)
+			}
+		}); err != nil {
 			return err
 		}
 	}
@@ -112,25 +116,6 @@ func (a *auditor) checkAccount(ctx context.Context, o *owner, c *Commitment) err
 	}
 	a.fold.claim(o, claim{check: CheckOnchain, what: "commitment account", size: c.Size, root: c.Root})
 	return nil
-}
-
-// readNewLeaves adds the leaves that an owner has written since the audit began.
-func (a *auditor) readNewLeaves(ctx context.Context, o *owner) error {
-	head, err := a.cfg.Log.Head(ctx)
-	if err != nil {
-		return err
-	}
-	subject := events.Subject{Family: events.FamilyLedger, Owner: o.name, Kind: events.KindMemory}
-	return a.readDecoded(ctx, eventlog.ReadConfig{From: a.through + 1, To: head, Subject: subject.String()}, func(messages []message) error {
-		for _, m := range messages {
-			for _, e := range m.batch {
-				if data, ok := e.Data.(*events.MemoryWritten); ok {
-					o.leaves = append(o.leaves, data.LeafHash)
-				}
-			}
-		}
-		return nil
-	})
 }
 
 // comparePlace compares the fields of a confirmed batch that receipts quote with the

@@ -97,6 +97,25 @@ func (a *auditor) readDecoded(ctx context.Context, cfg eventlog.ReadConfig, yiel
 	return group.Wait()
 }
 
+// readOn yields the events that the log got since the audit read it.
+func (a *auditor) readOn(ctx context.Context, subject string, yield func(*events.Event)) error {
+	head, err := a.cfg.Log.Head(ctx)
+	if err == nil && head > a.through {
+		err = a.readDecoded(ctx, eventlog.ReadConfig{From: a.through + 1, To: head, Subject: subject}, func(messages []message) error {
+			for _, m := range messages {
+				for i := range m.batch {
+					yield(&m.batch[i])
+				}
+			}
+			return nil
+		})
+	}
+	if err != nil {
+		return fmt.Errorf("read the log's end: %w", err)
+	}
+	return nil
+}
+
 // afterReplay runs the checks that need the whole log.
 func (a *auditor) afterReplay(ctx context.Context) error {
 	f := a.fold

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/memory-ledger/ledger/events"
-	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/projections/internal/column"
 	"github.com/memory-ledger/ledger/projections/readmodel/apikeys"
 	"github.com/memory-ledger/ledger/projections/readmodel/grants"
@@ -191,26 +190,17 @@ func (a *auditor) unexplained(ctx context.Context) error {
 	if len(f.destroyed) == 0 {
 		return nil
 	}
-	head, err := a.cfg.Log.Head(ctx)
-	if err == nil && head > a.through {
-		err = a.readDecoded(ctx, eventlog.ReadConfig{From: a.through + 1, To: head}, func(messages []message) error {
-			for _, m := range messages {
-				for _, e := range m.batch {
-					switch data := e.Data.(type) {
-					case *events.MemoryForgotten:
-						f.explained(e.Owner, data.LeafIndex)
-					case *events.OwnerErased:
-						if o := f.owners[e.Owner]; o != nil {
-							f.erased(o)
-						}
-					}
-				}
+	if err := a.readOn(ctx, "", func(e *events.Event) {
+		switch data := e.Data.(type) {
+		case *events.MemoryForgotten:
+			f.explained(e.Owner, data.LeafIndex)
+		case *events.OwnerErased:
+			if o := f.owners[e.Owner]; o != nil {
+				f.erased(o)
 			}
-			return nil
-		})
-	}
-	if err != nil {
-		return fmt.Errorf("read the log's end: %w", err)
+		}
+	}); err != nil {
+		return err
 	}
 	for _, key := range slices.Sorted(maps.Keys(f.destroyed)) {
 		a.report.add(f.destroyed[key])
