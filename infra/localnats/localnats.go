@@ -135,7 +135,11 @@ func (s *Server) start(ctx context.Context, cfg Config) error {
 	s.ns.Start()
 	err = awaitReady(ctx, s.ns, log)
 	if err == nil && cfg.ReadStream != "" {
-		err = s.letRead(cfg.ReadStream, cfg.AdminStream)
+		// Only now: a server that starts with several accounts enables JetStream for none of
+		// them by itself.
+		var reader *server.User
+		reader, err = reading(s.ns, cfg.ReadStream, cfg.AdminStream)
+		s.reader.Store(reader)
 	}
 	if err != nil {
 		s.ns.Shutdown()
@@ -143,17 +147,6 @@ func (s *Server) start(ctx context.Context, cfg Config) error {
 		return err
 	}
 	s.port = s.ns.Addr().(*net.TCPAddr).Port
-	return nil
-}
-
-// letRead runs after the start: a server that starts with several accounts enables
-// JetStream for none of them by itself.
-func (s *Server) letRead(stream, admin string) error {
-	reader, err := reading(s.ns, stream, admin)
-	if err != nil {
-		return err
-	}
-	s.reader.Store(reader)
 	return nil
 }
 

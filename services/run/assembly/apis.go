@@ -62,8 +62,11 @@ func (d *APIServer) prepareCore(ctx context.Context) (func(context.Context, net.
 			Tokens: tokens, Access: authenticator, Commands: commands, Quotas: d.quotas, Apps: apps, SyncApps: d.syncOf(oauth.Stream, true),
 			BaseURL: d.Config.CoreURL, Now: time.Now, NewID: NewID,
 		}),
-		Desk:     d.signIn(d.Config.CoreURL, tokens, commands, memories),
-		Memories: memories, Commands: commands, Query: d.Pool, Staking: stakes, Agents: d.agents(memories, grants), Grants: grants, Feed: history,
+		Desk: d.signIn(d.Config.CoreURL, tokens, commands, memories),
+		Agents: mcp.New(mcp.Config{
+			Memories: memories, Grants: grants, BaseURL: d.Config.CoreURL, Now: time.Now, Log: d.Logger, Quotas: d.quotas,
+		}),
+		Memories: memories, Commands: commands, Query: d.Pool, Staking: stakes, Grants: grants, Feed: history,
 		BaseURL: d.Config.CoreURL, AllowedOrigins: d.Config.CoreAllowedOrigins, Quotas: d.quotas, Now: time.Now, NewID: NewID,
 		Dashboard: dashboard.Config{
 			CoreURL: d.Config.CoreURL, ExtensionURL: d.Config.ExtensionURL, ChainID: d.Config.SignInChainID, RPCURL: d.Config.DashboardRPCURL,
@@ -109,14 +112,6 @@ func (d *APIServer) grants(memories *memory.Service, commands *command.Executor)
 	return grant.New(grant.Config{
 		Commands: commands, Memories: memories, Query: d.Pool, Fence: d.Fence,
 		BaseURL: d.Config.ExtensionURL, Now: time.Now, NewID: NewID, Quotas: d.quotas,
-	})
-}
-
-// agents returns the MCP server of the core API, whose tools agents use.
-func (d *APIServer) agents(memories *memory.Service, grants *grant.Service) *mcp.Server {
-	return mcp.New(mcp.Config{
-		Memories: memories, Grants: grants,
-		BaseURL: d.Config.CoreURL, Now: time.Now, Log: d.Logger, Quotas: d.quotas,
 	})
 }
 

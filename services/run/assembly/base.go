@@ -392,7 +392,8 @@ func NewAPIServer(ctx context.Context, b *Base, neighbors Neighbors) (*APIServer
 	}
 	d.Keys = keystore.Open(keys, store)
 	go d.watchKeys(ctx, stream)
-	if err := d.openNonces(ctx, masters); err != nil {
+	d.nonceKeys, d.syncSpent = signin.DeriveNonceKeys(masters), b.syncOf(signin.NonceStream, true)
+	if d.spentNonces, err = b.bucket(ctx, signin.NonceBucket); err != nil {
 		return nil, err
 	}
 	d.Fence = b.newFence(fence.Options{Registerer: b.Registry, OnExchange: func() { d.Commands.Forget(); d.texts.Drop("") }})
@@ -416,15 +417,6 @@ func (d *APIServer) watchKeys(ctx context.Context, stream jetstream.Stream) {
 	ticker := time.NewTicker(keystore.WatchInterval)
 	defer ticker.Stop()
 	d.Keys.Watch(ctx, stream, ticker.C)
-}
-
-// openNonces prepares the nonce keys and the bucket of used nonces for the sign-in of
-// both APIs.
-func (d *APIServer) openNonces(ctx context.Context, masters []keystore.Master) (err error) {
-	d.nonceKeys = signin.DeriveNonceKeys(masters)
-	d.spentNonces, err = d.bucket(ctx, signin.NonceBucket)
-	d.syncSpent = d.syncOf(signin.NonceStream, true)
-	return err
 }
 
 // masters opens the master keys. The program that has the device may still be starting.
