@@ -65,7 +65,7 @@ func (s *Store) checkEntry(ctx context.Context, owner events.Owner, stored jetst
 // master key, and reports whether it did. A lost key has left no mark of a destroyed one. A
 // damaged one does not open, although it names no other master key; it stays if the backup's
 // does not open either, or is from before an erasure that the damaged one counts.
-func (s *Store) PutBack(ctx context.Context, stream jetstream.Stream, copied jetstream.KeyValueEntry) (bool, error) {
+func (s *Store) PutBack(ctx context.Context, copied jetstream.KeyValueEntry) (bool, error) {
 	owner := events.Owner(copied.Key())
 	stored, err := s.stored(ctx, owner)
 	if errors.Is(err, ErrNoKey) {
@@ -93,7 +93,7 @@ func (s *Store) PutBack(ctx context.Context, stream jetstream.Stream, copied jet
 			return false, nil
 		}
 		// A third revision would drop the first without overwriting it.
-		if err := eraseOlder(ctx, stream, owner); err != nil {
+		if err := eraseOlder(ctx, s.cfg.Stream, owner); err != nil {
 			return false, err
 		}
 		revision = stored.Revision()

@@ -49,7 +49,7 @@ func forget(ctx context.Context, js jetstream.JetStream, owner events.Owner, bef
 	for range maxTries {
 		stored, err := bucket.Get(ctx, string(owner))
 		if errors.Is(err, jetstream.ErrKeyNotFound) {
-			mark, err := Marked(stream)(ctx, owner)
+			mark, err := marked(ctx, stream, owner)
 			if err == nil && mark == 0 && (had || existed) {
 				err = putMark(ctx, js, owner)
 			}
@@ -112,31 +112,36 @@ func (s *Store) Destroy(ctx context.Context, js jetstream.JetStream, owner event
 	return nil
 }
 
-// Marked returns a function that looks for the mark left by Forget, for Config. The caller
-// has found no key, but that may be wrong: a server also answers "not found" if it could
-// not read the message, because its disk fails or it has no file descriptors left. An
-// unreadable key is an error, neither forgotten nor missing.
-func Marked(stream jetstream.Stream) func(context.Context, events.Owner) (uint64, error) {
-	return func(ctx context.Context, owner events.Owner) (uint64, error) {
-		subject := subjectPrefix + string(owner)
-		for range 2 { // a message that arrives between the two requests is found by the third
-			last, err := stream.GetLastMsgForSubject(ctx, subject)
-			switch {
-			case err == nil && last.Header.Get(operationHeader) == "":
-				return 0, errFound
-			case err == nil:
-				return last.Sequence, nil
-			case !errors.Is(err, jetstream.ErrMsgNotFound):
-				return 0, err
-			}
-			// The server counts the messages of a subject without reading any.
-			info, err := stream.Info(ctx, jetstream.WithSubjectFilter(subject))
-			if err != nil || info.State.Subjects[subject] == 0 {
-				return 0, err
-			}
-		}
-		return 0, errors.New("the server does not find an entry that it has")
+func (s *Store) marked(ctx context.Context, owner events.Owner) (uint64, error) {
+	if s.cfg.Stream == nil {
+		return 0, nil
 	}
+	return marked(ctx, s.cfg.Stream, owner)
+}
+
+// marked returns the revision of the mark that Forget leaves in place of an owner's key, or 0
+// if there is none. The caller has found no key, but that may be wrong: a server also answers
+// "not found" if it could not read the message, because its disk fails or it has no file
+// descriptors left. An unreadable key is an error, neither forgotten nor missing.
+func marked(ctx context.Context, stream jetstream.Stream, owner events.Owner) (uint64, error) {
+	subject := subjectPrefix + string(owner)
+	for range 2 { // a message that arrives between the two requests is found by the third
+		last, err := stream.GetLastMsgForSubject(ctx, subject)
+		switch {
+		case err == nil && last.Header.Get(operationHeader) == "":
+			return 0, errFound
+		case err == nil:
+			return last.Sequence, nil
+		case !errors.Is(err, jetstream.ErrMsgNotFound):
+			return 0, err
+		}
+		// The server counts the messages of a subject without reading any.
+		info, err := stream.Info(ctx, jetstream.WithSubjectFilter(subject))
+		if err != nil || info.State.Subjects[subject] == 0 {
+			return 0, err
+		}
+	}
+	return 0, errors.New("the server does not find an entry that it has")
 }
 
 // errFound: another process has made a key since, or the first read missed it.

@@ -88,9 +88,9 @@ type Config struct {
 	// Ask, if any, puts a question to the server again until there is an answer; nil means
 	// eventlog.Ask.
 	Ask func(ctx context.Context, question func(context.Context) error) error
-	// Marked, if any, returns the revision of the mark that the bucket keeps in place of an
-	// owner's destroyed key, or 0 if there is none; see the function of that name.
-	Marked func(context.Context, events.Owner) (uint64, error)
+	// Stream is that of the bucket. A store that destroys no key, and need not tell a
+	// destroyed one from one that never was, works without it.
+	Stream jetstream.Stream
 	// Forgotten, if any, is called when Watch sees that an owner's entry has changed, to drop
 	// what was derived from the owner's texts: keys may have been destroyed. The empty owner
 	// stands for all owners. It must not block.
@@ -100,7 +100,7 @@ type Config struct {
 }
 
 type Store struct {
-	cfg     Config // without zero fields, but for Sync
+	cfg     Config // without zero fields, but for Sync and Stream
 	bucket  jetstream.KeyValue
 	masters map[string]Master // by their ids
 	wrapID  string
@@ -130,9 +130,6 @@ func Open(bucket jetstream.KeyValue, cfg Config) *Store {
 	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now
-	}
-	if cfg.Marked == nil {
-		cfg.Marked = func(context.Context, events.Owner) (uint64, error) { return 0, nil }
 	}
 	if cfg.Pause == nil {
 		cfg.Pause = eventlog.Pause
@@ -185,7 +182,7 @@ type secrets struct {
 	erasures int
 }
 
-// Find returns the owner's key. Errors: ErrNoKey, or ErrForgotten if Config.Marked finds a
+// Find returns the owner's key. Errors: ErrNoKey, or ErrForgotten if marked finds a
 // mark. A process that has a destroyed key in memory may still return it until Watch sees
 // the mark, or for five seconds at most if Watch does not run.
 func (s *Store) Find(ctx context.Context, owner events.Owner) (*OwnerKey, error) {
@@ -222,7 +219,7 @@ func (s *Store) Check(ctx context.Context, owner events.Owner) error {
 
 // absent says why an owner has no key.
 func (s *Store) absent(ctx context.Context, owner events.Owner, noKey error) error {
-	mark, err := s.cfg.Marked(ctx, owner)
+	mark, err := s.marked(ctx, owner)
 	switch {
 	case err != nil:
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
@@ -336,7 +333,7 @@ const maxTries = 20
 // another revision, the update fails, and the caller starts over. An owner who has erased
 // had a key even if a crash prevented its mark.
 func (s *Store) create(ctx context.Context, owner events.Owner, erasures int, valid func(context.Context) error) error {
-	mark, err := s.cfg.Marked(ctx, owner)
+	mark, err := s.marked(ctx, owner)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}

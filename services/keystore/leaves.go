@@ -34,8 +34,8 @@ func (s *Store) FindToSeal(ctx context.Context, owner events.Owner) (*OwnerKey, 
 // compares the two.
 //
 // ErrTooManyForgotten: the owner's entry would be too long, and was not changed.
-func (s *Store) DestroyLeaves(ctx context.Context, js jetstream.JetStream, owner events.Owner, leaves ...uint64) error {
-	if err := s.drop(ctx, owner, s.destroyLeaves(ctx, js, owner, leaves)); err != nil {
+func (s *Store) DestroyLeaves(ctx context.Context, owner events.Owner, leaves ...uint64) error {
+	if err := s.drop(ctx, owner, s.destroyLeaves(ctx, owner, leaves)); err != nil {
 		return fmt.Errorf("forget memories of %s: %w", owner, err)
 	}
 	return nil
@@ -55,16 +55,12 @@ func (s *Store) drop(ctx context.Context, owner events.Owner, err error) error {
 
 // destroyLeaves stores the new entry before it erases the old one: in between, a crash
 // leaves both, and not neither. The next call erases the old one.
-func (s *Store) destroyLeaves(ctx context.Context, js jetstream.JetStream, owner events.Owner, leaves []uint64) error {
-	stream, err := js.Stream(ctx, Stream)
-	if err != nil {
-		return fmt.Errorf("open the keystore: %w: %w", ErrUnavailable, err)
-	}
+func (s *Store) destroyLeaves(ctx context.Context, owner events.Owner, leaves []uint64) error {
 	for range maxTries {
 		if err := s.settle(ctx); err != nil { // before the old entry is erased, the new one must be on stable storage
 			return err
 		}
-		if err := eraseOlder(ctx, stream, owner); err != nil {
+		if err := eraseOlder(ctx, s.cfg.Stream, owner); err != nil {
 			return err
 		}
 		stored, err := s.stored(ctx, owner)

@@ -73,7 +73,7 @@ func TestForgettingLeaves(t *testing.T) {
 				}
 				forgotten[leaf] = true
 			}
-			if err := s.DestroyLeaves(t.Context(), js, owner, leaves...); err != nil {
+			if err := s.DestroyLeaves(t.Context(), owner, leaves...); err != nil {
 				rt.Fatal(err)
 			}
 			for _, reader := range []*keystore.Store{s, openMarked(t, js, bucket, keystore.MasterKey{1})} {
@@ -105,7 +105,7 @@ func TestAThousandForgottenLeaves(t *testing.T) {
 		for i := range leaves {
 			leaves[i] = rand.Uint64N(below)
 		}
-		return s.DestroyLeaves(t.Context(), js, owner, leaves...)
+		return s.DestroyLeaves(t.Context(), owner, leaves...)
 	}
 	must(t, forget(1000, 100_000))
 	before, err := bucket.Get(t.Context(), string(owner))
@@ -122,7 +122,7 @@ func TestAThousandForgottenLeaves(t *testing.T) {
 	for n := range uint64(420) {
 		many = append(many, far(n))
 	}
-	must(t, s.DestroyLeaves(t.Context(), js, owner, many...))
+	must(t, s.DestroyLeaves(t.Context(), owner, many...))
 	for n := uint64(420); ; n++ {
 		leaf := far(n)
 		key, err := s.Find(t.Context(), owner)
@@ -130,7 +130,7 @@ func TestAThousandForgottenLeaves(t *testing.T) {
 		if err := key.Room(leaf); errors.Is(err, keystore.ErrTooManyForgotten) {
 			break // and what has room fits
 		}
-		must(t, s.DestroyLeaves(t.Context(), js, owner, leaf))
+		must(t, s.DestroyLeaves(t.Context(), owner, leaf))
 	}
 }
 
@@ -193,7 +193,7 @@ func TestForgettingLeavesErases(t *testing.T) {
 	for _, crash := range []string{"no", "before the new entry", "after the new entry", "before the old one is erased"} {
 		owner := logtest.Owner()
 		broken := &breaking{KeyValue: bucket}
-		s := openWith(t, broken, keystore.Config{Masters: []keystore.Master{keystore.MasterKey{1}}, Sync: func(context.Context) error {
+		s := openWith(t, broken, keystore.Config{Masters: []keystore.Master{keystore.MasterKey{1}}, Stream: streamOf(t, js), Sync: func(context.Context) error {
 			if broken.updated && crash == "before the old one is erased" {
 				return errCrash
 			}
@@ -208,7 +208,7 @@ func TestForgettingLeavesErases(t *testing.T) {
 			must(t, err)
 			old = append(old, entry.Value())
 			broken.crash, broken.updated = crash, false
-			err = s.DestroyLeaves(t.Context(), js, owner, 10+leaf, 5)
+			err = s.DestroyLeaves(t.Context(), owner, 10+leaf, 5)
 			if errors.Is(err, errCrash) != (crash != "no") {
 				t.Fatalf("%s: %v", crash, err)
 			}
@@ -216,7 +216,7 @@ func TestForgettingLeavesErases(t *testing.T) {
 			if now, err := next.Find(t.Context(), owner); err != nil || now.Destroyed(4) {
 				t.Fatalf("crash %s: %v", crash, err)
 			}
-			must(t, next.DestroyLeaves(t.Context(), js, owner, 10+leaf, 5))
+			must(t, next.DestroyLeaves(t.Context(), owner, 10+leaf, 5))
 			now, err := next.Find(t.Context(), owner)
 			must(t, err)
 			opens(t, now, sealed, map[uint64]bool{5: true})
@@ -281,7 +281,7 @@ func BenchmarkSealing(b *testing.B) {
 	_, js := natstest.Connect(b, natstest.Start(b).URL())
 	s, owner := keystoretest.Create(b, js, keystore.MasterKey{1}), logtest.Owner()
 	must(b, errorOf(s.FindOrCreate(b.Context(), owner, 0)))
-	must(b, s.DestroyLeaves(b.Context(), js, owner, 1<<31))
+	must(b, s.DestroyLeaves(b.Context(), owner, 1<<31))
 	key, err := s.Find(b.Context(), owner)
 	must(b, err)
 	text := strings.Repeat("x", 100)

@@ -30,12 +30,12 @@ var ErrStillUsed = errors.New("data keys still need another master key")
 // one is left, and the first one alone opens every entry. If it returns nil, the other
 // master key may be destroyed. A crash at any step leaves entries that the two open
 // together; run it again.
-func (s *Store) Rotate(ctx context.Context, stream jetstream.Stream, progress func(Rewrapped)) (done Rewrapped, err error) {
+func (s *Store) Rotate(ctx context.Context, progress func(Rewrapped)) (done Rewrapped, err error) {
 	erase := func() error {
 		if err := s.settle(ctx); err != nil { // what replaced an older revision must be on stable storage before
 			return err
 		}
-		return Each(ctx, s.bucket, func(owner events.Owner) error { return eraseOlder(ctx, stream, owner) })
+		return Each(ctx, s.bucket, func(owner events.Owner) error { return eraseOlder(ctx, s.cfg.Stream, owner) })
 	}
 	if err := erase(); err != nil { // a third revision would drop the first without overwriting it
 		return done, err
@@ -132,7 +132,7 @@ func (s *Store) rewrap(ctx context.Context, owner events.Owner, done *Rewrapped)
 		if errors.Is(err, jetstream.ErrKeyNotFound) {
 			// Check that the key is really gone: after a rewrap, the operator drops
 			// the old master key.
-			if _, err := s.cfg.Marked(ctx, owner); err != nil {
+			if _, err := s.marked(ctx, owner); err != nil {
 				return fmt.Errorf("rewrap %s: %w: %w", owner, ErrUnavailable, err)
 			}
 			done.Gone++

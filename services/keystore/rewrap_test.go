@@ -26,14 +26,14 @@ func openStore(t *testing.T, bucket jetstream.KeyValue, masters ...keystore.Mast
 // openMarked is openStore with the bucket's marks.
 func openMarked(t *testing.T, js jetstream.JetStream, bucket jetstream.KeyValue, masters ...keystore.Master) *keystore.Store {
 	t.Helper()
-	return openWith(t, bucket, keystore.Config{Masters: masters, Marked: marks(t, js)})
+	return openWith(t, bucket, keystore.Config{Masters: masters, Stream: streamOf(t, js)})
 }
 
-func marks(t *testing.T, js jetstream.JetStream) func(context.Context, events.Owner) (uint64, error) {
+func streamOf(t *testing.T, js jetstream.JetStream) jetstream.Stream {
 	t.Helper()
 	stream, err := js.Stream(t.Context(), keystore.Stream)
 	must(t, err)
-	return keystore.Marked(stream)
+	return stream
 }
 
 // openPausing is openMarked with the test's pause.
@@ -41,7 +41,7 @@ func openPausing(t *testing.T, js jetstream.JetStream, pause func(context.Contex
 	t.Helper()
 	bucket, err := js.KeyValue(t.Context(), keystore.Bucket)
 	must(t, err)
-	return openWith(t, bucket, keystore.Config{Masters: []keystore.Master{keystore.MasterKey{1}}, Marked: marks(t, js), Pause: pause})
+	return openWith(t, bucket, keystore.Config{Masters: []keystore.Master{keystore.MasterKey{1}}, Stream: streamOf(t, js), Pause: pause})
 }
 
 func openWith(t *testing.T, bucket jetstream.KeyValue, cfg keystore.Config) *keystore.Store {
@@ -72,7 +72,7 @@ func TestRewrapPassesADamagedKey(t *testing.T) {
 	js := connect(t, natstest.Start(t, natstest.Dir(dir)))
 	bucket, owners := bucketIn(t, js), newOwners(20)
 	old, fresh := keystore.MasterKey{1}, keystore.MasterKey{2}
-	s := openStore(t, bucket, old)
+	s := openMarked(t, js, bucket, old)
 	stored := func(owner events.Owner) jetstream.KeyValueEntry {
 		entry, err := bucket.Get(t.Context(), string(owner))
 		must(t, err)
@@ -82,10 +82,8 @@ func TestRewrapPassesADamagedKey(t *testing.T) {
 		makeKey(t, s, o)
 	}
 	copied, others := stored(owners[0]), stored(owners[1])
-	must(t, s.DestroyLeaves(t.Context(), js, owners[0], 7))
+	must(t, s.DestroyLeaves(t.Context(), owners[0], 7))
 	newer := stored(owners[0])
-	stream, err := js.Stream(t.Context(), keystore.Stream)
-	must(t, err)
 	for _, c := range []struct {
 		erasures int
 		copied   jetstream.KeyValueEntry
@@ -93,7 +91,7 @@ func TestRewrapPassesADamagedKey(t *testing.T) {
 	}{{0, copied, true}, {0, nil, false}, {1, copied, false}} { // nil: as damaged
 		damaged := fmt.Appendf(bytes.TrimSuffix(others.Value(), []byte("}")), `,"erasures":%d}`, c.erasures) // does not open as this owner's
 		must(t, errorOf(bucket.Put(t.Context(), string(owners[0]), damaged)))
-		is, err := openStore(t, bucket, fresh, old).PutBack(t.Context(), stream, cmp.Or(c.copied, stored(owners[0])))
+		is, err := openMarked(t, js, bucket, fresh, old).PutBack(t.Context(), cmp.Or(c.copied, stored(owners[0])))
 		if is != c.may || err != nil || bytes.Contains(stored(owners[0]).Value(), []byte(fresh.ID())) != is {
 			t.Errorf("%+v: %v, %v", c, is, err)
 		}
@@ -123,8 +121,6 @@ func TestRotationIsInterruptedAtEveryStep(t *testing.T) {
 			dir := t.TempDir()
 			js := connect(t, natstest.Start(t, natstest.Dir(dir)))
 			bucket := bucketIn(t, js)
-			stream, err := js.Stream(t.Context(), keystore.Stream)
-			must(t, err)
 			owners := newOwners(2)
 			var before [][]byte
 			for _, owner := range owners {
@@ -134,8 +130,8 @@ func TestRotationIsInterruptedAtEveryStep(t *testing.T) {
 				before = append(before, entry.Value())
 			}
 			f := &fault{t: t, step: step, late: late}
-			rotating := openWith(t, faultyBucket{bucket, f}, keystore.Config{Masters: []keystore.Master{fresh, old}, Sync: f.sync})
-			_, err = rotating.Rotate(t.Context(), faultyStream{stream, f}, nil)
+			rotating := openWith(t, faultyBucket{bucket, f}, keystore.Config{Masters: []keystore.Master{fresh, old}, Stream: faultyStream{streamOf(t, js), f}, Sync: f.sync})
+			_, err := rotating.Rotate(t.Context(), nil)
 			if fired = f.steps > step; err != nil && !errors.Is(err, errCrash) {
 				t.Fatalf("step %d, late %v: %v", step, late, err)
 			}
@@ -146,7 +142,7 @@ func TestRotationIsInterruptedAtEveryStep(t *testing.T) {
 				}
 			}
 			if !ended {
-				if done, err := openStore(t, bucket, fresh, old).Rotate(t.Context(), stream, nil); err != nil || done.Entries != 2 {
+				if done, err := openMarked(t, js, bucket, fresh, old).Rotate(t.Context(), nil); err != nil || done.Entries != 2 {
 					t.Fatalf("step %d, late %v, again: %+v, %v", step, late, done, err)
 				}
 			}
@@ -215,12 +211,10 @@ func TestRotationFindsAServiceWithTheOldKey(t *testing.T) {
 	t.Parallel()
 	js := connect(t, natstest.Start(t))
 	bucket := bucketIn(t, js)
-	stream, err := js.Stream(t.Context(), keystore.Stream)
-	must(t, err)
 	old, fresh := keystore.MasterKey{1}, keystore.MasterKey{2}
 	service := openStore(t, bucket, old)
 	makeKey(t, service, logtest.Owner())
-	done, err := openStore(t, bucket, fresh, old).Rotate(t.Context(), stream, func(keystore.Rewrapped) { makeKey(t, service, logtest.Owner()) })
+	done, err := openMarked(t, js, bucket, fresh, old).Rotate(t.Context(), func(keystore.Rewrapped) { makeKey(t, service, logtest.Owner()) })
 	if !errors.Is(err, keystore.ErrStillUsed) || done.Fresh != 1 {
 		t.Errorf("%+v, %v", done, err)
 	}

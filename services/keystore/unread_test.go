@@ -49,7 +49,7 @@ func TestAKeyThatCantBeReadIsThere(t *testing.T) {
 	if done, err := keystore.Forget(t.Context(), js, holder, false); !errors.Is(err, keystore.ErrUnavailable) {
 		t.Errorf("forget: %+v, %v", done, err)
 	}
-	if put, err := s.PutBack(t.Context(), nil, stored); !errors.Is(err, keystore.ErrUnavailable) {
+	if put, err := s.PutBack(t.Context(), stored); !errors.Is(err, keystore.ErrUnavailable) {
 		t.Errorf("put back: %v, %v", put, err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond) // a server that can't write either does not answer

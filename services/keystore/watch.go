@@ -30,10 +30,10 @@ const (
 // While Watch gets no answers, a cached key is used for five seconds and then read again. A
 // consumer would deliver changes sooner, but its owner chooses the subject that the server
 // delivers to, and could so write to any subject. No service has the right to make one.
-func (s *Store) Watch(ctx context.Context, stream jetstream.Stream, tick <-chan time.Time) {
-	seen := stream.CachedInfo().State.LastSeq
+func (s *Store) Watch(ctx context.Context, tick <-chan time.Time) {
+	seen := s.cfg.Stream.CachedInfo().State.LastSeq
 	for {
-		if last, err := s.look(ctx, stream, seen); err == nil {
+		if last, err := s.look(ctx, seen); err == nil {
 			seen = last
 		}
 		select {
@@ -46,9 +46,9 @@ func (s *Store) Watch(ctx context.Context, stream jetstream.Stream, tick <-chan 
 
 // look drops the keys whose entries changed after a sequence, and returns the sequence that
 // it has read up to.
-func (s *Store) look(ctx context.Context, stream jetstream.Stream, after uint64) (uint64, error) {
+func (s *Store) look(ctx context.Context, after uint64) (uint64, error) {
 	began := s.cfg.Now()
-	last, err := lastSequence(ctx, stream)
+	last, err := lastSequence(ctx, s.cfg.Stream)
 	if err != nil {
 		return 0, err
 	}
@@ -59,7 +59,7 @@ func (s *Store) look(ctx context.Context, stream jetstream.Stream, after uint64)
 		after = last
 	}
 	for after < last {
-		entry, err := nextEntry(ctx, stream, after)
+		entry, err := nextEntry(ctx, s.cfg.Stream, after)
 		if errors.Is(err, jetstream.ErrMsgNotFound) {
 			break // erased, and the mark is not published yet
 		}

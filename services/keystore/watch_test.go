@@ -33,12 +33,12 @@ func startWatched(t *testing.T, server interface{ URL() string }) *watched {
 	stream, err := w.js.Stream(t.Context(), keystore.Stream)
 	must(t, err)
 	w.Store = openWith(t, w.late, keystore.Config{
-		Masters: []keystore.Master{keystore.MasterKey{1}}, Marked: keystore.Marked(stream),
+		Masters: []keystore.Master{keystore.MasterKey{1}}, Stream: stream,
 		Now: func() time.Time { return time.Unix(0, w.now.Load()) },
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
-	go func() { defer close(done); w.Watch(ctx, stream, w.tick) }()
+	go func() { defer close(done); w.Watch(ctx, w.tick) }()
 	t.Cleanup(func() { cancel(); <-done })
 	return w
 }
@@ -92,7 +92,7 @@ func TestASlowLookupBringsNoKeyBack(t *testing.T) {
 	makeKey(t, elsewhere, owner)
 	w.look()
 	w.late.meanwhile = func() {
-		must(t, elsewhere.DestroyLeaves(t.Context(), w.js, owner, 7))
+		must(t, elsewhere.DestroyLeaves(t.Context(), owner, 7))
 		must(t, errorOf(w.Find(t.Context(), owner)))
 		w.look()
 	}

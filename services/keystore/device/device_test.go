@@ -48,7 +48,7 @@ func ownersOf(t *testing.T, socket string, start func() (stop func())) {
 	now := time.Now()
 	open := func(masters ...keystore.Master) *keystore.Store {
 		t.Helper()
-		s := keystore.Open(bucket, keystore.Config{Masters: masters, Now: func() time.Time { return now }})
+		s := keystore.Open(bucket, keystore.Config{Masters: masters, Stream: stream, Now: func() time.Time { return now }})
 		return s
 	}
 	file := keystore.MasterKey{1}
@@ -58,7 +58,7 @@ func ownersOf(t *testing.T, socket string, start func() (stop func())) {
 	made, err := open(file).FindOrCreate(t.Context(), first, 0)
 	must(t, err)
 	sealed, sealing := made.Seal(0, "m", "text")
-	if done, err := open(key, file).Rotate(t.Context(), stream, nil); err != nil || done.Fresh != 1 {
+	if done, err := open(key, file).Rotate(t.Context(), nil); err != nil || done.Fresh != 1 {
 		t.Fatalf("to the device: %+v, %v", done, err)
 	}
 	if _, err := open(file).Find(t.Context(), first); !errors.Is(err, keystore.ErrMasterKey) {

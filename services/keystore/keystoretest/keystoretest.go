@@ -8,6 +8,7 @@ import (
 
 	"github.com/memory-ledger/ledger/infra/localnats/natstest"
 	natsconf "github.com/memory-ledger/ledger/infra/nats"
+	"github.com/memory-ledger/ledger/infra/testkit"
 	"github.com/memory-ledger/ledger/services/keystore"
 )
 
@@ -22,8 +23,8 @@ func Start(t testing.TB) *keystore.Store {
 func Create(t testing.TB, js jetstream.JetStream, masters ...keystore.Master) *keystore.Store {
 	t.Helper()
 	bucket, err := natsconf.CreateBucket(t.Context(), js, keystore.Bucket, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return keystore.Open(bucket, keystore.Config{Masters: masters})
+	testkit.Must(t, err)
+	stream, err := js.Stream(t.Context(), keystore.Stream)
+	testkit.Must(t, err)
+	return keystore.Open(bucket, keystore.Config{Masters: masters, Stream: stream})
 }

@@ -174,7 +174,7 @@ func openKeysWith(ctx context.Context, cfg config.Config, nc *nats.Conn, masters
 		return nil, fmt.Errorf("open the keystore: %w", err)
 	}
 	return keystore.Open(bucket, keystore.Config{
-		Masters: masters, Cached: cachedOwners, Marked: keystore.Marked(stream),
+		Masters: masters, Cached: cachedOwners, Stream: stream,
 		Sync: func(context.Context) error { return syncLocal(cfg, keystore.Stream) },
 	}), nil
 }

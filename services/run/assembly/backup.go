@@ -225,7 +225,7 @@ func (r *restoring) putBack(ctx context.Context, nc *nats.Conn, from string) (ba
 	if err != nil {
 		return backup.Done{}, fmt.Errorf("put data keys back into a keystore in use: %w", err)
 	}
-	done, err := backup.PutBack(ctx, nc, from, keys)
+	done, err := backup.PutBack(ctx, from, keys)
 	if err == nil {
 		err = syncLocal(r.cfg, keystore.Stream)
 	}

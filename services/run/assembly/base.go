@@ -386,12 +386,12 @@ func NewAPIServer(ctx context.Context, b *Base, neighbors Neighbors) (*APIServer
 		return nil, fmt.Errorf("open the keystore: %w", err)
 	}
 	store := keystore.Config{
-		Masters: masters, Cached: cachedOwners, MaxAge: b.Config.KeyMaxAge, Marked: keystore.Marked(stream),
+		Masters: masters, Cached: cachedOwners, MaxAge: b.Config.KeyMaxAge, Stream: stream,
 		Sync: b.syncOf(keystore.Stream, true), Ask: b.Stream.Ask,
 		Forgotten: d.texts.Drop,
 	}
 	d.Keys = keystore.Open(keys, store)
-	go d.watchKeys(ctx, stream)
+	go d.watchKeys(ctx)
 	d.nonceKeys, d.syncSpent = signin.DeriveNonceKeys(masters), b.syncOf(signin.NonceStream, true)
 	if d.spentNonces, err = b.bucket(ctx, signin.NonceBucket); err != nil {
 		return nil, err
@@ -413,10 +413,10 @@ func NewAPIServer(ctx context.Context, b *Base, neighbors Neighbors) (*APIServer
 }
 
 // watchKeys drops keys from memory soon after they were forgotten.
-func (d *APIServer) watchKeys(ctx context.Context, stream jetstream.Stream) {
+func (d *APIServer) watchKeys(ctx context.Context) {
 	ticker := time.NewTicker(keystore.WatchInterval)
 	defer ticker.Stop()
-	d.Keys.Watch(ctx, stream, ticker.C)
+	d.Keys.Watch(ctx, ticker.C)
 }
 
 // masters opens the master keys. The program that has the device may still be starting.
@@ -462,9 +462,7 @@ func (d *APIServer) memories(commands *command.Executor, destroys bool) *memory.
 		cfg.DestroyKey = func(ctx context.Context, owner events.Owner, before int) error {
 			return d.Keys.Destroy(ctx, d.js, owner, before)
 		}
-		cfg.DestroyLeaves = func(ctx context.Context, owner events.Owner, leaves ...uint64) error {
-			return d.Keys.DestroyLeaves(ctx, d.js, owner, leaves...)
-		}
+		cfg.DestroyLeaves = d.Keys.DestroyLeaves
 	}
 	return memory.New(cfg)
 }

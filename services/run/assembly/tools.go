@@ -231,15 +231,7 @@ func Rewrap(ctx context.Context, cfg config.Config, progress func(keystore.Rewra
 		if err != nil {
 			return err
 		}
-		js, err := jetstream.New(nc)
-		if err != nil {
-			return err
-		}
-		stream, err := js.Stream(ctx, keystore.Stream)
-		if err != nil {
-			return err
-		}
-		done, err = keys.Rotate(ctx, stream, progress)
+		done, err = keys.Rotate(ctx, progress)
 		return err
 	})
 	if err == nil { // the previous key may be destroyed now

@@ -294,17 +294,15 @@ func restoreStream(ctx context.Context, nc *nats.Conn, done *Done, dir string, r
 
 // PutBack puts back the data keys that a keystore in use has lost, and damaged ones: see
 // [keystore.Store.PutBack]. A crash leaves some of them; run it again.
-func PutBack(ctx context.Context, nc *nats.Conn, dir string, keys *keystore.Store) (Done, error) {
+func PutBack(ctx context.Context, dir string, keys *keystore.Store) (Done, error) {
 	done := Done{Part: Keystore}
 	err := Look(ctx, Keystore, dir, func(copied *nats.Conn) error {
-		js, errTo := jetstream.New(nc)
-		from, errFrom := jetstream.New(copied)
-		if err := errors.Join(errTo, errFrom); err != nil {
+		from, err := jetstream.New(copied)
+		if err != nil {
 			return err
 		}
-		stream, errTo := js.Stream(ctx, keystore.Stream)
-		bucket, errFrom := from.KeyValue(ctx, keystore.Bucket)
-		if err := errors.Join(errTo, errFrom); err != nil {
+		bucket, err := from.KeyValue(ctx, keystore.Bucket)
+		if err != nil {
 			return err
 		}
 		return keystore.Each(ctx, bucket, func(owner events.Owner) error {
@@ -312,7 +310,7 @@ func PutBack(ctx context.Context, nc *nats.Conn, dir string, keys *keystore.Stor
 			if err != nil {
 				return err
 			}
-			put, err := keys.PutBack(ctx, stream, entry)
+			put, err := keys.PutBack(ctx, entry)
 			if put {
 				done.Messages++
 				done.Bytes += int64(len(entry.Value()))
