@@ -71,7 +71,7 @@ func (s *Service) Forget(ctx context.Context, r Reader, credential command.Crede
 	if err != nil {
 		return err
 	}
-	return s.DestroyLeaves(ctx, r.Owner, m.LeafIndex)
+	return s.Keys.DestroyLeaves(ctx, r.Owner, m.LeafIndex)
 }
 
 // FinishForgetting destroys the keys of memories that the log calls forgotten in messages
@@ -85,7 +85,7 @@ func (s *Service) FinishForgetting(ctx context.Context, after uint64) (uint64, e
 	}
 	var failed []error
 	for _, f := range all {
-		if err := s.DestroyLeaves(ctx, f.Owner, f.Leaves...); err != nil {
+		if err := s.Keys.DestroyLeaves(ctx, f.Owner, f.Leaves...); err != nil {
 			failed = append(failed, err)
 		}
 	}

@@ -60,10 +60,8 @@ type Config struct {
 	// DestroyKey destroys an owner's data key, on all replicas, if it was made before that
 	// many erasures. Nil if the service is not allowed to.
 	DestroyKey func(ctx context.Context, owner events.Owner, before int) error
-	// DestroyLeaves destroys the keys of single memories, on all replicas. Nil as DestroyKey.
-	DestroyLeaves func(ctx context.Context, owner events.Owner, leaves ...uint64) error
-	NewID         func() string
-	Now           func() time.Time
+	NewID      func() string
+	Now        func() time.Time
 	// AnchorMaxWait is how long a leaf waits for its batch to be cut.
 	AnchorMaxWait time.Duration
 

@@ -462,7 +462,6 @@ func (d *APIServer) memories(commands *command.Executor, destroys bool) *memory.
 		cfg.DestroyKey = func(ctx context.Context, owner events.Owner, before int) error {
 			return d.Keys.Destroy(ctx, d.js, owner, before)
 		}
-		cfg.DestroyLeaves = d.Keys.DestroyLeaves
 	}
 	return memory.New(cfg)
 }
