@@ -30,7 +30,8 @@ export function bodyOf(text, { title = '', url = '' }) {
   const whole = [...text.toWellFormed().trim()];
   if (whole.length === 0) throw new Error('There is no text here to save');
   const metadata = {};
-  if (title) metadata.title = title.slice(0, maxTitle).toWellFormed();
+  // The service takes no noncharacters in metadata.
+  if (title) metadata.title = title.slice(0, maxTitle).toWellFormed().replace(/\p{Noncharacter_Code_Point}/gu, '\ufffd');
   // Never send addresses of files or of the browser's own pages.
   if (/^https?:/.test(url) && url.length <= maxURL) metadata.url = url;
   if (whole.length > maxContent) metadata.truncated = true;

@@ -90,10 +90,10 @@ test('nothing of one wallet or service is sent to another', async () => {
 });
 
 test('a body fits the limits of the service, and says where it was cut', () => {
-  const tab = { title: 'T'.repeat(499) + '😀', url: 'https://a.example/?q=1' };
+  const tab = { title: `${'T'.repeat(498)}\uffff😀`, url: 'https://a.example/?q=1' };
   const cut = bodyOf(' ' + '😀'.repeat(10_001), tab);
   assert.equal([...cut.content].length, 10_000);
-  assert.deepEqual(cut.metadata, { title: 'T'.repeat(499) + '\ufffd', url: tab.url, truncated: true });
+  assert.deepEqual(cut.metadata, { title: `${'T'.repeat(498)}\ufffd\ufffd`, url: tab.url, truncated: true });
   assert.deepEqual(bodyOf('a\ud83d', { url: 'file:///home/me' }), { content: 'a\ufffd', source: 'web extension', metadata: {} });
   assert.throws(() => bodyOf(' \n', tab), /no text/);
 });
