@@ -36,7 +36,8 @@ func (n node) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 var (
 	programID = solana.PublicKey{31: 7}
 	mintID    = solana.PublicKey{31: 8}
-	owner     = events.OwnerFromBytes([32]byte{31: 9})
+	wallet    = solana.PublicKey{31: 9}
+	owner     = events.OwnerFromBytes(wallet)
 )
 
 // onchain returns a Chain whose node is n. n may hang up on a client.
@@ -68,7 +69,7 @@ func mintData() []byte {
 
 func tokenData(mint solana.PublicKey, amount uint64) []byte {
 	data := make([]byte, 165)
-	copy(data, mint[:])
+	copy(data, append(mint[:], wallet[:]...))
 	binary.LittleEndian.PutUint64(data[64:], amount)
 	data[108] = 1
 	return data
@@ -105,18 +106,20 @@ func TestHoldings(t *testing.T) {
 	mint := account(solana.TokenProgramID, mintData())
 	tokens := func(amount uint64) string { return account(solana.TokenProgramID, tokenData(mintID, amount)) }
 	prefunded := account(solana.SystemProgramID, nil)
+	given := tokenData(mintID, 7)
+	given[32] = 1 // another wallet's
 	for name, test := range map[string]struct {
 		vault, wallet string
 		staked, held  uint64
-		hasTokens     bool
 	}{
-		"nothing yet":          {"null", "null", 0, 0, false},
-		"lamports but nothing": {prefunded, prefunded, 0, 0, false},
-		"both":                 {tokens(5), tokens(1<<64 - 1), 5, 1<<64 - 1, true},
-		"empty accounts":       {tokens(0), tokens(0), 0, 0, true},
+		"nothing yet":          {"null", "null", 0, 0},
+		"lamports but nothing": {prefunded, prefunded, 0, 0},
+		"both":                 {tokens(5), tokens(1<<64 - 1), 5, 1<<64 - 1},
+		"empty accounts":       {tokens(0), tokens(0), 0, 0},
+		"given away":           {tokens(5), account(solana.TokenProgramID, given), 5, 0},
 	} {
 		h, err := onchain(t, node{"getMultipleAccounts": accountsOf(mint, test.vault, test.wallet)}).Holdings(t.Context(), owner)
-		if err != nil || h.Staked != test.staked || h.WalletBalance != test.held || h.HasTokens != test.hasTokens || h.Decimals != 9 {
+		if err != nil || h.Staked != test.staked || h.WalletBalance != test.held || h.Decimals != 9 {
 			t.Errorf("%s: %+v, %v", name, h, err)
 		}
 	}

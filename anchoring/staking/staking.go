@@ -106,7 +106,7 @@ type (
 	}
 	tokenData struct {
 		Mint   [32]byte
-		_      [32]byte
+		Owner  [32]byte
 		Amount uint64
 		_      [36]byte
 		State  uint8 // 0: not initialized
@@ -172,28 +172,33 @@ type Holdings struct {
 	Decimals      int
 	Vault         solana.PublicKey
 	Staked        uint64
-	Tokens        solana.PublicKey // the wallet's associated token account
-	HasTokens     bool             // whether that account exists
-	WalletBalance uint64
+	WalletBalance uint64 // in the wallet's associated token account
 }
 
 // Holdings reads the owner's vault and token account. An account that does not exist
-// according to the chain holds nothing. If an amount can't be read for any other reason,
-// the error is ErrUnreadable.
+// according to the chain holds nothing, and neither does one that was given to another
+// wallet. If an amount can't be read for any other reason, the error is ErrUnreadable.
 func (c *Chain) Holdings(ctx context.Context, owner events.Owner) (Holdings, error) {
-	h := Holdings{Vault: c.VaultOf(owner), Tokens: c.tokensOf(owner.Bytes())}
-	accounts, _, err := c.client.Accounts(ctx, []solana.PublicKey{c.mint, h.Vault, h.Tokens}, chain.Confirmed)
+	h := Holdings{Vault: c.VaultOf(owner)}
+	wallet := solana.PublicKey(owner.Bytes())
+	accounts, _, err := c.client.Accounts(ctx, []solana.PublicKey{c.mint, h.Vault, c.tokensOf(wallet)}, chain.Confirmed)
 	if err != nil {
 		return Holdings{}, unreadable(err)
 	}
 	if h.Decimals, err = mintDecimals(accounts[0]); err != nil {
 		return Holdings{}, unreadable(err)
 	}
-	if h.Staked, _, err = c.amount(accounts[1]); err != nil {
+	vault, err := c.tokens(accounts[1])
+	if err != nil {
 		return Holdings{}, unreadable(fmt.Errorf("vault: %w", err))
 	}
-	if h.WalletBalance, h.HasTokens, err = c.amount(accounts[2]); err != nil {
+	tokens, err := c.tokens(accounts[2])
+	if err != nil {
 		return Holdings{}, unreadable(fmt.Errorf("wallet: %w", err))
+	}
+	h.Staked = vault.Amount
+	if tokens.Owner == wallet {
+		h.WalletBalance = tokens.Amount
 	}
 	return h, nil
 }
@@ -211,17 +216,17 @@ func mintDecimals(a *chain.Account) (int, error) {
 	return int(m.Decimals), nil
 }
 
-// amount reads a token account. The bool is false if there is none. An address that has
-// only received lamports belongs to the system program and is not a token account yet.
-func (c *Chain) amount(a *chain.Account) (uint64, bool, error) {
+// tokens reads a token account. Without one, it returns the zero value. An address that
+// has only received lamports belongs to the system program and is not a token account yet.
+func (c *Chain) tokens(a *chain.Account) (tokenData, error) {
 	if a == nil || a.Owner == solana.SystemProgramID && len(a.Data) == 0 {
-		return 0, false, nil
+		return tokenData{}, nil
 	}
 	var t tokenData
 	if a.Owner != solana.TokenProgramID || !read(a.Data, &t) || t.State == 0 || solana.PublicKey(t.Mint) != c.mint {
-		return 0, false, errors.New("not a token account of the mint")
+		return tokenData{}, errors.New("not a token account of the mint")
 	}
-	return t.Amount, true, nil
+	return t, nil
 }
 
 // Unsigned is a transaction that lacks only the wallet's signature.
@@ -239,17 +244,13 @@ func (c *Chain) StakeTransaction(ctx context.Context, owner events.Owner, amount
 }
 
 // UnstakeTransaction returns a transaction that moves amount out of the vault into the
-// wallet's associated token account. It first creates that account if it does not exist.
-func (c *Chain) UnstakeTransaction(ctx context.Context, owner events.Owner, h Holdings, amount uint64) (Unsigned, error) {
+// wallet's associated token account. It first creates that account if it does not exist,
+// and fails if the account was given to another wallet.
+func (c *Chain) UnstakeTransaction(ctx context.Context, owner events.Owner, amount uint64) (Unsigned, error) {
 	wallet := solana.PublicKey(owner.Bytes())
-	unstake := NewUnstake(c.program, c.mint, wallet, h.Tokens, amount)
-	if h.HasTokens {
-		return c.transaction(ctx, wallet, unstake)
-	}
-	// Idempotent: it does no harm if the account has been created meanwhile.
 	create := associatedtokenaccount.NewCreateIdempotentInstructionBuilder().
 		SetPayer(wallet).SetWallet(wallet).SetMint(c.mint).Build()
-	return c.transaction(ctx, wallet, create, unstake)
+	return c.transaction(ctx, wallet, create, NewUnstake(c.program, c.mint, wallet, c.tokensOf(wallet), amount))
 }
 
 func (c *Chain) transaction(ctx context.Context, wallet solana.PublicKey, instructions ...solana.Instruction) (Unsigned, error) {

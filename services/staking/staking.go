@@ -138,7 +138,7 @@ func (s *Service) Unstake(ctx context.Context, owner events.Owner, text string) 
 	if err := lots.Unstake(amount, holdings.Staked, s.cfg.MinPartialUnstake); err != nil {
 		return core.UnsignedTransaction{}, err
 	}
-	tx, err := s.cfg.Chain.UnstakeTransaction(ctx, owner, holdings, amount)
+	tx, err := s.cfg.Chain.UnstakeTransaction(ctx, owner, amount)
 	return hand(tx, err)
 }
 

@@ -75,7 +75,7 @@ func (s *staker) ask(route, amount string) *solana.Transaction {
 	header := tx.Message.Header
 	if header.NumRequiredSignatures != 1 || len(tx.Signatures) != 1 || !tx.Signatures[0].IsZero() ||
 		tx.Message.AccountKeys[0].String() != s.PublicKey || tx.Message.RecentBlockhash.String() != answer.Text("blockhash") ||
-		answer.Number("lastValidBlockHeight") == 0 {
+		answer.Number("lastValidBlockHeight") == 0 || route == "unstake" && len(tx.Message.Instructions) != 2 {
 		s.Errorf("%s: %s", route, tx)
 	}
 	// A client makes the same check before its wallet signs.
