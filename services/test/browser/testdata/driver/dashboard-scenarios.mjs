@@ -837,11 +837,12 @@ export const scenarios = {
   },
 
   async 'keys and sessions'(v) {
+    const label = 'laptop'.repeat(16); // without a space to break at
     await v.session();
     await v.signIn({ hash: '#access' });
     await v.page.getByText('No key opens your log.').waitFor();
     await v.page.getByRole('button', { name: 'New key' }).click();
-    await v.dialog.getByRole('textbox', { name: 'Label' }).fill('my laptop');
+    await v.dialog.getByRole('textbox', { name: 'Label' }).fill(label);
     await v.dialog.getByRole('checkbox', { name: 'Write' }).uncheck();
     await v.dialog.getByRole('combobox', { name: 'It ends' }).selectOption('7');
     await v.everyLook('new-key');
@@ -858,10 +859,10 @@ export const scenarios = {
     const ask = (method) => fetch(`${v.config.core}/memories`, { method, headers: { Authorization: `Bearer ${key}`, 'Content-Type': 'application/json' }, ...(method === 'POST' && { body: '{"content":"x"}' }) });
     assert.equal((await ask('GET')).status, 200);
     assert.equal((await ask('POST')).status, 403);
-    const row = v.page.getByRole('listitem').filter({ hasText: 'my laptop' });
+    const row = v.page.getByRole('listitem').filter({ hasText: label });
     await row.getByText('just now').waitFor(); // the use shows, live
     await v.everyLook('access');
-    await row.getByRole('button', { name: 'Revoke my laptop' }).click();
+    await row.getByRole('button', { name: `Revoke ${label}` }).click();
     await row.waitFor({ state: 'detached' });
     assert.equal((await ask('GET')).status, 401);
 
@@ -918,12 +919,12 @@ export const scenarios = {
     await v.fill(5);
     await v.signIn({ hash: '#activity', wallets: [{ ...v.wallet, hardware: true, features: ['solana:signOffchainMessage'] }] }); // erasure, too
     await v.page.getByText('5 memories were written in a session of yours').waitFor();
-    const { key, id: keyId } = await v.call('POST', '/keys', { label: 'a program' });
-    await v.page.getByText('API key “a program” was made').waitFor(); // live
+    const label = 'program'.repeat(14), { key, id: keyId } = await v.call('POST', '/keys', { label });
+    await v.page.getByText(`API key “${label}” was made`).waitFor(); // live
     const program = (body) => fetch(`${v.config.core}/memories`, { method: 'POST', headers: { Authorization: `Bearer ${key}`, 'Content-Type': 'application/json' }, body: JSON.stringify(body) });
     const { id } = await (await program({ content: 'by a program' })).json();
-    await v.page.getByText('A memory was written by the API key “a program”').waitFor();
-    await v.page.getByText('The API key “a program” was used').waitFor();
+    await v.page.getByText(`A memory was written by the API key “${label}”`).waitFor();
+    await v.page.getByText(`The API key “${label}” was used`).waitFor();
     const { token } = await v.session(v.config.extension);
     const mint = async (path) => (await fetch(v.config.extension + path, { method: 'POST', headers: { Authorization: `Bearer ${token}` } })).json();
     const made = await mint('/agent-cases');
@@ -934,7 +935,7 @@ export const scenarios = {
     await v.page.getByText(/^A memory was written by the holder of the link to add of /).waitFor();
     const rows = () => v.page.locator('.timeline p').allTextContents(), before = await rows();
     await v.call('DELETE', `/keys/${keyId}`);
-    await v.page.getByText('The API key “a program” was revoked').waitFor();
+    await v.page.getByText(`The API key “${label}” was revoked`).waitFor();
     assert.deepEqual((await rows()).filter((row) => before.includes(row)), before, 'what has happened keeps its order'); // the log is anchored when it may
     assert.ok(await v.page.locator(`a[href="#memory=${id}"]`).count() === 1);
     await v.everyLook('activity');
