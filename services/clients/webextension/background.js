@@ -13,7 +13,7 @@ chrome.contextMenus.onClicked.addListener(({ menuItemId, selectionText, frameId 
 chrome.commands.onCommand.addListener((command, tab) => command === 'save' && saveTab(tab));
 
 // Each of these events may find something to send: a save, a sign-in, a link, the browser's start, and
-// the network's return. An alarm sends every minute while entries wait.
+// the network's return. While entries wait, an alarm sends a minute after the last try began.
 chrome.storage.onChanged.addListener(({ queue, session, drop, writer }) => (queue || session || drop || writer) && send());
 chrome.runtime.onStartup.addListener(send);
 chrome.alarms.onAlarm.addListener(send);
@@ -29,19 +29,28 @@ async function saveTab(tab, what) {
 }
 
 async function send() {
-  let stored = 0;
+  let [entries, waiting] = await look(), stored = 0;
+  if (waiting > 0) {
+    // The browser may end the worker before the service answers.
+    await chrome.alarms.create('send', { delayInMinutes: 1 });
+    await show(String(waiting), `${waiting} to be sent`);
+  }
   try {
     stored = await sendQueue();
   } catch {
     // The entries wait in the queue. The popup shows how many.
   }
-  const entries = await queue.entries(), waiting = entries.filter(({ problem }) => !problem).length;
-  if (waiting > 0) await chrome.alarms.create('send', { periodInMinutes: 1 });
-  else await chrome.alarms.clear('send');
+  [entries, waiting] = await look();
   if (entries.length > waiting) await show('!', 'Something was refused');
   else if (waiting > 0) await show(String(waiting), `${waiting} to be sent ${whenSent(await session())}`);
   else if (stored > 0) await show('✓', 'Saved');
   else if ((await chrome.action.getBadgeText({})) !== '✓') await show('', 'nothing waits');
+}
+
+/** Returns the entries of the queue, and how many of them wait to be sent. */
+async function look() {
+  const entries = await queue.entries();
+  return [entries, entries.filter(({ problem }) => !problem).length];
 }
 
 async function show(badge, title) {

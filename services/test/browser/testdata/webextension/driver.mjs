@@ -298,6 +298,7 @@ async function savesByLink() {
   // A newer link, taken while the service refuses this one, stays until it is used up itself.
   const newer = drop.replace(/.{9}$/, 'the-newer');
   network.beforeAnswer = async () => {
+    await until('an alarm sends what has no answer', async () => await chrome.alarms.get('send') && await chrome.action.getBadgeText({}) === '1');
     await use(newer, 'The extension now saves by this link');
     await until('the newer link is kept', async (link) => link.endsWith((await chrome.storage.local.get('drop')).drop?.drop), newer);
   };
