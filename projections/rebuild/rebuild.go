@@ -164,6 +164,7 @@ func (r *rebuild) connect(ctx context.Context, searchPath string) (*pgx.Conn, er
 	cfg.RuntimeParams["application_name"] = "memory-ledger rebuild"
 	cfg.RuntimeParams["search_path"] = searchPath
 	cfg.RuntimeParams["idle_in_transaction_session_timeout"] = "0"
+	cfg.RuntimeParams["enable_seqscan"] = "on" // whole tables are compared, by several workers
 	if searchPath != r.live {
 		// Until the swap, no reader depends on these rows; see swap.
 		cfg.RuntimeParams["synchronous_commit"] = "off"

@@ -97,6 +97,9 @@ func applyDefaults(cfg *pgconn.Config, schemaName string) {
 	set("application_name", "memory-ledger")
 	// Compiling a plan takes longer than any of these queries.
 	set("jit", "off")
+	// Queries about an owner have an index. PostgreSQL may plan them once for all owners, and
+	// if one owner has most rows of a table, such a plan reads the whole table for each other.
+	set("enable_seqscan", "off")
 	// The server looks after an idle session each second, from the fifth on, and ends the
 	// session when it is silent for lockSilence.
 	set("tcp_keepalives_idle", "5")

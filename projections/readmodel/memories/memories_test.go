@@ -88,6 +88,7 @@ func TestAMemorySupersedesVeryMany(t *testing.T) {
 	testkit.Must(t, testkit.ErrorOf(tx.Exec(t.Context(), `ANALYZE corrections; SET LOCAL plan_cache_mode = force_generic_plan`)))
 	_, found, err := memories.ByID(t.Context(), tx, other.Owner, theirs.MemoryID)
 	testkit.Must(t, err)
+	testkit.Must(t, testkit.ErrorOf(memories.Corrections(t.Context(), tx, other.Owner, 1)))
 	testkit.Must(t, tx.QueryRow(t.Context(), `SELECT seq_tup_read FROM pg_stat_xact_user_tables WHERE relid = 'corrections'::regclass`).Scan(&read))
 	if !found || read > 0 {
 		t.Errorf("a memory of another owner was found: %v; corrections read: %d", found, read)
