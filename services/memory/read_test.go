@@ -124,6 +124,10 @@ func TestEverySelectionYieldsEachOnce(t *testing.T) {
 	if _, bytes, err := p.read(t.Context(), []recall.Hit{{Leaf: 0}}); err != nil || bytes < 36*len(w.written) {
 		t.Errorf("a memory that all others correct has %d bytes: %v", bytes, err)
 	}
+	must(t, p.Next(t.Context(), func(*View) error { return ErrEnough }))
+	if p.rows != 2 {
+		t.Errorf("%d rows are read next, after one was enough", p.rows)
+	}
 }
 
 // TestNothingFollows a cursor beyond the log, which a client made up, or a query that is

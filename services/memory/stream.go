@@ -72,7 +72,12 @@ func (p *Picked) Next(ctx context.Context, yield func(*View) error) error {
 			return err
 		}
 		p.rows = max(1, pieceBytes/max(1, bytes/len(rows)))
-		return p.yield(rows, yield)
+		left := len(p.hits)
+		err = p.yield(rows, yield)
+		if taken := left - len(p.hits); taken < len(rows) {
+			p.rows = min(p.rows, max(1, 2*taken)) // the others are read again
+		}
+		return err
 	})
 }
 
