@@ -81,15 +81,13 @@ func ByID(ctx context.Context, q schema.Querier, owner events.Owner, id string) 
 }
 
 // one returns the memory of the owner that a condition holds for. Most owners have no
-// corrections, and asking for them takes longer than all the rest of the query. The minimum
-// comes from an index, while EXISTS would read the whole table for each owner without
-// corrections, if a few others have most of them: PostgreSQL then expects to find one soon.
+// corrections, and asking for them takes longer than all the rest of the query.
 func one(ctx context.Context, q schema.Querier, owner events.Owner, condition string, arg any) (m *Memory, found bool, err error) {
 	const none = `NULL::text[], NULL::text[]`
 	var corrected bool
 	for _, also := range []string{none, corrections} {
 		m, found, err = column.One(q.QueryRow(ctx, `SELECT `+own+`, `+also+`, `+retracted+`, `+covering+`,
-			(SELECT min(leaf_index) FROM corrections WHERE owner = $1) IS NOT NULL FROM memories m WHERE m.owner = $1 AND `+condition, string(owner), arg),
+			EXISTS (SELECT FROM corrections WHERE owner = $1) FROM memories m WHERE m.owner = $1 AND `+condition, string(owner), arg),
 			"find memory", func(row pgx.Row) (*Memory, error) { return scan(row, &corrected) })
 		if err != nil || !found || !corrected {
 			break
