@@ -47,6 +47,7 @@ func (s *snapshot) open(ctx context.Context, pool *pgxpool.Pool, head uint64, pa
 	cfg.RuntimeParams["application_name"] = "memory-ledger audit"
 	// A snapshot can stay open for many minutes, at times without a statement.
 	cfg.RuntimeParams["idle_in_transaction_session_timeout"] = "0"
+	cfg.RuntimeParams["enable_seqscan"] = "on" // whole tables are compared
 	var err error
 	if s.conn, err = pgx.ConnectConfig(ctx, cfg); err != nil {
 		return err
