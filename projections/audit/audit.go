@@ -8,10 +8,10 @@
 //
 // # How it reads
 //
-// The read models are read in one snapshot of the database. The log is read once, up to the
-// position of that snapshot, so traffic can continue. The memories are read at the same
-// time, in log order, and each row is compared with its event. The other tables are
-// compared afterwards.
+// The read models are read in one snapshot of the database, so traffic can continue. The log
+// is read once, up to the position of that snapshot. The memories are read at the same time,
+// in log order, and each row is compared with its event; then the other tables are compared.
+// Afterwards the log is read on, up to the end that it had when the audit began.
 //
 // # Memory
 //
@@ -84,9 +84,9 @@ type Chain interface {
 	Commitments(ctx context.Context, owners []events.Owner) ([]*Commitment, error)
 }
 
-// Config configures an audit. Only Log and Report are required. The summary lists every missing
-// part as not checked. A configured part that does not answer or open makes the audit
-// incomplete.
+// Config configures an audit. Only Log and Report are required. The summary lists every
+// missing part as not checked. A configured part that does not answer or open makes the
+// audit incomplete.
 type Config struct {
 	Log   Log
 	Owner events.Owner // audit only this owner; empty means all owners
@@ -170,8 +170,8 @@ func (a *auditor) run(ctx context.Context) error {
 	return a.checkChain(ctx)
 }
 
-// align decides how far the log is read: up to the database's position, so that the log and
-// the database are compared at the same moment.
+// align decides up to where the log is read before the read models are compared: up to the
+// database's position, so that both are of the same moment.
 func (a *auditor) align(ctx context.Context, db *snapshot, head uint64) error {
 	// The snapshot can be newer than head.
 	newest, err := eventlog.HeadHolding(ctx, a.cfg.Log, db.at.Seq)

@@ -188,7 +188,7 @@ func (c *chunk) index(d *recall.Dictionary) *chunk {
 	}
 	words := d.Index(c.first()+uint64(leaves), func(yield func([]byte) bool) {
 		for text := range c.texts[c.indexed:].All() {
-			with.indexed += len(text) + 1
+			with.indexed += len(text) + 1 // its separator
 			if !yield(text) || with.indexed-c.indexed >= indexBytes {
 				return
 			}
