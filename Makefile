@@ -41,7 +41,7 @@ fetch: ## what the local run and the tests need beside Go, in the user's cache
 
 .PHONY: deps
 deps: ## what make verify needs beside that, installed with apt
-	@infra/install postgres node python chromium firefox fonts bpf strace nginx xxd debootstrap iptables softhsm ssh
+	@infra/install postgres node python chromium headless firefox fonts bpf strace nginx xxd debootstrap iptables softhsm ssh
 
 .PHONY: test
 test: fetch fmt-check vet rules unit $(if $(CI),race) ## what to run at every change: formatting, rules and all tests except the slow ones

@@ -32,7 +32,7 @@ type clientSetting struct {
 func TestClientInChromium(t *testing.T) {
 	slow(t) // starts a browser
 	t.Parallel()
-	s := clientSetting{Chromium: chromium(t), Modules: modules(t), Client: clientFolder(t)}
+	s := clientSetting{Chromium: chromium(t, windowless), Modules: modules(t), Client: clientFolder(t)}
 	compiled := compileClient(t, s.Client)
 	s.Site, s.Stranger = clientSite(t, s.Client, compiled), clientSite(t, s.Client, compiled)
 	core := startCore(t, s.Site)

@@ -38,7 +38,7 @@ type owner struct {
 func TestDashboard(t *testing.T) {
 	slow(t) // starts a browser
 	o := owner{
-		Chromium: chromium(t), Modules: modules(t), Many: 100_000,
+		Chromium: chromium(t, windowless), Modules: modules(t), Many: 100_000,
 		Screenshots: os.Getenv("LEDGER_SCREENSHOTS"), Only: os.Getenv("LEDGER_SCENARIOS"),
 	}
 	o.on(t)

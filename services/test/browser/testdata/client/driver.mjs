@@ -9,7 +9,7 @@ const config = JSON.parse(process.env.BROWSER_TEST);
 const { chromium } = createRequire(path.join(config.modules, 'index.js'))('playwright-core');
 const { fixtures } = await import(pathToFileURL(path.join(config.client, 'test', 'fixtures.mjs')));
 
-const browser = await chromium.launch({ executablePath: config.chromium, args: ['--headless=new', '--no-sandbox', '--disable-gpu', '--no-first-run'] });
+const browser = await chromium.launch({ executablePath: config.chromium, args: ['--no-sandbox', '--disable-gpu', '--no-first-run'] });
 process.stdin.on('end', () => browser.close().finally(() => process.exit(1))).resume();
 
 try {

@@ -694,6 +694,7 @@ export const scenarios = {
     for (const path of ['**/keys', '**/events?*']) await v.page.route(path, (route) => route.fulfill({ status: 500, json: { error: 'out of order' } }));
     for (const [screen, claim] of [['Access', 'No key opens your log.'], ['Log', 'None yet.'], ['Activity', 'Your log was opened']]) {
       await v.go(screen);
+      await v.page.getByRole('heading', { level: 1, name: screen }).waitFor(); // the screen before it failed with the same words
       await v.page.getByRole('alert').getByText('out of order').waitFor();
       assert.equal(await v.page.getByText(claim).count(), 0, claim);
     }

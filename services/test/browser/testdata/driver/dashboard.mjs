@@ -13,7 +13,7 @@ config.axe = fs.readFileSync(require.resolve('axe-core/axe.min.js'), 'utf8');
 
 const browser = await chromium.launch({
   executablePath: config.chromium, headless: true,
-  args: ['--headless=new', '--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking', '--disable-component-update', '--disable-sync',
+  args: ['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking', '--disable-component-update', '--disable-sync',
     '--process-per-site'], // of a context
 });
 process.stdin.on('end', () => browser.close().finally(() => process.exit(1))).resume();

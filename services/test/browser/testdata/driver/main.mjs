@@ -16,7 +16,7 @@ const context = await chromium.launchPersistentContext(config.profile, {
   headless: true,
   viewport: { width: 1000, height: 900 },
   args: [
-    '--headless=new', '--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run',
+    '--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run',
     '--disable-background-networking', '--disable-component-update', '--disable-sync',
     `--disable-extensions-except=${config.extension}`, `--load-extension=${config.extension}`,
   ],

@@ -8,7 +8,7 @@ import { Visit } from './visit.mjs';
 
 const config = JSON.parse(process.env.BROWSER_TEST);
 const { chromium } = createRequire(path.join(config.modules, 'index.js'))('playwright-core');
-const browser = await chromium.launch({ executablePath: config.chromium, headless: true, args: ['--headless=new', '--no-sandbox', '--disable-gpu'] });
+const browser = await chromium.launch({ executablePath: config.chromium, headless: true, args: ['--no-sandbox', '--disable-gpu'] });
 process.stdin.on('end', () => browser.close().finally(() => process.exit(1))).resume();
 
 const written = 'Ana prefers tea without milk, and remembers who asked.', asked = 'which drinks does she like?';

@@ -32,7 +32,7 @@ async function start() {
   context = await chromium.launchPersistentContext(config.profile, {
     executablePath: config.chromium, headless: true, viewport: { width: 1000, height: 800 },
     args: [
-      '--headless=new', '--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking',
+      '--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking',
       '--disable-component-update', '--disable-sync', '--enable-unsafe-extension-debugging',
       `--disable-extensions-except=${config.extension}`, `--load-extension=${config.extension}`,
     ],
