@@ -59,11 +59,12 @@ GOTEST := go test -vet=off -parallel $(WAITING)
 unit: ## all Go tests except the slow ones; the longest begin first, so that the rest runs beside them
 	$(GOTEST) -short -timeout 10m $(UNIT)
 
-# An empty Debian mostly waits for downloads and servers, so the parts that only compile and
+# apt uses one processor. An empty Debian mostly waits for downloads and servers, so the parts that only compile and
 # compare run beside it, one after the other. What is sensitive to load runs alone.
-BESIDE := staticcheck vulncheck generated lint-openapi client frameworks python release-check dashboard-current webextension fuzz
+BESIDE := vulncheck generated lint-openapi client frameworks python release-check dashboard-current webextension fuzz
 .PHONY: verify beside
-verify: deps ## the rest: linters, slow tests, race detector, crashes, clusters, cut networks, browser, fuzzing
+verify: ## the rest: linters, slow tests, race detector, crashes, clusters, cut networks, browser, fuzzing
+	@$(MAKE) --no-print-directory -j2 deps staticcheck
 	@$(MAKE) --no-print-directory -j2 -Otarget empty-root beside
 	@$(MAKE) --no-print-directory slow $(if $(CI),,race) clusters
 beside:
