@@ -354,6 +354,13 @@ export const scenarios = {
     await v.apart();
     const left = () => v.call('GET', '/memories').then((all) => all.map(({ leafIndex }) => leafIndex));
     assert.deepEqual(await left(), [0, 1, 2, 3, 4]);
+    await v.call('DELETE', '/auth/sessions'); // the page's too: what waits is not sent, and the next session says so
+    v.expected.push(/401/);
+    await v.page.getByText('Your session has ended').waitFor();
+    await v.page.getByRole('button', { name: 'Continue with Test Wallet' }).click();
+    await v.page.getByText('2 memories could not be retracted').waitFor();
+    await v.page.getByRole('button', { name: 'Try again' }).click();
+    await v.page.getByText('3 memories', { exact: true }).waitFor();
     await press('u');
     await v.page.getByText('5 memories', { exact: true }).waitFor();
 
