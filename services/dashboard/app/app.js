@@ -125,4 +125,10 @@ function Shell({ session, begin, end }) {
     ${undo}</div>`;
 }
 
-render(html`<${App}/>`, document.getElementById('app'));
+let page = html`<${App}/>`;
+try { // a browser that may keep no data for this site throws here
+  void [sessionStorage.length, localStorage.length];
+} catch {
+  page = html`<main class="welcome"><h1>Memory Ledger</h1><p class="notice alarm" role="alert">This browser keeps no data for this site, not even a session. Allow its cookies and site data, and reload.</p></main>`;
+}
+render(page, document.getElementById('app'));

@@ -85,7 +85,7 @@ export const scenarios = {
     assert.equal((await fetch(link, { method: 'POST', headers: { 'Content-Type': 'application/json' }, body: '{"content":"late"}' })).status, 404);
   },
 
-  async 'wallets that are missing or refuse'(v) {
+  async 'wallets and storage that are missing or refuse'(v) {
     await v.open({ wallets: [] });
     await v.page.getByText('No wallet found.').waitFor();
     await v.page.getByRole('link', { name: 'About Solana wallets' }).waitFor();
@@ -102,6 +102,10 @@ export const scenarios = {
     await v.open({ wallets: [{ name: 'Old Wallet', kind: 'injected' }] });
     await v.page.getByRole('button', { name: 'Continue with Phantom' }).click();
     await v.page.getByText('Nothing here yet').waitFor();
+    await v.page.addInitScript(() => Object.defineProperty(window, 'localStorage', { get() { throw new DOMException('denied', 'SecurityError'); } }));
+    await v.page.reload();
+    await v.page.getByText('This browser keeps no data for this site').waitFor();
+    await v.everyLook('no-storage');
   },
 
   async 'write, find, read, retract'(v) {
