@@ -979,23 +979,27 @@ var Heads = class {
     this.#shared = store !== void 0;
   }
   /** Fetches the head and checks it. If `owner` is given, the log must be that owner's. */
-  check(fetchHead, ask, owner) {
+  check(fetchHead, ask, owner, signal) {
     return this.#next(async () => {
       for (; ; ) {
         const head = await this.#once(fetchHead, ask, owner);
         if (head) return head;
       }
-    });
+    }, signal);
   }
   /** Forgets an owner's head. Every log extends the empty one. */
-  forget(owner) {
-    return this.#next(() => this.#alone(owner, async () => this.#store.set(owner, { size: 0, root: emptyRoot, anchoredSize: 0, anchoredRoot: null })));
+  forget(owner, signal) {
+    return this.#next(() => this.#alone(owner, async () => this.#store.set(owner, { size: 0, root: emptyRoot, anchoredSize: 0, anchoredRoot: null })), signal);
   }
-  #next(run) {
-    const done = this.#last.then(run);
-    this.#last = done.catch(() => {
+  /** Runs this after the ones before. A signal also ends the wait for them: another call may take minutes. */
+  #next(run, signal) {
+    return new Promise((resolve, reject) => {
+      const abort = () => reject(signal.reason);
+      if (signal?.aborted) return abort();
+      signal?.addEventListener("abort", abort);
+      const done = this.#last.then(() => (signal?.throwIfAborted(), run()));
+      this.#last = done.then(resolve, reject).finally(() => signal?.removeEventListener("abort", abort));
     });
-    return done;
   }
   async #once(fetchHead, ask, owner) {
     const known = owner === void 0 ? void 0 : await this.#store.get(owner);
@@ -1182,7 +1186,7 @@ var Log = class {
     const { ledger } = this;
     const ask = async () => (await ledger.core("GET", "/log", options)).body;
     if (!ledger.verify) return ask();
-    const head = await ledger.heads.check(ask, (from, to) => this.#ask(from, to, options), ledger.owner);
+    const head = await ledger.heads.check(ask, (from, to) => this.#ask(from, to, options), ledger.owner, options.signal);
     ledger.owner ??= head.owner;
     return head;
   }
@@ -1194,7 +1198,7 @@ var Log = class {
   async accept(options = {}) {
     const { ledger } = this;
     const owner = ledger.owner ?? (await ledger.core("GET", "/log", options)).body.owner;
-    await ledger.heads.forget(owner);
+    await ledger.heads.forget(owner, options.signal);
     return this.head(options);
   }
   /** Returns a consistency proof between two sizes, checked against the two roots that it names. */

@@ -67,25 +67,30 @@ export class Heads {
   }
 
   /** Fetches the head and checks it. If `owner` is given, the log must be that owner's. */
-  check(fetchHead: () => Promise<LogHead>, ask: Ask, owner: string | undefined): Promise<LogHead> {
+  check(fetchHead: () => Promise<LogHead>, ask: Ask, owner: string | undefined, signal?: AbortSignal | undefined): Promise<LogHead> {
     return this.#next(async () => {
       // If another process stored a head meanwhile, the next one must extend that.
       for (;;) {
         const head = await this.#once(fetchHead, ask, owner);
         if (head) return head;
       }
-    });
+    }, signal);
   }
 
   /** Forgets an owner's head. Every log extends the empty one. */
-  forget(owner: string): Promise<void> {
-    return this.#next(() => this.#alone(owner, async () => this.#store.set(owner, { size: 0, root: emptyRoot, anchoredSize: 0, anchoredRoot: null })));
+  forget(owner: string, signal?: AbortSignal | undefined): Promise<void> {
+    return this.#next(() => this.#alone(owner, async () => this.#store.set(owner, { size: 0, root: emptyRoot, anchoredSize: 0, anchoredRoot: null })), signal);
   }
 
-  #next<T>(run: () => Promise<T>): Promise<T> {
-    const done = this.#last.then(run);
-    this.#last = done.catch(() => {});
-    return done;
+  /** Runs this after the ones before. A signal also ends the wait for them: another call may take minutes. */
+  #next<T>(run: () => Promise<T>, signal: AbortSignal | undefined): Promise<T> {
+    return new Promise((resolve, reject) => {
+      const abort = () => reject(signal!.reason);
+      if (signal?.aborted) return abort();
+      signal?.addEventListener("abort", abort);
+      const done = this.#last.then(() => (signal?.throwIfAborted(), run()));
+      this.#last = done.then(resolve, reject).finally(() => signal?.removeEventListener("abort", abort));
+    });
   }
 
   async #once(fetchHead: () => Promise<LogHead>, ask: Ask, owner: string | undefined): Promise<LogHead | undefined> {

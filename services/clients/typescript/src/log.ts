@@ -18,7 +18,7 @@ export class Log {
     const { ledger } = this;
     const ask = async () => (await ledger.core<LogHead>("GET", "/log", options)).body;
     if (!ledger.verify) return ask();
-    const head = await ledger.heads.check(ask, (from, to) => this.#ask(from, to, options), ledger.owner);
+    const head = await ledger.heads.check(ask, (from, to) => this.#ask(from, to, options), ledger.owner, options.signal);
     ledger.owner ??= head.owner;
     return head;
   }
@@ -31,7 +31,7 @@ export class Log {
   async accept(options: CallOptions = {}): Promise<LogHead> {
     const { ledger } = this;
     const owner = ledger.owner ?? (await ledger.core<LogHead>("GET", "/log", options)).body.owner;
-    await ledger.heads.forget(owner);
+    await ledger.heads.forget(owner, options.signal);
     return this.head(options);
   }
 

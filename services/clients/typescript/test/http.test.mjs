@@ -133,6 +133,12 @@ test("a signal ends the wait", async (t) => {
   });
   await assert.rejects(c.ledger.memories.write("x", {}, { signal: abort.signal }), { message: "enough" });
   assert.equal(c.requests.length, 1);
+  // Also the wait behind another call.
+  const stuck = new ledger.MemoryLedger({ url: "http://service", fetch: () => new Promise(() => {}) }), late = new AbortController();
+  const [, waits] = [stuck.log.head(), stuck.log.head({ signal: late.signal })];
+  late.abort(new Error("enough"));
+  await assert.rejects(waits, { message: "enough" });
+  await assert.rejects(stuck.log.head({ signal: abort.signal }), { message: "enough" });
 });
 
 test("each attempt has its time", async (t) => {
