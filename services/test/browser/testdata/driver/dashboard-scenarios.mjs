@@ -14,6 +14,10 @@ export const scenarios = {
     await v.page.getByRole('button', { name: 'Continue with Test Wallet' }).click();
     await v.page.getByText('Nothing here yet').waitFor();
     await v.everyLook('empty');
+    await v.page.emulateMedia({ forcedColors: 'active' }); // which leave out backgrounds
+    const words = (screen) => v.page.getByRole('link', { name: screen, exact: true }).evaluate((el) => getComputedStyle(el).color);
+    assert.notEqual(await words('Memories'), await words('Log'), 'the current screen looks like the others');
+    await v.page.emulateMedia({ forcedColors: 'none' });
     await v.page.reload();
     await v.page.getByText('Nothing here yet').waitFor(); // the session survives a reload
     await v.call('DELETE', '/auth/sessions'); // ends all other sessions, including the page's
