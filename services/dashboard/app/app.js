@@ -15,6 +15,7 @@ import { HandOut } from './handout.js';
 import { Connect } from './connect.js';
 import { Activity } from './activity.js';
 import { Data } from './data.js';
+import { useImport } from './import.js';
 import { Erased } from './erase.js';
 
 // Each screen with its title and the path of its icon, on 24 by 24.
@@ -102,7 +103,7 @@ function Shell({ session, begin, end }) {
   const [retract, settle, hidden, undo] = useRetractions(ledger, session, refresh);
   const api = useMemo(() => ({ session, ledger, head, refresh, hear, start, guard, end, retract, settle, hidden }), [session, ledger, head, hidden]);
 
-  const [signOut, leaving] = useSignOut(api), renewal = useRenewal(session, begin);
+  const [signOut, leaving] = useSignOut(api), renewal = useRenewal(session, begin), importing = useImport(api);
 
   const [title, Screen] = screens[screen];
   useEffect(() => { document.title = `${title} · Memory Ledger`; }, [title]);
@@ -121,7 +122,7 @@ function Shell({ session, begin, end }) {
       <button type="button" onClick=${() => ledger.log.accept().then(() => { setLie(undefined); refresh(); }, setProblem)}>The operator restored a backup: start from what it shows now</button></div>`}
     <main id="main" tabIndex="-1" ref=${main} class=${screen}><h1 class=${screen === 'memories' ? 'unseen' : ''}>${title}</h1>
       <${Problem} error=${!head && problem} again=${refresh}/>
-      ${(head || !lie) && html`<${Screen} api=${api}/>`}</main></div>
+      ${(head || !lie) && html`<${Screen} api=${api} importing=${importing}/>`}</main></div>
     ${undo}</div>`;
 }
 

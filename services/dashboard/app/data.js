@@ -2,11 +2,10 @@
 import { html } from './vendor-preact.js';
 import { Erase } from './erase.js';
 import { ExportButton, useExport } from './export.js';
-import { Import } from './import.js';
 import { Stake } from './stake.js';
 
-export function Data({ api }) {
-  return html`<${Export} api=${api}/><${Import} api=${api}/><${Stake} api=${api}/><${Erase} api=${api}/>`;
+export function Data({ api, importing }) {
+  return html`<${Export} api=${api}/>${importing}<${Stake} api=${api}/><${Erase} api=${api}/>`;
 }
 
 const Export = ({ api }) => html`<section class="card"><h2>Export</h2>

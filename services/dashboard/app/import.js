@@ -5,7 +5,8 @@ import { Problem, memories, useTask } from './parts.js';
 
 const mostEntries = 256, mostBytes = 900_000; // of a batch; a request has a megabyte at most
 
-export function Import({ api }) {
+/** Returns the section. Its state is the page's: an import goes on, and says how it ends, while another screen is open. */
+export function useImport(api) {
   const [done, setDone] = useState(''), [over, setOver] = useState(false), [found, setFound] = useState(), [broke, setBroke] = useState(false), [byHeading, setByHeading] = useState(false);
   const [take, taking, error] = useTask(async (given) => {
     setDone('');

@@ -146,7 +146,11 @@ export const tasks = {
       // What was taken back can be brought again.
       for (const { id } of all.slice(3)) await v.call('DELETE', `/memories/${id}`);
       await chooseLines();
+      const answer = await v.hold('**/memories/batch', { times: 1 });
       await section.getByRole('button', { name: 'Store 4 memories' }).click();
+      await v.go('Log'); // meanwhile
+      await v.go('Your data');
+      answer();
       await section.getByText('Done: 4 memories stored.').waitFor();
       assert.deepEqual((await v.call('GET', '/memories')).map(({ content }) => content), all.map(({ content }) => content));
     } finally {
