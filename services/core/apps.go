@@ -93,7 +93,7 @@ func consentFails(c *fiber.Ctx, status int) (answered bool) {
 	return connect.RefusedApp(c, status, "") == nil
 }
 
-// consent notes what the owner allows, and answers with the address to which the page sends
+// consent answers with the address to which the page sends
 // the browser. Only the page has the session, so no other site can consent.
 func (a *API) consent(c *fiber.Ctx, caller access.Caller) error {
 	request, err := a.appRequest(c)
@@ -125,7 +125,7 @@ func (a *API) consent(c *fiber.Ctx, caller access.Caller) error {
 	if terms.ExpiresAt, err = a.expiryOf(body.ExpiresAt); err != nil {
 		return err
 	}
-	redirect, err := a.Apps.Consent(httpapi.Context(c), caller, request, terms)
+	redirect, err := a.Apps.Consent(caller, request, terms)
 	return httpapi.Answered(c, fiber.Map{"redirect": redirect}, err)
 }
 

@@ -9,7 +9,6 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/eventlog"
 )
 
@@ -20,10 +19,8 @@ const (
 	Stream = "KV_" + Bucket
 )
 
-// entry is what is stored of an app, by the id of its key.
+// entry is what is stored of an app whose code was exchanged, by the id of its key.
 type entry struct {
-	// Pending is what the user allowed, until the code is exchanged.
-	Pending *pending `json:"pending,omitzero"`
 	// Generation is that of the one refresh token that works.
 	Generation int    `json:"generation,omitzero"`
 	Client     string `json:"client,omitzero"` // SHA-256 of the client id, in hexadecimal
@@ -31,16 +28,6 @@ type entry struct {
 	Ended      bool   `json:"ended,omitzero"` // no token works
 	// By is random, and tells whose replacement it was if its answer was lost.
 	By string `json:"by"`
-}
-
-type pending struct {
-	Client    string     `json:"client"`
-	Redirect  string     `json:"redirect"`
-	Challenge string     `json:"challenge"`
-	Resource  string     `json:"resource"`
-	Session   string     `json:"session"`
-	Terms     Terms      `json:"terms"`
-	App       events.App `json:"app"`
 }
 
 // errMoved: the entry is not in the expected state.
@@ -53,8 +40,8 @@ type entries struct {
 	sync   func(context.Context) error // nil if the server syncs
 }
 
-// get returns the entry of an app. It returns an ended one for an app that is unknown, as
-// after a restore: the bucket is not in backups.
+// get returns the entry of an app. It returns an ended one, and no revision, for an app that
+// is unknown, as after a restore: the bucket is not in backups.
 func (e entries) get(ctx context.Context, keyID string) (found entry, revision uint64, err error) {
 	stored, err := e.bucket.Get(ctx, keyID)
 	if errors.Is(err, jetstream.ErrKeyNotFound) {

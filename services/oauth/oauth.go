@@ -166,26 +166,31 @@ type Terms struct {
 	ExpiresAt  *events.Timestamp `json:"expiresAt,omitzero"`  // nil: never
 }
 
-// Consent notes that the owner of a session allows the request, and returns where the
-// browser goes with the code. The app's key is made when the code is exchanged, if the
-// session is still alive.
-func (s *Server) Consent(ctx context.Context, caller access.Caller, q *Request, terms Terms) (string, error) {
+// sealedCode is a code: what the user allowed. Subject is the owner, and ID the key to be.
+type sealedCode struct {
+	jwt.RegisteredClaims
+
+	Client    string     `json:"client"`   // hashOf the client id
+	Redirect  string     `json:"redirect"` // hashOf the redirect URI: bounds the code's length
+	Challenge string     `json:"challenge"`
+	Resource  string     `json:"resource"`
+	Session   string     `json:"session"`
+	Terms     Terms      `json:"terms"`
+	App       events.App `json:"app"`
+}
+
+// Consent seals what the owner of a session allows into a code, and returns where the browser
+// goes with it. Nothing is stored: codes that are never exchanged would stay forever. The
+// app's key is made when the code is exchanged, if the session is still alive.
+func (s *Server) Consent(caller access.Caller, q *Request, terms Terms) (string, error) {
 	if err := s.Quotas.Take(quota.Keys, caller.Owner, 1); err != nil {
 		return "", err
 	}
-	keyID := s.NewID()
-	code := s.Tokens.Seal(signin.KindCode, &jwt.RegisteredClaims{
-		Subject: string(caller.Owner), ID: keyID, ExpiresAt: jwt.NewNumericDate(s.Now().Add(codeLifetime)),
-	})
-	// A crash after it leaves an entry that no code can use.
-	err := s.entries.replace(ctx, keyID, entry{Pending: &pending{
-		Client: hashOf(q.client), Redirect: q.redirect.url, Challenge: q.challenge, Resource: q.resource,
+	return s.answer(q, "code", s.Tokens.Seal(signin.KindCode, &sealedCode{
+		RegisteredClaims: jwt.RegisteredClaims{Subject: string(caller.Owner), ID: s.NewID(), ExpiresAt: jwt.NewNumericDate(s.Now().Add(codeLifetime))},
+		Client:           hashOf(q.client), Redirect: hashOf(q.redirect.url), Challenge: q.challenge, Resource: q.resource,
 		Session: caller.Credential.ID, Terms: terms, App: events.App{Name: cmp.Or(q.Name, q.Host), RedirectHost: q.Host},
-	}}, 0)
-	if err != nil {
-		return "", err
-	}
-	return s.answer(q, "code", code), nil
+	})), nil
 }
 
 func hashOf(text string) string {
@@ -205,23 +210,23 @@ type Granted struct {
 // Exchange turns a code into tokens, once. A second use of a code ends the app: one of the
 // two users stole it.
 func (s *Server) Exchange(ctx context.Context, parameter func(string) string) (Granted, error) {
-	owner, keyID, ok := s.codeOf(parameter("code"))
-	if !ok {
+	var p sealedCode
+	if err := s.Tokens.Open(signin.KindCode, parameter("code"), &p); err != nil {
 		return Granted{}, errCode
 	}
-	found, revision, err := s.entries.get(ctx, keyID)
+	owner, keyID := events.Owner(p.Subject), p.ID
+	_, used, err := s.entries.get(ctx, keyID)
 	switch {
 	case err != nil:
 		return Granted{}, err
 	case !s.isClient(parameter("client_id")):
 		return Granted{}, errClient
-	case found.Pending == nil:
+	case used > 0:
 		return Granted{}, s.replayed(ctx, owner, keyID, errCode)
 	}
-	p := found.Pending
 	verifier := sha256.Sum256([]byte(parameter("code_verifier")))
 	switch {
-	case p.Client != hashOf(parameter("client_id")), parameter("redirect_uri") != "" && parameter("redirect_uri") != p.Redirect:
+	case p.Client != hashOf(parameter("client_id")), parameter("redirect_uri") != "" && hashOf(parameter("redirect_uri")) != p.Redirect:
 		return Granted{}, errCode
 	case subtle.ConstantTimeCompare([]byte(base64.RawURLEncoding.EncodeToString(verifier[:])), []byte(p.Challenge)) != 1:
 		return Granted{}, &Error{"invalid_grant", "code_verifier does not fit the code_challenge"}
@@ -237,12 +242,12 @@ func (s *Server) Exchange(ctx context.Context, parameter func(string) string) (G
 	}
 	// From here on the code is used. A crash leaves a code that is lost, and no key.
 	now := entry{Generation: 1, Client: p.Client, Resource: p.Resource}
-	if err := s.entries.replace(ctx, keyID, now, revision); errors.Is(err, errMoved) {
+	if err := s.entries.replace(ctx, keyID, now, 0); errors.Is(err, errMoved) {
 		return Granted{}, s.replayed(ctx, owner, keyID, errCode)
 	} else if err != nil {
 		return Granted{}, err
 	}
-	if err := s.createKey(ctx, owner, keyID, p); err != nil {
+	if err := s.createKey(ctx, owner, &p); err != nil {
 		return Granted{}, err
 	}
 	// A second use may have ended the app before there was a key to revoke.
@@ -258,21 +263,11 @@ func (s *Server) Exchange(ctx context.Context, parameter func(string) string) (G
 	return granted.within(life, p.Terms.Scopes), nil
 }
 
-// codeOf returns what a code names, if it is one that has not expired.
-func (s *Server) codeOf(code string) (owner events.Owner, keyID string, ok bool) {
-	var claims jwt.RegisteredClaims
-	if err := s.Tokens.Open(signin.KindCode, code, &claims); err != nil {
-		return "", "", false
-	}
-	owner, err := events.ParseOwner(claims.Subject)
-	return owner, claims.ID, err == nil
-}
-
 // createKey makes the app's key. Its secret is thrown away: the app uses access tokens.
-func (s *Server) createKey(ctx context.Context, owner events.Owner, keyID string, p *pending) error {
+func (s *Server) createKey(ctx context.Context, owner events.Owner, p *sealedCode) error {
 	unused, hash := signin.NewToken(access.APIKeyPrefix)
 	err := s.Commands.Execute(ctx, owner, &command.CreateKey{
-		KeyID: keyID, KeyHash: hash, Prefix: unused[:len(access.APIKeyPrefix)+8], Label: p.App.Name, Scopes: p.Terms.Scopes, Namespaces: p.Terms.Namespaces, ExpiresAt: p.Terms.ExpiresAt, App: &p.App,
+		KeyID: p.ID, KeyHash: hash, Prefix: unused[:len(access.APIKeyPrefix)+8], Label: p.App.Name, Scopes: p.Terms.Scopes, Namespaces: p.Terms.Namespaces, ExpiresAt: p.Terms.ExpiresAt, App: &p.App,
 		Credential: command.Credential{Kind: command.CredentialCoreSession, ID: p.Session},
 	})
 	switch {

@@ -157,10 +157,16 @@ func TestAppIsAKey(t *testing.T) {
 	core.Expect(201, "POST", "/memories", map[string]any{"content": "mine alone", "namespace": "home"}, session)
 	shared := core.Expect(201, "POST", "/memories", map[string]any{"content": "for work", "namespace": "work"}, session).Text("id")
 
+	_, js := natstest.Connect(t, s.NATSURL)
+	bucket, err := js.KeyValue(t.Context(), oauth.Bucket)
+	noErr(t, err)
 	a := newApp(core).with("scope", "read write offline_access")
 	answer := a.allow(session, map[string]any{"scopes": []string{"read"}, "namespaces": []string{"work"}, "expiresAt": "2099-01-01T00:00:00Z", "unknown": 1})
 	if answer.Get("iss") != core.URL || answer.Get("state") != "s t" {
 		t.Errorf("the answer %v names neither its issuer nor the state", answer)
+	}
+	if kept, err := bucket.Status(t.Context()); err != nil || kept.Bytes() > 0 { // codes that are never exchanged would fill it
+		t.Errorf("a consent stores %+v, %v", kept, err)
 	}
 	granted := core.Expect(200, "POST", "/oauth/token", a.form(answer.Get("code")), asForm)
 	if granted.Text("scope") != "read" || granted.Text("token_type") != "Bearer" || granted.Number("expires_in") != 3600 || strings.Count(granted.Text("access_token"), ".") != 2 {
@@ -202,9 +208,6 @@ func TestAppIsAKey(t *testing.T) {
 	revoke(200, again.Text("access_token"), a.Get("client_id"))
 	other.Expect(401, "GET", "/memories", nil, token)
 	again = a.connect(session, map[string]any{})
-	_, js := natstest.Connect(t, s.NATSURL)
-	bucket, err := js.KeyValue(t.Context(), oauth.Bucket)
-	noErr(t, err)
 	noErr(t, bucket.Delete(t.Context(), keysOf(t, core, session)[2].ID))
 	revoke(200, again.Text("refresh_token"), a.Get("client_id"))
 	if live := slices.DeleteFunc(keysOf(t, core, session), func(k listedKey) bool { return k.RevokedAt != nil }); len(live) > 0 {
