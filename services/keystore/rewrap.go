@@ -117,8 +117,11 @@ func Each(ctx context.Context, bucket jetstream.KeyValue, do func(events.Owner) 
 			case entry == nil: // all existing entries were sent
 				return nil
 			}
-			if err := do(events.Owner(entry.Key())); err != nil {
-				return err
+			// An operator's try of the bucket is no key, and must not stop a rotation.
+			if owner, err := events.ParseOwner(entry.Key()); err == nil {
+				if err := do(owner); err != nil {
+					return err
+				}
 			}
 			patience.Reset(listPatience)
 		}

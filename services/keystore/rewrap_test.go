@@ -99,6 +99,9 @@ func TestRewrapPassesADamagedKey(t *testing.T) {
 	if files := natstest.FilesHolding(t, dir, newer.Value()); len(files) > 0 {
 		t.Errorf("what a damaged key had replaced is in %q", files)
 	}
+	for _, noOwner := range []string{"test", "no!key"} { // neither is a data key
+		must(t, errorOf(js.Publish(t.Context(), "$KV."+keystore.Bucket+"."+noOwner, []byte("x"))))
+	}
 	done, err := openStore(t, bucket, fresh, old).Rewrap(t.Context(), nil)
 	if !errors.Is(err, keystore.ErrSealed) || !strings.Contains(err.Error(), string(owners[0])) || done.Damaged != 1 || done.Fresh != 19 {
 		t.Errorf("%+v, %v", done, err)
