@@ -44,6 +44,18 @@ type JetStream struct {
 
 var _ Log = (*JetStream)(nil)
 
+// Restoring marks, in a stream's metadata, one that was not restored to its end.
+const Restoring = "ledger-restoring"
+
+// CheckRestored returns ErrUnavailable for a stream with that mark: what is stored there would
+// be lost when it is restored again.
+func CheckRestored(stream jetstream.Stream) error {
+	if stream.CachedInfo().Config.Metadata[Restoring] == "" {
+		return nil
+	}
+	return fmt.Errorf("%w: %s is being restored, or a restore broke off: run it again", ErrUnavailable, stream.CachedInfo().Config.Name)
+}
+
 // Open opens an existing stream.
 func Open(ctx context.Context, nc *nats.Conn) (*JetStream, error) {
 	js, err := jetstream.New(nc)
@@ -57,6 +69,9 @@ func Open(ctx context.Context, nc *nats.Conn) (*JetStream, error) {
 	})
 	if err != nil {
 		return nil, fmt.Errorf("open stream %s: %w: %w", StreamName, ErrUnavailable, err)
+	}
+	if err := CheckRestored(stream); err != nil {
+		return nil, err
 	}
 	l := &JetStream{
 		nc: nc, js: js, inboxes: newInboxes(nc),

@@ -106,6 +106,7 @@ func plan(ctx context.Context, js jetstream.JetStream, replicas int) ([]jetstrea
 		is := have[cfg.Name]
 		replicate(cfg, cmp.Or(replicas, is.Replicas, fresh))
 		cfg.DenyDelete, cfg.DenyPurge = cfg.DenyDelete || is.DenyDelete, cfg.DenyPurge || is.DenyPurge
+		cfg.Metadata = is.Metadata // a restore may have marked a part of a stream
 	}
 	return streams, nil
 }

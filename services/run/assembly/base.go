@@ -379,7 +379,9 @@ func NewAPIServer(ctx context.Context, b *Base, neighbors Neighbors) (*APIServer
 	}
 	var stream jetstream.Stream
 	err = b.log.ask(ctx, func(ctx context.Context) (err error) {
-		stream, err = b.js.Stream(ctx, keystore.Stream)
+		if stream, err = b.js.Stream(ctx, keystore.Stream); err == nil {
+			err = eventlog.CheckRestored(stream)
+		}
 		return err
 	})
 	if err != nil {

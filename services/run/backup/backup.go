@@ -270,14 +270,16 @@ func Restore(ctx context.Context, nc *nats.Conn, part Part, dir, to string, repl
 // restoreStream restores a stream that does not exist, or that never held a message: then it
 // is replaced, without its consumers, and keeps its number of replicas.
 //
-// The server creates the stream when all pieces have arrived. So a crash leaves no stream.
+// The server stores the messages as they arrive, and keeps and serves them even if the rest
+// never comes. So a crash leaves a part of the stream, with a mark: no service uses it, and
+// the next restore replaces it.
 func restoreStream(ctx context.Context, nc *nats.Conn, done *Done, dir string, replicas int, progress Progress) error {
 	n, err := check(done.Part, dir)
 	if err != nil {
 		return err
 	}
 	done.Bytes, done.Messages = n.Bytes, n.messages()
-	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(30*time.Second))
+	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(stall))
 	if err != nil {
 		return err
 	}
@@ -287,9 +289,15 @@ func restoreStream(ctx context.Context, nc *nats.Conn, done *Done, dir string, r
 	}
 	// A backup holds no configuration: a changed backup could then allow events to be deleted.
 	config := natsconf.StreamConfig(n.Stream, cmp.Or(before, replicas))
-	return send(ctx, nc, n, config, filepath.Join(dir, dataName), func(bytes uint64) {
+	marked := config
+	marked.Metadata = map[string]string{eventlog.Restoring: "true"}
+	err = send(ctx, nc, n, marked, filepath.Join(dir, dataName), func(bytes uint64) {
 		progress("restoring "+string(done.Part), true, bytes, uint64(n.Bytes))
 	})
+	if err == nil {
+		_, err = js.UpdateStream(ctx, config)
+	}
+	return err
 }
 
 // PutBack puts back the data keys that a keystore in use has lost, and damaged ones: see
@@ -431,8 +439,8 @@ func readNote(dir, name string, into any) error {
 	return nil
 }
 
-// makeRoom removes a stream that never held a message, and returns how many replicas it had:
-// 0 if there was no stream.
+// makeRoom removes a stream that never held a message, or was restored only in part, and
+// returns how many replicas it had: 0 if there was no stream.
 func makeRoom(ctx context.Context, js jetstream.JetStream, name string) (replicas int, err error) {
 	stream, err := js.Stream(ctx, name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -442,7 +450,7 @@ func makeRoom(ctx context.Context, js jetstream.JetStream, name string) (replica
 		return 0, err
 	}
 	is := stream.CachedInfo()
-	if is.State.LastSeq > 0 {
+	if is.State.LastSeq > 0 && is.Config.Metadata[eventlog.Restoring] == "" {
 		return 0, fmt.Errorf("stream %s has %d messages: %w", name, is.State.Msgs, ErrNotEmpty)
 	}
 	return is.Config.Replicas, js.DeleteStream(ctx, name)

@@ -17,6 +17,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/infra/localnats"
 	"github.com/memory-ledger/ledger/infra/localnats/natstest"
 	natsconf "github.com/memory-ledger/ledger/infra/nats"
@@ -150,13 +151,27 @@ func TestARestoreTakesOurSettings(t *testing.T) {
 		if err := Check(t.Context(), part, dir, quiet); err != nil {
 			t.Errorf("%s: %v", part, err)
 		}
+		// The server keeps what arrived before a restore broke off. No service takes it for the log.
+		broken, breakOff := context.WithCancel(t.Context())
+		if _, err := Restore(broken, to, part, dir, "", 1, func(string, bool, uint64, uint64) { breakOff() }); !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: %v", part, err)
+		}
+		var stream jetstream.Stream
+		testkit.Await(t, "a part is there", func() bool {
+			stream, err = js.Stream(t.Context(), streams[part])
+			return err == nil && stream.CachedInfo().State.LastSeq > 0
+		})
+		must(t, errorOf(natsconf.Provision(t.Context(), js, 0)))
+		must(t, errorOf(stream.Info(t.Context())))
+		if _, err := eventlog.Open(t.Context(), to); eventlog.CheckRestored(stream) == nil || part == Log && !errors.Is(err, eventlog.ErrUnavailable) {
+			t.Errorf("a part of %s is opened: %v", part, err)
+		}
 		if done, err := Restore(t.Context(), to, part, dir, "", 1, quiet); err != nil || done.Messages != copied.Messages {
 			t.Fatalf("%s: %+v, %v", part, done, err)
 		}
-		stream, err := js.Stream(t.Context(), streams[part])
-		must(t, err)
+		must(t, errorOf(stream.Info(t.Context())))
 		is := stream.CachedInfo().Config
-		if is.DenyDelete != want.DenyDelete || is.DenyPurge != want.DenyPurge || is.AllowRollup || is.MaxMsgs != -1 || is.MaxAge != 0 ||
+		if is.Metadata[eventlog.Restoring] != "" || is.DenyDelete != want.DenyDelete || is.DenyPurge != want.DenyPurge || is.AllowRollup || is.MaxMsgs != -1 || is.MaxAge != 0 ||
 			is.Discard != want.Discard || len(is.Subjects) != len(want.Subjects) || is.Compression != jetstream.NoCompression {
 			t.Errorf("%s: restored with %+v, want %+v", part, is, want)
 		}
