@@ -40,8 +40,8 @@ type entries struct {
 	sync   func(context.Context) error // nil if the server syncs
 }
 
-// get returns the entry of an app. It returns an ended one, and no revision, for an app that
-// is unknown, as after a restore: the bucket is not in backups.
+// get returns the entry of an app: an ended one if it is damaged and, without a revision, if
+// the app is unknown, as after a restore: the bucket is not in backups.
 func (e entries) get(ctx context.Context, keyID string) (found entry, revision uint64, err error) {
 	stored, err := e.bucket.Get(ctx, keyID)
 	if errors.Is(err, jetstream.ErrKeyNotFound) {
@@ -51,7 +51,7 @@ func (e entries) get(ctx context.Context, keyID string) (found entry, revision u
 		return entry{}, 0, fmt.Errorf("look up app: %w: %w", ErrBusy, err)
 	}
 	if err := json.Unmarshal(stored.Value(), &found); err != nil {
-		return entry{}, 0, fmt.Errorf("decode app: %w", err)
+		found = entry{Ended: true}
 	}
 	return found, stored.Revision(), nil
 }

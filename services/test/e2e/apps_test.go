@@ -208,7 +208,10 @@ func TestAppIsAKey(t *testing.T) {
 	revoke(200, again.Text("access_token"), a.Get("client_id"))
 	other.Expect(401, "GET", "/memories", nil, token)
 	again = a.connect(session, map[string]any{})
-	noErr(t, bucket.Delete(t.Context(), keysOf(t, core, session)[2].ID))
+	id := keysOf(t, core, session)[2].ID
+	noErr(t, errorOf(bucket.Put(t.Context(), id, []byte(`{"gen`)))) // damaged: the app is to connect again
+	denied(other, a.refresh(again.Text("refresh_token")), "invalid_grant")
+	noErr(t, bucket.Delete(t.Context(), id))
 	revoke(200, again.Text("refresh_token"), a.Get("client_id"))
 	if live := slices.DeleteFunc(keysOf(t, core, session), func(k listedKey) bool { return k.RevokedAt != nil }); len(live) > 0 {
 		t.Errorf("still live: %+v", live)
