@@ -235,6 +235,7 @@ func (d *driver) giveUp(ctx context.Context, f *flight) error {
 		}
 		records = append(records, record{o, failure(f, o.Batch, why)})
 	}
+	tried := known && d.alone(culprit)
 	if known {
 		h := hold{alone: true, alarm: fmt.Errorf("its commit is refused: %w", reason)}
 		if errors.Is(reason, program.ErrShrinks) || errors.Is(reason, program.ErrForks) { // because of what the account holds
@@ -249,7 +250,9 @@ func (d *driver) giveUp(ctx context.Context, f *flight) error {
 	if _, err := d.end(ctx, f, records); err != nil {
 		return err
 	}
-	d.cameToNothing(reason)
+	if !tried { // else its own hold slows it down
+		d.cameToNothing(reason)
+	}
 	return nil
 }
 

@@ -326,6 +326,9 @@ func (d *driver) keepBack(key events.Owner, h hold, shortest, longest time.Durat
 	d.status.setAlarm(d.firstAlarm())
 }
 
+// alone reports whether the owner's commit is tried alone, because it was refused.
+func (d *driver) alone(key events.Owner) bool { return d.held[key] != nil && d.held[key].alone }
+
 func (d *driver) clear(key events.Owner) {
 	if d.held[key] != nil {
 		delete(d.held, key)

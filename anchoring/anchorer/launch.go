@@ -139,8 +139,7 @@ func (d *driver) begin(ctx context.Context, owners []*owner) error {
 	if err != nil {
 		return err
 	}
-	alone := func(key events.Owner) bool { return d.held[key] != nil && d.held[key].alone }
-	for _, pack := range packs(owners, alone) {
+	for _, pack := range packs(owners, d.alone) {
 		signed, err := d.signer.sign(pack, latest)
 		if err != nil {
 			return err
