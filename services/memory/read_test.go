@@ -185,9 +185,12 @@ func TestMuchComesALittleAtATime(t *testing.T) {
 			t.Errorf("%q: %d of 60", query, read)
 		}
 	}
-	slots := 0
-	p, err := s.Select(t.Context(), Reader{Owner: w.owner}, Selection{Query: "x*", Ranked: true, Order: Relevance, Limit: 60}, func() bool { slots++; return false })
-	if must(t, err); p.ranked != 60 || slots < 60*MaxContentBytes/(indexBytes+MaxContentBytes) {
-		t.Errorf("%d were ranked in %d time slots", p.ranked, slots)
+	s = h.service(1 << 30)
+	for range 2 { // the second one finds the words in the cache
+		slots := 0
+		p, err := s.Select(t.Context(), Reader{Owner: w.owner}, Selection{Query: "x*", Ranked: true, Order: Relevance, Limit: 60}, func() bool { slots++; return false })
+		if must(t, err); p.ranked != 60 || slots < 60*MaxContentBytes/(indexBytes+MaxContentBytes) {
+			t.Errorf("%d were ranked in %d time slots", p.ranked, slots)
+		}
 	}
 }

@@ -79,6 +79,7 @@ type Picked struct {
 	rows      int          // how many rows to read next
 	leftOut   int
 	damaged   []uint64 // found where a query looks
+	added     int      // how many indexes of the first chunk the ranking has
 	ranked    int      // how many memories the ranking found
 
 	// NextCursor is the cursor of the next page, empty if there is none.

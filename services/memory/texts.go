@@ -198,26 +198,25 @@ func (c *chunk) index(d *recall.Dictionary) *chunk {
 	return &with
 }
 
-// rankNext adds the words of chunks to a ranking, and indexes about indexBytes of texts for
-// it. It returns the chunks that are left.
+// rankNext adds the words of chunks to a ranking, of about indexBytes of texts, and indexes
+// them for it first. It returns the chunks that are left.
 func (p *Picked) rankNext(chunks []*chunk, ranking *recall.Ranking, d *recall.Dictionary) []*chunk {
 	for bytes := 0; len(chunks) > 0 && bytes < indexBytes; {
-		c := chunks[0]
-		if c.indexed < len(c.texts) {
-			bytes -= c.indexed
+		switch c := chunks[0]; {
+		case p.added < len(c.words):
+			ranking.Add(c.words[p.added])
+			bytes += c.indexed / len(c.words)
+			p.added++
+		case c.indexed < len(c.texts):
 			c = c.index(d)
-			bytes += c.indexed
 			if chunks[0] = c; len(c.damaged) == 0 {
 				p.service.Texts.put(p.reader.Owner, p.kept, c)
 			}
-			continue
+		default:
+			p.note(c, 0, p.size)
+			chunks, p.added = chunks[1:], 0
+			runtime.Gosched() // as between the chunks of texts
 		}
-		p.note(c, 0, p.size)
-		for _, w := range c.words {
-			ranking.Add(w)
-		}
-		chunks = chunks[1:]
-		runtime.Gosched() // as between the chunks of texts
 	}
 	return chunks
 }
