@@ -51,13 +51,13 @@ type posting struct {
 // appendPostings decodes the postings of a term.
 func (b *Words) appendPostings(to []posting, term int) []posting {
 	p := b.postings[b.starts[term]:b.starts[term+1]]
-	leaf := uint32(0)
-	for len(p) > 0 {
-		leaf += next(&p)
-		places := make([]uint16, next(&p))
+	leaf, at := uint32(0), 0
+	for at < len(p) {
+		leaf += next(p, &at)
+		places := make([]uint16, next(p, &at))
 		place := uint32(0)
 		for i := range places {
-			place += next(&p)
+			place += next(p, &at)
 			places[i] = uint16(place)
 		}
 		to = append(to, posting{leaf, places})
@@ -69,27 +69,27 @@ func (b *Words) appendPostings(to []posting, term int) []posting {
 func (b *Words) appendCounts(to []count, term int) []count {
 	p := b.postings[b.starts[term]:b.starts[term+1]]
 	to = slices.Grow(to, len(p)/3) // each takes three bytes or more
-	leaf := uint32(0)
-	for len(p) > 0 {
-		leaf += next(&p)
-		times := next(&p)
+	leaf, at := uint32(0), 0
+	for at < len(p) {
+		leaf += next(p, &at)
+		times := next(p, &at)
 		for range times {
-			for p[0] >= 0x80 {
-				p = p[1:]
+			for p[at] >= 0x80 {
+				at++
 			}
-			p = p[1:]
+			at++
 		}
 		to = append(to, count{leaf, uint16(times)})
 	}
 	return to
 }
 
-func next(p *[]byte) uint32 {
-	if b := (*p)[0]; b < 0x80 {
-		*p = (*p)[1:]
+func next(p []byte, at *int) uint32 {
+	if b := p[*at]; b < 0x80 {
+		*at++
 		return uint32(b)
 	}
-	v, n := binary.Uvarint(*p)
-	*p = (*p)[n:]
+	v, n := binary.Uvarint(p[*at:])
+	*at += n
 	return uint32(v)
 }
