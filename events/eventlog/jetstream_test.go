@@ -149,7 +149,7 @@ func TestTheFirstOfALongTail(t *testing.T) {
 	}
 	before := nc.Stats().InBytes
 	err = log.OwnerTail(t.Context(), events.FamilyLedger, long.Owner, 0, func(eventlog.Record) error { return errEnough })
-	if got := nc.Stats().InBytes - before; !errors.Is(err, errEnough) || got > 12<<20 {
+	if got := nc.Stats().InBytes - before; !errors.Is(err, errEnough) || got > 3<<20 {
 		t.Errorf("%d bytes, %v", got, err)
 	}
 }

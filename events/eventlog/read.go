@@ -337,8 +337,9 @@ var errForward = errors.New("the tail is to be read from its beginning")
 const (
 	// mostBack is how many messages are read one by one, as a list.
 	mostBack = 32
-	// mostBytesBack is how many bytes of them are: the caller may need only the first.
-	mostBytesBack = 4 << 20
+	// mostBytesBack is how many bytes of them are, and of messages read forward at once: the
+	// caller may need only the first.
+	mostBytesBack = 256 << 10
 )
 
 // back returns the owner's messages after a sequence, up to end, in order. If there are
@@ -390,7 +391,7 @@ func (l *JetStream) back(ctx context.Context, f events.Family, o events.Owner, a
 // reached or has no more, the leader goes on.
 func (l *JetStream) forward(ctx context.Context, filter string, after, to uint64, yield func(Record) error) error {
 	for after < to {
-		records, _, err := l.batch(ctx, after+1, filter, 100, 0, lostResend)
+		records, _, err := l.batch(ctx, after+1, filter, 100, mostBytesBack, lostResend)
 		if err != nil || len(records) == 0 {
 			record, found, err := l.next(ctx, after+1, filter)
 			if err == nil && !found {
