@@ -97,8 +97,11 @@ func TestEverySelectionYieldsEachOnce(t *testing.T) {
 					}
 					sel, held := Selection{Query: query, Order: order, Filter: filter, Limit: limit}, 0
 					for first := true; first || sel.Cursor != ""; first = false {
-						picked, err := s.Select(t.Context(), Reader{Owner: w.owner}, sel, nil)
-						must(t, err)
+						slots := 0
+						picked, err := s.Select(t.Context(), Reader{Owner: w.owner}, sel, func() bool { slots++; return false })
+						if must(t, err); !filter.All() && slots < 2 {
+							t.Errorf("%s %q: many leaves are filtered in one time slot", order, query)
+						}
 						for picked.More() {
 							must(t, picked.Next(t.Context(), func(v *View) error {
 								held = max(held, cap(picked.hits))

@@ -229,41 +229,50 @@ func (p *Picked) filter(ctx context.Context) error {
 		p.passing = slices.Clone(p.present)
 		return nil
 	}
-	return p.slot(ctx, func() (err error) {
-		pool, owner := p.service.Pool, p.reader.Owner
-		keep := func(of leaf.Set, f memories.Filter) (*leaf.Set, error) {
-			if f.All() {
-				return nil, nil
-			}
-			set := new(leaf.Set)
-			leaves, err := memories.Matching(ctx, pool, owner, p.size, f)
-			for _, leaf := range leaves {
-				set.Add(leaf)
-			}
-			of.Keep(*set)
-			return set, err
+	pool, owner := p.service.Pool, p.reader.Owner
+	keep := func(of leaf.Set, f memories.Filter) (*leaf.Set, error) {
+		if f.All() {
+			return nil, nil
 		}
-		if p.visible, err = keep(p.present, memories.Filter{Namespaces: p.reader.Namespaces}); err != nil {
-			return err
-		}
-		if sel.Current {
-			corrections, err := memories.Corrections(ctx, pool, owner, p.size)
-			if err != nil {
-				return err
-			}
-			for _, c := range corrections {
-				if p.sees(c.By) { // else the reader would learn of it
-					p.present.Remove(c.Leaf)
+		set := new(leaf.Set)
+		for from := uint64(0); from < p.size; from += pieceLeaves {
+			if err := p.slot(ctx, func() error {
+				leaves, err := memories.Matching(ctx, pool, owner, from, min(p.size, from+pieceLeaves), f)
+				for _, leaf := range leaves {
+					set.Add(leaf)
 				}
+				return err
+			}); err != nil {
+				return nil, err
 			}
 		}
-		p.passing = slices.Clone(p.present)
-		if _, err = keep(p.passing, sel.Filter); err != nil {
+		of.Keep(*set)
+		return set, nil
+	}
+	var err error
+	if p.visible, err = keep(p.present, memories.Filter{Namespaces: p.reader.Namespaces}); err != nil {
+		return err
+	}
+	if sel.Current {
+		var corrections []memories.Correction
+		if err := p.slot(ctx, func() (err error) {
+			corrections, err = memories.Corrections(ctx, pool, owner, p.size)
+			return err
+		}); err != nil {
 			return err
 		}
-		if sel.Order == Occurred {
-			p.moments, err = memories.Moments(ctx, pool, owner, p.size)
+		for _, c := range corrections {
+			if p.sees(c.By) { // else the reader would learn of it
+				p.present.Remove(c.Leaf)
+			}
 		}
+	}
+	p.passing = slices.Clone(p.present)
+	if _, err = keep(p.passing, sel.Filter); err != nil || sel.Order != Occurred {
+		return err
+	}
+	return p.slot(ctx, func() error {
+		p.moments, err = memories.Moments(ctx, pool, owner, p.size)
 		return err
 	})
 }

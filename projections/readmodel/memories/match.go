@@ -84,11 +84,11 @@ func (f Filter) All() bool {
 		len(f.Metadata) == 0 && f.Namespaces == nil
 }
 
-// Matching returns the indexes of the owner's leaves below size that match a filter, in
-// ascending order.
-func Matching(ctx context.Context, q schema.Querier, owner events.Owner, size uint64, f Filter) ([]uint64, error) {
+// Matching returns the indexes of the owner's leaves from one to another, exclusive, that
+// match a filter, in ascending order.
+func Matching(ctx context.Context, q schema.Querier, owner events.Owner, from, to uint64, f Filter) ([]uint64, error) {
 	var leaves []uint64
-	err := f.each(ctx, q, owner, size, func(leaf uint64, created time.Time, metadata []byte) {
+	err := f.each(ctx, q, owner, from, to, func(leaf uint64, created time.Time, metadata []byte) {
 		if f.has(metadata) && f.happened(created, metadata) {
 			leaves = append(leaves, leaf)
 		}
@@ -100,8 +100,8 @@ func Matching(ctx context.Context, q schema.Querier, owner events.Owner, size ui
 }
 
 // each calls found for each row of the filter's query.
-func (f Filter) each(ctx context.Context, q schema.Querier, owner events.Owner, size uint64, found func(leaf uint64, created time.Time, metadata []byte)) error {
-	query, args := f.query(owner, size)
+func (f Filter) each(ctx context.Context, q schema.Querier, owner events.Owner, from, to uint64, found func(leaf uint64, created time.Time, metadata []byte)) error {
+	query, args := f.query(owner, from, to)
 	rows, err := q.Query(ctx, query, args...)
 	if err != nil {
 		return err
@@ -121,9 +121,9 @@ func (f Filter) each(ctx context.Context, q schema.Querier, owner events.Owner, 
 // saysOccurred is true for a row that may say when the memory occurred.
 const saysOccurred = `strpos(m.metadata, '"occurredAt":"') > 0`
 
-func (f Filter) query(owner events.Owner, size uint64) (query string, args []any) {
+func (f Filter) query(owner events.Owner, from, to uint64) (query string, args []any) {
 	var b strings.Builder
-	args = []any{string(owner), size}
+	args = []any{string(owner), from, to}
 	arg := func(v any) string {
 		args = append(args, v)
 		return fmt.Sprintf("$%d", len(args))
@@ -134,7 +134,7 @@ func (f Filter) query(owner events.Owner, size uint64) (query string, args []any
 	} else {
 		b.WriteString(`CASE WHEN ` + saysOccurred + ` THEN m.metadata END`)
 	}
-	b.WriteString(` FROM memories m WHERE m.owner = $1 AND m.leaf_index >= 0 AND m.leaf_index < $2`)
+	b.WriteString(` FROM memories m WHERE m.owner = $1 AND m.leaf_index >= $2 AND m.leaf_index < $3`)
 	if !f.From.IsZero() {
 		b.WriteString(` AND ` + writtenFirst + ` >= ` + arg(f.From))
 	}
@@ -232,7 +232,7 @@ func Moment(created time.Time, metadata []byte) time.Time {
 // Moments returns when each of the owner's leaves below size occurred.
 func Moments(ctx context.Context, q schema.Querier, owner events.Owner, size uint64) ([]time.Time, error) {
 	all := make([]time.Time, size)
-	err := Filter{}.each(ctx, q, owner, size, func(leaf uint64, created time.Time, metadata []byte) {
+	err := Filter{}.each(ctx, q, owner, 0, size, func(leaf uint64, created time.Time, metadata []byte) {
 		if leaf < size {
 			all[leaf] = Moment(created, metadata)
 		}
