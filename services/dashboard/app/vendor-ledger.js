@@ -640,7 +640,11 @@ function checkChallenge(text, site, purpose, account) {
 function callOptions({ signal, timeoutMs }) {
   return { ...signal && { signal }, ...timeoutMs !== void 0 && { timeoutMs } };
 }
-var json = (response) => response.json();
+async function json(response) {
+  const body = await response.json();
+  if (typeof body !== "object" || body === null) throw new MalformedError("answer", "it is no object and no list", "service");
+  return body;
+}
 var longestWaitMs = 6e4;
 var Transport = class {
   constructor(options) {
@@ -671,7 +675,7 @@ var Transport = class {
         if (!again) throw failure;
       } catch (err) {
         request.signal?.throwIfAborted();
-        if (err === earlier || err instanceof Error && "status" in err) throw err;
+        if (err === earlier || err instanceof MalformedError || err instanceof Error && "status" in err) throw err;
         failure = lost(err, request);
         if (failure instanceof ConnectionError && !this.#heard && attempt === 0) await this.#checkOrigin(request);
         if (request.repeatable === false) throw failure;
@@ -847,7 +851,7 @@ var Feed = class {
     for (let cursor = after; ; ) {
       const query = new URLSearchParams({ after: cursor, limit: String(pageSize) });
       const { body } = await this.ledger.core("GET", `/events?${query}`, callOptions(options));
-      if (body.events.length === 0) return;
+      if (body.events?.length === 0) return;
       this.#check(body, cursor);
       cursor = body.cursor;
       yield body;
@@ -888,11 +892,10 @@ var Feed = class {
   /** Checks that a page is this owner's and lies after the cursor. */
   #check(page, cursor) {
     if (!this.ledger.verify) return;
-    const isCursor = /^\d{1,19}$/.test(page.cursor) && Array.isArray(page.events);
-    if (!isCursor || cursor !== void 0 && BigInt(page.cursor) <= BigInt(cursor)) {
-      throw new MalformedError("cursor", `${page.cursor} comes after ${cursor}`, "service");
-    }
-    for (const event of page.events) {
+    const { cursor: next, events } = Object(page);
+    const isPage = /^\d{1,19}$/.test(next) && Array.isArray(events) && events.every(isObject);
+    if (!isPage || cursor !== void 0 && BigInt(next) <= BigInt(cursor)) throw new MalformedError("cursor", `${next} comes after ${cursor}`, "service");
+    for (const event of events) {
       this.ledger.owner ??= event.subject;
       if (event.subject !== this.ledger.owner) throw new OwnerMismatchError("subject", `it is ${event.subject}, this client is ${this.ledger.owner}`, "service");
     }
@@ -1758,8 +1761,8 @@ var Memories = class {
     const refuse = (kind, field, problem) => {
       throw new kind(field, problem, "service");
     };
-    const { leaf, leafIndex, siblings, directions } = proof;
-    const well = [leaf, batchRoot, ...siblings].every(isHash) && siblings.length === directions.length && isCount(leafIndex) && isCount(treeSize) && directions.every((right) => typeof right === "boolean") && (txSignature === null || isText(txSignature));
+    const { leaf, leafIndex, siblings, directions } = proof ?? {};
+    const well = [leaf, batchRoot].concat(siblings).every(isHash) && siblings.length === directions?.length && isCount(leafIndex) && isCount(treeSize) && directions.every((right) => typeof right === "boolean") && (txSignature === null || isText(txSignature));
     if (!well) refuse(MalformedError, "proof", "it has not the form of one");
     if (leafIndex >= treeSize) refuse(InclusionError, "leafIndex", `${leafIndex} is outside a tree of treeSize ${treeSize}`);
     const folded = await fold(leaf, siblings, directions);
@@ -1780,10 +1783,7 @@ var Memories = class {
     const head = ledger.verify ? await ledger.log.head(options) : void 0;
     const { body } = await ledger.core("GET", `${pathOf(id)}/receipt`, options);
     if (!head) return body;
-    await serviceLies(() => {
-      if (!isObject(body)) throw new MalformedError("receipt", "it must be an object");
-      return this.#checkReceipt(parseReceipt(body), head, options);
-    });
+    await serviceLies(() => this.#checkReceipt(parseReceipt(body), head, options));
     await this.#checkWanted(id, memory, body);
     if (body.anchor) await serviceLies(() => ledger.checkAnchor(body, options));
     return body;

@@ -1,6 +1,7 @@
 import type { MemoryLedger } from "./client.js";
 import { ConnectionError, MalformedError, OwnerMismatchError, RateLimitedError, serviceLied, TimeoutError, UnavailableError } from "./errors.js";
 import { callOptions, linesOf, parseJSON, sleep, type CallOptions } from "./http.js";
+import { isObject } from "./receipt.js";
 import type { Events } from "./schema/core.js";
 
 /** Events in order, and the cursor after them. Pass the cursor as `after` to continue there later. It never expires. */
@@ -30,7 +31,7 @@ export class Feed {
     for (let cursor = after; ; ) {
       const query = new URLSearchParams({ after: cursor, limit: String(pageSize) });
       const { body } = await this.ledger.core<EventsPage>("GET", `/events?${query}`, callOptions(options));
-      if (body.events.length === 0) return;
+      if (body.events?.length === 0) return;
       this.#check(body, cursor);
       cursor = body.cursor;
       yield body;
@@ -73,11 +74,10 @@ export class Feed {
   /** Checks that a page is this owner's and lies after the cursor. */
   #check(page: EventsPage, cursor: string | undefined): void {
     if (!this.ledger.verify) return;
-    const isCursor = /^\d{1,19}$/.test(page.cursor) && Array.isArray(page.events);
-    if (!isCursor || (cursor !== undefined && BigInt(page.cursor) <= BigInt(cursor))) {
-      throw new MalformedError("cursor", `${page.cursor} comes after ${cursor}`, "service");
-    }
-    for (const event of page.events) {
+    const { cursor: next, events } = Object(page) as EventsPage; // it may be null
+    const isPage = /^\d{1,19}$/.test(next) && Array.isArray(events) && events.every(isObject);
+    if (!isPage || (cursor !== undefined && BigInt(next) <= BigInt(cursor))) throw new MalformedError("cursor", `${next} comes after ${cursor}`, "service");
+    for (const event of events) {
       this.ledger.owner ??= event.subject;
       if (event.subject !== this.ledger.owner) throw new OwnerMismatchError("subject", `it is ${event.subject}, this client is ${this.ledger.owner}`, "service");
     }

@@ -46,7 +46,11 @@ export interface Answer<T> {
   headers: Headers;
 }
 
-const json = (response: Response): Promise<unknown> => response.json();
+async function json(response: Response): Promise<unknown> {
+  const body: unknown = await response.json();
+  if (typeof body !== "object" || body === null) throw new MalformedError("answer", "it is no object and no list", "service");
+  return body;
+}
 
 /** The longest wait that a Retry-After header may ask for. A longer one is an answer: a quota of the day, perhaps. */
 const longestWaitMs = 60_000;
@@ -80,7 +84,7 @@ export class Transport {
         if (!again) throw failure;
       } catch (err) {
         request.signal?.throwIfAborted();
-        if (err === earlier || (err instanceof Error && "status" in err)) throw err;
+        if (err === earlier || err instanceof MalformedError || (err instanceof Error && "status" in err)) throw err;
         failure = lost(err, request);
         if (failure instanceof ConnectionError && !this.#heard && attempt === 0) await this.#checkOrigin(request);
         if (request.repeatable === false) throw failure;

@@ -57,11 +57,15 @@ test("a receipt of an anchored leaf has its anchor", async () => {
 
 test("what a proof and a head say has its form", async () => {
   const moved = { leaf: a, leafIndex: 1, siblings: [b], directions: ["false"] }; // the first leaf as the second one
-  for (const change of [{ proof: moved }, { txSignature: undefined }]) {
+  for (const change of [{ proof: moved }, { proof: null }, { txSignature: undefined }]) {
     const answer = { proof: { ...moved, leafIndex: 0, directions: [true] }, batchRoot: ab, treeSize: 2, txSignature: null, ...change };
     await assert.rejects(client({ "/log": [head(2)], "/proof": [answer] }).memories.prove("m"), { name: "MalformedError", liar: "service" });
   }
   await assert.rejects(client({ "/log": [{ ...head(2), owner: undefined }] }, { owner: undefined }).log.head(), { name: "MalformedError", field: "owner" });
+  const { log, memories, events } = client({ "": ["null"] }), pages = (answer) => client({ "": [answer] }).events.pages().next();
+  const follow = client({ "": ["data: null\n\n"] }).events.follow().next();
+  const calls = [log.head(), memories.write("x"), events.pages().next(), pages([]), pages({ cursor: "1", events: [null] }), follow];
+  await Promise.all(calls.map((call) => assert.rejects(call, { name: "MalformedError", liar: "service" })));
 });
 
 test("the committed log of a receipt is this one", async () => {
