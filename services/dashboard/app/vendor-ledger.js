@@ -767,7 +767,7 @@ function messageOf(text, response) {
 }
 function waitOf(header) {
   if (!header) return void 0;
-  const ms = /^\d+$/.test(header) ? Number(header) * 1e3 : Date.parse(header) - Date.now();
+  const ms = /^\d+$/.test(header) ? Number(header) * 1e3 : /:\d\d:/.test(header) ? Date.parse(header) - Date.now() : NaN;
   return Number.isFinite(ms) ? Math.max(0, ms) : void 0;
 }
 function sleep(ms, signal) {

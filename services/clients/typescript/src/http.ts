@@ -191,7 +191,8 @@ function messageOf(text: string, response: Response): string {
 /** Returns the milliseconds to wait by a Retry-After header, which holds seconds or a date. */
 function waitOf(header: string | null): number | undefined {
   if (!header) return undefined;
-  const ms = /^\d+$/.test(header) ? Number(header) * 1000 : Date.parse(header) - Date.now();
+  // Date.parse reads also "1.5" and "0, 5" as dates.
+  const ms = /^\d+$/.test(header) ? Number(header) * 1000 : /:\d\d:/.test(header) ? Date.parse(header) - Date.now() : NaN;
   return Number.isFinite(ms) ? Math.max(0, ms) : undefined;
 }
 
