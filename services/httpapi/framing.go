@@ -125,7 +125,7 @@ func framing(header *fasthttp.RequestHeader) (closes bool, err error) {
 	case encodings > 1 || (encodings == 1 && !http11):
 		return false, errEncodings
 	case long:
-		return false, fiber.ErrRequestEntityTooLarge
+		return false, tooLarge(longest(header))
 	}
 	return closes || (lengths > 0 && encodings > 0), nil
 }

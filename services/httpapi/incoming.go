@@ -135,8 +135,9 @@ func notArrived(err error) error {
 // read reads the whole body, at most most bytes, and puts it into the request. It
 // acquires the bytes that it holds from the budget; nil means no budget.
 func (b *incoming) read(request *fasthttp.Request, most int, budget *semaphore.Weighted) error {
+	limit := int64(most)
 	if length := request.Header.ContentLength(); length > most {
-		return fiber.ErrRequestEntityTooLarge
+		return tooLarge(limit)
 	} else if length >= 0 {
 		most = length
 	}
@@ -145,7 +146,7 @@ func (b *incoming) read(request *fasthttp.Request, most int, budget *semaphore.W
 	var text []byte
 	for {
 		if len(text) > most {
-			return fiber.ErrRequestEntityTooLarge
+			return tooLarge(limit)
 		}
 		if len(text) == cap(text) {
 			size := min(max(2*cap(text), 2*smallBody), most+1) // one more byte, to detect a longer body
@@ -160,7 +161,7 @@ func (b *incoming) read(request *fasthttp.Request, most int, budget *semaphore.W
 		case err == nil:
 		case errors.Is(err, io.EOF):
 			if len(text) > most {
-				return fiber.ErrRequestEntityTooLarge
+				return tooLarge(limit)
 			}
 			request.SetBodyRaw(text)
 			b.whole = true

@@ -82,16 +82,16 @@ func TestBodies(t *testing.T) {
 	if status, body := read(t, answers); status != http.StatusOK || body != "8192 end" {
 		t.Fatalf("a short body where none is due: %d %.100s", status, body)
 	}
-	for _, sent := range []string{
-		fmt.Sprintf("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n", httpapi.MaxBody+1), // without any of it
-		"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks(httpapi.MaxBody+1, 5000),
-		"GET / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks(9<<10, 5000),
-		"GET / HTTP/1.1\r\nHost: x\r\nContent-Length: 9000\r\n\r\n" + text(9000),
+	for sent, limit := range map[string]int{
+		fmt.Sprintf("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n", httpapi.MaxBody+1):           httpapi.MaxBody, // without any of it
+		"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks(httpapi.MaxBody+1, 5000): httpapi.MaxBody,
+		"GET / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks(9<<10, 5000):              8 << 10,
+		"GET / HTTP/1.1\r\nHost: x\r\nContent-Length: 9000\r\n\r\n" + text(9000):                             8 << 10,
 	} {
 		conn := httpapi.Dial(t, addr)
 		send(t, conn, sent)
-		if status, _ := read(t, bufio.NewReader(conn)); status != http.StatusRequestEntityTooLarge {
-			t.Errorf("%.60q: status %d", sent, status)
+		if status, body := read(t, bufio.NewReader(conn)); status != http.StatusRequestEntityTooLarge || !strings.Contains(body, fmt.Sprintf("larger than %d bytes", limit)) {
+			t.Errorf("%.60q: status %d, %s", sent, status, body)
 		}
 	}
 	conn = httpapi.Dial(t, addr)

@@ -5,6 +5,7 @@ package httpapi
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -41,6 +42,10 @@ type Refusal struct {
 func (r *Refusal) Error() string { return r.Message }
 
 func Refuse(status int, message string) error { return &Refusal{status, message} }
+
+func tooLarge(most int64) error {
+	return &Refusal{http.StatusRequestEntityTooLarge, fmt.Sprintf("body is larger than %d bytes", most)}
+}
 
 func BadRequest(message string) error { return &Refusal{http.StatusBadRequest, message} }
 
@@ -204,8 +209,6 @@ func httpMessage(status int) string {
 		return "no such route"
 	case http.StatusMethodNotAllowed:
 		return "method not allowed"
-	case http.StatusRequestEntityTooLarge:
-		return "request body is too large"
 	case http.StatusRequestHeaderFieldsTooLarge:
 		return "request headers are too large"
 	case http.StatusRequestTimeout:

@@ -147,9 +147,14 @@ func (b *Bridge) exchange(ctx context.Context, message jsonrpc.Message, request 
 		return nil, fmt.Errorf("the service gave no answer: %w.%s", err, after)
 	}
 	defer answer.Body.Close()
-	if told, response := messagesOf(answer); response != nil {
+	text, _ := io.ReadAll(answer.Body) // a part of it has no response
+	if told, response := messagesOf(answer.Header, text); response != nil {
 		b.note(request, response)
 		return told, nil
+	}
+	var why struct{ Error string }
+	if json.Unmarshal(text, &why) == nil && why.Error != "" {
+		answer.Status += ": " + why.Error
 	}
 	switch {
 	case answer.StatusCode >= http.StatusInternalServerError:
@@ -162,13 +167,9 @@ func (b *Bridge) exchange(ctx context.Context, message jsonrpc.Message, request 
 
 // messagesOf reads an answer: one message, or a stream of events with a message each. It
 // returns the messages up to the response, which is nil if there is none.
-func messagesOf(answer *http.Response) (told []jsonrpc.Message, response *jsonrpc.Response) {
-	text, err := io.ReadAll(answer.Body)
-	if err != nil {
-		return nil, nil
-	}
+func messagesOf(header http.Header, text []byte) (told []jsonrpc.Message, response *jsonrpc.Response) {
 	messages := [][]byte{text}
-	if strings.HasPrefix(answer.Header.Get("Content-Type"), "text/event-stream") {
+	if strings.HasPrefix(header.Get("Content-Type"), "text/event-stream") {
 		messages = bytes.Split(text, []byte("\n"))
 	}
 	for _, text := range messages {

@@ -49,7 +49,7 @@ func TestEveryCallIsAnswered(t *testing.T) {
 		"an answer":            {200, `{"jsonrpc":"2.0","id":7,"result":{"ok":true}}`, `{"ok":true}`},
 		"an error of its own":  {400, `{"jsonrpc":"2.0","id":7,"error":{"code":-32602,"message":"wrong header"}}`, "wrong header"},
 		"a dead key":           {401, `{"error":"missing or invalid credential"}`, "make a new one"},
-		"a refusal":            {413, `{"error":"request body is too large"}`, "Too Large"},
+		"a refusal":            {413, `{"error":"body is larger than 1048576 bytes"}`, "Too Large: body is larger than 1048576 bytes"},
 		"nothing that fits":    {200, `nope`, "no answer"},
 		"busy":                 {503, `{"error":"temporarily unavailable"}`, "Service Unavailable"},
 		"a redirect elsewhere": {307, ``, "Temporary Redirect"},
