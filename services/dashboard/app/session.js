@@ -43,10 +43,14 @@ export function dropDrafts(owner = '') {
 }
 
 // Heads of the log outlive the session: they are public, and only an older head can
-// reveal a rewritten log.
+// reveal a rewritten log. One that finds the storage full lasts as long as this tab.
+const unkept = new Map();
 const heads = {
-  get: (owner) => JSON.parse(localStorage.getItem(`head:${owner}`) ?? 'null') ?? undefined,
-  set: (owner, head) => localStorage.setItem(`head:${owner}`, JSON.stringify(head)),
+  get: (owner) => unkept.get(owner) ?? JSON.parse(localStorage.getItem(`head:${owner}`) ?? 'null') ?? undefined,
+  set(owner, head) {
+    unkept.delete(owner);
+    try { localStorage.setItem(`head:${owner}`, JSON.stringify(head)); } catch { unkept.set(owner, head); }
+  },
 };
 
 export function ledgerOf(session) {

@@ -104,6 +104,9 @@ export const scenarios = {
     await v.page.getByRole('navigation').waitFor();
     await v.close();
     await v.open({ wallets: [{ name: 'Old Wallet', kind: 'injected' }] });
+    await v.page.evaluate(() => { // fill the storage to its last byte
+      for (let n = 2 ** 23; n >= 1; n /= 2) try { localStorage.full = (localStorage.full ?? '') + 'x'.repeat(n); } catch { /* too much */ }
+    });
     await v.page.getByRole('button', { name: 'Continue with Phantom' }).click();
     await v.page.getByText('Nothing here yet').waitFor();
     await v.page.addInitScript(() => Object.defineProperty(window, 'localStorage', { get() { throw new DOMException('denied', 'SecurityError'); } }));
