@@ -41,10 +41,9 @@ document.getElementById('by-link').addEventListener('submit', async (event) => {
   const address = base && addressOf(base);
   const problem = address ? await problemAt(address) : 'That is not a link to add.';
   link.ariaInvalid = String(Boolean(problem));
-  linked.textContent = problem ?? 'Saved. The extension now saves by this link, and reads nothing.';
+  linked.textContent = problem ?? '';
   if (problem) return link.focus();
   await saveByLink(address, path);
-  url.value = address;
   link.value = '';
 });
 
@@ -55,7 +54,12 @@ async function showConnection() {
   if (client) core.value = url;
   connected.textContent = !client ? '' : token ? 'Connected. The extension now saves, and reads nothing.' : 'The connection has ended. Connect again to send what waits.';
 }
-chrome.storage.onChanged.addListener(({ writer }) => writer && showConnection());
+// Another page may change these while this one stays open.
+chrome.storage.onChanged.addListener(async ({ writer, url: moved, drop }) => {
+  if (writer) await showConnection();
+  if (moved) url.value = moved.newValue;
+  if (drop) linked.textContent = (await session())?.drop ? 'Saved. The extension now saves by this link, and reads nothing.' : '';
+});
 document.getElementById('by-wallet').addEventListener('submit', async (event) => {
   event.preventDefault();
   const address = addressOf(core.value.trim().replace(/\/app\/?([?#].*)?$/, ''));

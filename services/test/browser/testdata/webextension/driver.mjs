@@ -96,11 +96,13 @@ async function choosesService() {
   await page.getByText('No extension API of a Memory Ledger answers there.').waitFor();
   complaints = complaints.filter((text) => !/CORS policy/.test(text)); // a stranger does not answer an extension
   assert.equal(await stored('url'), undefined);
+  const second = await open('options.html');
   await page.getByLabel('Address of the service').fill(`${network.url}/`);
   await page.keyboard.press('Enter');
   await page.getByText('Saved.', { exact: true }).waitFor();
   assert.equal(await stored('url'), network.url);
-  await page.close();
+  await second.waitForFunction((url) => document.getElementById('url').value === url, network.url);
+  for (const open of [page, second]) await open.close();
 }
 
 // A callback that another page made up, with a session of its own, is refused.
@@ -313,6 +315,7 @@ async function savesByLink() {
     await popup.getByRole('button', { name: 'Discard' }).click();
     await queueLength(0);
   }
+  assert.equal(await page.locator('#linked').textContent(), '');
 }
 
 // call asks the core API itself, and returns the status and the body.
