@@ -1,6 +1,7 @@
 // The worker: it saves for the menus and the shortcut, and sends the queue. The browser may end
 // it at any moment, so all its state is in storage.local.
 import { capture } from './capture.js';
+import { sendable } from './queue.js';
 import { queue, save, sendQueue, session, whenSent } from './service.js';
 
 chrome.runtime.onInstalled.addListener(async () => {
@@ -41,8 +42,9 @@ async function send() {
     // The entries wait in the queue. The popup shows how many.
   }
   [entries, waiting] = await look();
+  const to = await session();
   if (entries.length > waiting) await show('!', 'Something was refused');
-  else if (waiting > 0) await show(String(waiting), `${waiting} to be sent ${whenSent(await session())}`);
+  else if (waiting > 0) await show(String(waiting), `${waiting} to be sent ${to && sendable(entries, to).length === 0 ? 'to another wallet or service' : whenSent(to)}`);
   else if (stored > 0) await show('✓', 'Saved');
   else if ((await chrome.action.getBadgeText({})) !== '✓') await show('', 'nothing waits');
 }

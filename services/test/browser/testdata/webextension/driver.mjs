@@ -272,6 +272,10 @@ async function searches() {
   network.state = 'up';
   await find('connection', '1 found');
 
+  await worker.evaluate(() => chrome.storage.local.set({ queue: [{ key: 'k', url: 'https://ledger.example', owner: null, body: { content: 'x' } }] }));
+  await until('it waits for another service', async () => (await chrome.action.getTitle({})) === 'Memory Ledger: 1 to be sent to another wallet or service');
+  await worker.evaluate(() => chrome.storage.local.set({ queue: [] }));
+
   const { token } = await stored('session');
   const minted = await fetch(`${config.api}/memory-drops`, { method: 'POST', headers: { Authorization: `Bearer ${token}` } });
   drop = (await minted.json()).url.replace(config.api, network.url);
