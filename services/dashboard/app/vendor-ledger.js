@@ -889,12 +889,12 @@ var Feed = class {
       await sleep(retryMs, signal);
     }
   }
-  /** Checks that a page is this owner's and lies after the cursor. */
+  /** Checks that a page lies after the cursor, or it would be read forever, and is this owner's. */
   #check(page, cursor) {
-    if (!this.ledger.verify) return;
     const { cursor: next, events } = Object(page);
     const isPage = /^\d{1,19}$/.test(next) && Array.isArray(events) && events.every(isObject);
     if (!isPage || cursor !== void 0 && BigInt(next) <= BigInt(cursor)) throw new MalformedError("cursor", `${next} comes after ${cursor}`, "service");
+    if (!this.ledger.verify) return;
     for (const event of events) {
       this.ledger.owner ??= event.subject;
       if (event.subject !== this.ledger.owner) throw new OwnerMismatchError("subject", `it is ${event.subject}, this client is ${this.ledger.owner}`, "service");

@@ -71,12 +71,12 @@ export class Feed {
     }
   }
 
-  /** Checks that a page is this owner's and lies after the cursor. */
+  /** Checks that a page lies after the cursor, or it would be read forever, and is this owner's. */
   #check(page: EventsPage, cursor: string | undefined): void {
-    if (!this.ledger.verify) return;
     const { cursor: next, events } = Object(page) as EventsPage; // it may be null
     const isPage = /^\d{1,19}$/.test(next) && Array.isArray(events) && events.every(isObject);
     if (!isPage || (cursor !== undefined && BigInt(next) <= BigInt(cursor))) throw new MalformedError("cursor", `${next} comes after ${cursor}`, "service");
+    if (!this.ledger.verify) return;
     for (const event of events) {
       this.ledger.owner ??= event.subject;
       if (event.subject !== this.ledger.owner) throw new OwnerMismatchError("subject", `it is ${event.subject}, this client is ${this.ledger.owner}`, "service");
