@@ -28,6 +28,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -78,6 +79,7 @@ type Server struct {
 	password     string
 	readPassword string
 	reader       atomic.Pointer[server.User] // nil: no login as Reader
+	failed       atomic.Pointer[string]      // the first critical write error
 	port         int
 
 	mu     sync.Mutex
@@ -130,7 +132,7 @@ func (s *Server) start(ctx context.Context, cfg Config) error {
 	if s.ns, err = server.NewServer(options(cfg, guard{s})); err != nil {
 		return err
 	}
-	log := &logger{log: cfg.Logger.With("server", "nats"), fatal: make(chan string, 1)}
+	log := &logger{log: cfg.Logger.With("server", "nats"), fatal: make(chan string, 1), failed: &s.failed}
 	s.ns.SetLoggerV2(log, false, false, false)
 	s.ns.Start()
 	err = awaitReady(ctx, s.ns, log)
@@ -218,6 +220,15 @@ func (s *Server) urlOf(user *url.Userinfo) string {
 
 func (s *Server) Port() int { return s.port }
 
+// Failed returns an error once a write to a stream's files failed. The server then stores
+// nothing in that stream until the next start, even if the disk has room again.
+func (s *Server) Failed() error {
+	if text := s.failed.Load(); text != nil {
+		return fmt.Errorf("nothing is stored until a restart, once the disk is well: %s", *text)
+	}
+	return nil
+}
+
 // Connect makes a connection within the process, without a socket. Stop closes the
 // connection if it is still open.
 func (s *Server) Connect(opts ...nats.Option) (*nats.Conn, error) {
@@ -274,8 +285,9 @@ func (s *Server) closeGroups() {
 
 // logger turns the server's lines into slog records.
 type logger struct {
-	log   *slog.Logger
-	fatal chan string // why the server cannot start; holds the first reason
+	log    *slog.Logger
+	fatal  chan string // why the server cannot start; holds the first reason
+	failed *atomic.Pointer[string]
 }
 
 func (l *logger) write(level slog.Level, format string, args []any) {
@@ -286,7 +298,14 @@ func (l *logger) Noticef(format string, args ...any) { l.write(slog.LevelDebug, 
 func (l *logger) Debugf(format string, args ...any)  { l.write(slog.LevelDebug, format, args) }
 func (l *logger) Tracef(format string, args ...any)  { l.write(slog.LevelDebug, format, args) }
 func (l *logger) Warnf(format string, args ...any)   { l.write(slog.LevelWarn, format, args) }
-func (l *logger) Errorf(format string, args ...any)  { l.write(slog.LevelError, format, args) }
+
+func (l *logger) Errorf(format string, args ...any) {
+	l.write(slog.LevelError, format, args)
+	if strings.HasPrefix(format, "JetStream stream ") && strings.Contains(format, "critical write error") {
+		text := fmt.Sprintf(format, args...)
+		l.failed.CompareAndSwap(nil, &text)
+	}
+}
 
 func (l *logger) Fatalf(format string, args ...any) {
 	l.write(slog.LevelError, format, args)

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -64,6 +65,27 @@ func TestRestartKeepsAcknowledgedMessages(t *testing.T) {
 	msg, err := str.GetMsg(t.Context(), 2)
 	if err != nil || !bytes.Equal(msg.Data, big) {
 		t.Errorf("message lost: %v", err)
+	}
+}
+
+// The server keeps such a stream as it is until its next start: an operator has to know.
+func TestAFullDiskIsSaid(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s, err := localnats.Start(t.Context(), localnats.Config{Dir: dir, NoSync: true, Logger: slog.New(slog.DiscardHandler)})
+	must(t, err)
+	defer func() { _ = s.Stop(context.Background()) }()
+	conn, err := s.Connect()
+	must(t, err)
+	stream(t, conn)
+	must(t, s.Failed())
+	// The next block's file is on a disk without room.
+	must(t, os.Symlink("/dev/full", filepath.Join(dir, "jetstream", "$G", "streams", "T", "msgs", "2.blk")))
+	for n := 0; n < 20 && s.Failed() == nil; n++ {
+		_, err = conn.Request("t.x", bytes.Repeat([]byte("x"), localnats.MaxPayload-1024), time.Second)
+	}
+	if got := s.Failed(); err == nil || got == nil || !strings.Contains(got.Error(), "restart") {
+		t.Errorf("%v; the last write: %v", got, err)
 	}
 }
 

@@ -213,10 +213,11 @@ func (l *local) serve(ctx context.Context) error {
 	}
 	defer base.Close()
 	projector := NewProjector(base)
-	deciding, err := NewAPIServer(ctx, base, Neighbors{
-		APIs:    2,
-		Workers: map[string]func() error{"projector": projector.Ready, "anchorer": l.anchoring},
-	})
+	parts := map[string]func() error{"projector": projector.Ready, "anchorer": l.anchoring}
+	if l.nats != nil {
+		parts["log server"] = l.nats.Failed
+	}
+	deciding, err := NewAPIServer(ctx, base, Neighbors{APIs: 2, Workers: parts})
 	if err != nil {
 		return UnlessAsked(ctx, err)
 	}
