@@ -550,7 +550,7 @@ func TestAnImportThatEndedMeanwhile(t *testing.T) {
 	s := NewState(testOwner)
 	s.Leaves = 2
 	add := &AddImported{Export: imports.Import{Size: 2}, From: 1, Leaves: []ImportedLeaf{{Seal: sealed}}}
-	if d, err := add.decide(s, time.Now()); !errors.Is(err, ErrNotPrefix) || len(d.Events) > 0 {
+	if d, err := add.decide(s, time.Now()); !errors.Is(err, ErrImportEnded) || len(d.Events) > 0 {
 		t.Errorf("given up: %d events, %v", len(d.Events), err)
 	}
 	add.Export.Size = 3

@@ -2,6 +2,7 @@ package command
 
 import (
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -17,6 +18,8 @@ var (
 	ErrImporting = errors.New("an import of a whole log is running or broke off; other memories can be written once it ends or is given up")
 	// ErrNotPrefix: the log is not the beginning of the export.
 	ErrNotPrefix = errors.New("the log holds something else than the beginning of this export")
+	// ErrImportEnded: the import was given up, or another request completed it.
+	ErrImportEnded = fmt.Errorf("the import ended meanwhile: %w", ErrNotPrefix)
 	// ErrNoImport: no import is running.
 	ErrNoImport = errors.New("no import is running")
 )
@@ -84,7 +87,7 @@ func (c *AddImported) decide(s *State, now time.Time) (Decision, error) {
 	c.Next, c.Added = s.Leaves, 0
 	switch {
 	case s.Importing == nil || *s.Importing != c.Export || s.Leaves < c.From:
-		return Decision{}, ErrNotPrefix // it was given up meanwhile, or another request has completed it
+		return Decision{}, ErrImportEnded
 	case s.Leaves >= c.From+uint64(len(c.Leaves)):
 		return Decision{}, nil // another request has added them
 	case c.KeyErasures < s.Erased.Times:

@@ -87,6 +87,7 @@ var table = []row{
 	{memory.ErrNotAlone, http.StatusConflict, ""},
 	{keystore.ErrTooManyForgotten, http.StatusConflict, keystore.ErrTooManyForgotten.Error()},
 	{command.ErrImporting, http.StatusConflict, ""},
+	{command.ErrImportEnded, http.StatusConflict, "the import ended meanwhile: it was given up, or another request completed it"},
 	{command.ErrNotPrefix, http.StatusConflict, command.ErrNotPrefix.Error()},
 	{command.ErrNoImport, http.StatusNotFound, ""},
 	{memory.ErrImportTooBig, http.StatusRequestEntityTooLarge, ""},
