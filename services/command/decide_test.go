@@ -222,8 +222,10 @@ func (m *machine) mint() {
 	}
 	expected := 0
 	for _, g := range m.model.minted {
-		if g.kind == kind && g.live(m.now) {
-			expected++
+		if g.kind == kind {
+			if g.live(m.now) {
+				expected++
+			}
 			g.dead = true
 		}
 	}
@@ -320,7 +322,7 @@ func (m *machine) keysAndSessions() {
 	case 1:
 		id := m.pick("key", sortedKeys(m.model.keys))
 		_, err := m.decide(&RevokeKey{KeyID: id})
-		if (err == nil) != m.keyLives(id) {
+		if expires, some := m.model.expiries[id]; (err == nil) != (m.model.keys[id] && (!some || !over(expires, m.now))) {
 			m.t.Fatalf("revoke %s: %v", id, err)
 		}
 		if has(m.model.keys, id) {
@@ -354,7 +356,7 @@ func (m *machine) keysAndSessions() {
 			return
 		}
 		_, err := m.decide(c)
-		lives := m.endGrants(func(by Credential) bool { return by.ID == id }) || m.now.Before(m.model.sessions[id])
+		lives := m.endGrants(func(by Credential) bool { return by.ID == id }) || !over(m.model.sessions[id], m.now)
 		if lives != (err == nil) || !lives && !errors.Is(err, ErrSessionUnknown) {
 			m.t.Fatalf("end %s: %v", id, err)
 		}
