@@ -59,8 +59,9 @@ GOTEST := go test -vet=off -parallel $(WAITING)
 unit: ## all Go tests except the slow ones; the longest begin first, so that the rest runs beside them
 	$(GOTEST) -short -timeout 10m $(UNIT)
 
-# apt uses one processor. An empty Debian mostly waits for downloads and servers, so the parts that only compile and
-# compare run beside it, one after the other. What is sensitive to load runs alone.
+# apt uses one processor, so staticcheck, which needs nothing of it, runs beside it. An empty
+# Debian mostly waits for downloads and servers, so the parts that only compile and compare run
+# beside that, one after the other. What is sensitive to load runs alone.
 BESIDE := vulncheck generated lint-openapi client frameworks python release-check dashboard-current webextension fuzz
 .PHONY: verify beside
 verify: ## the rest: linters, slow tests, race detector, crashes, clusters, cut networks, browser, fuzzing

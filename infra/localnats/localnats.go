@@ -299,6 +299,8 @@ func (l *logger) Debugf(format string, args ...any)  { l.write(slog.LevelDebug, 
 func (l *logger) Tracef(format string, args ...any)  { l.write(slog.LevelDebug, format, args) }
 func (l *logger) Warnf(format string, args ...any)   { l.write(slog.LevelWarn, format, args) }
 
+// Errorf also notes the error of a stream that stores nothing any more: the server tells it
+// nowhere else.
 func (l *logger) Errorf(format string, args ...any) {
 	l.write(slog.LevelError, format, args)
 	if strings.HasPrefix(format, "JetStream stream ") && strings.Contains(format, "critical write error") {

@@ -93,8 +93,8 @@ func consentFails(c *fiber.Ctx, status int) (answered bool) {
 	return connect.RefusedApp(c, status, "") == nil
 }
 
-// consent answers with the address to which the page sends
-// the browser. Only the page has the session, so no other site can consent.
+// consent answers with the address to which the page sends the browser. Only the page has the
+// session, so no other site can consent.
 func (a *API) consent(c *fiber.Ctx, caller access.Caller) error {
 	request, err := a.appRequest(c)
 	if err != nil {
