@@ -193,30 +193,40 @@ func (l *JetStream) followed(ctx context.Context, cluster *jetstream.ClusterInfo
 	if l.nc.PublishRequest(raftState, answers.Subject, question) != nil {
 		return false
 	}
-	type following struct {
-		leader string
-		term   uint64
-	}
-	votes := map[following]int{}
-	var leads following
-	for {
+	for heard := (votes{count: map[following]int{}}); ; {
 		answer, err := answers.NextMsgWithContext(ctx)
 		if err != nil {
 			return false
 		}
-		var node nodeState
-		if json.Unmarshal(answer.Data, &node) != nil {
-			continue
-		}
-		for _, groups := range node.Data {
-			is := groups[cluster.RaftGroup]
-			votes[following{is.Leader, is.Term}]++
-			if node.Server.Name == cluster.Leader && is.State == "LEADER" {
-				leads = following{is.ID, is.Term}
-			}
-		}
-		if leads.leader != "" && votes[leads] > (len(cluster.Replicas)+1)/2 {
+		if heard.add(answer.Data, cluster) {
 			return true
 		}
 	}
+}
+
+// votes counts the replicas by whom they follow.
+type votes struct {
+	count map[following]int
+	leads following
+}
+
+type following struct {
+	leader string
+	term   uint64
+}
+
+// add counts a node's answer, and reports whether a majority follows the leader by now.
+func (v *votes) add(answer []byte, cluster *jetstream.ClusterInfo) bool {
+	var node nodeState
+	if json.Unmarshal(answer, &node) != nil {
+		return false
+	}
+	for _, groups := range node.Data {
+		is := groups[cluster.RaftGroup]
+		v.count[following{is.Leader, is.Term}]++
+		if node.Server.Name == cluster.Leader && is.State == "LEADER" {
+			v.leads = following{is.ID, is.Term}
+		}
+	}
+	return v.leads.leader != "" && v.count[v.leads] > (len(cluster.Replicas)+1)/2
 }
