@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/projections/schema"
@@ -24,8 +25,8 @@ type Tables interface {
 
 // migrations are the tables of the read models, as package schema makes them.
 type migrations struct {
-	databaseURL, schema string
-	logger              *slog.Logger
+	pool   *pgxpool.Pool
+	logger *slog.Logger
 }
 
 // Have makes missing tables again: the log still has their contents. It returns
@@ -40,7 +41,7 @@ func (m migrations) Have(ctx context.Context, conn *pgx.Conn) error {
 		return err
 	}
 	m.logger.Warn("the tables of the read models are missing: they are made again, from the log")
-	return schema.Migrate(ctx, m.databaseURL, m.schema)
+	return schema.Migrate(ctx, m.pool)
 }
 
 func (m migrations) Check(ctx context.Context, q schema.Querier) error { return schema.Known(ctx, q) }

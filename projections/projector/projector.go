@@ -114,7 +114,7 @@ func (c *Config) setDefaults() {
 		c.Schema = schema.Name(c.Pool)
 	}
 	if c.Tables == nil {
-		c.Tables = migrations{c.Pool.Config().ConnString(), c.Schema, c.Logger}
+		c.Tables = migrations{c.Pool, c.Logger}
 	}
 	if c.Turn == nil {
 		c.Turn = func(context.Context, bool) {}

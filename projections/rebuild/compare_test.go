@@ -94,6 +94,7 @@ func TestALogThatDoesNotAnswerIsNotEmpty(t *testing.T) {
 		}}
 		cfg.Report = func(d audit.Finding) { t.Errorf("asked %d times: %v", asked, d) }
 		result, err := rebuild.Run(t.Context(), cfg)
+		cfg.Pool.Reset()                                    // closes what the pool itself keeps
 		fixture.Eventually(t, 2*time.Minute, func() error { // a cancelled connection is closed later
 			if n := open.open.Load(); n != 0 {
 				return fmt.Errorf("asked %d times: %d connections are open", asked, n)

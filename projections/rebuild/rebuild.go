@@ -189,7 +189,7 @@ func (r *rebuild) close() {
 // begin takes the lock, which lasts as long as the connection, and drops the schemas of
 // an interrupted rebuild.
 func (r *rebuild) begin(ctx context.Context) error {
-	if err := schema.Migrate(ctx, r.cfg.Pool.Config().ConnString(), r.live); err != nil {
+	if err := schema.Migrate(ctx, r.cfg.Pool); err != nil {
 		return err
 	}
 	var err error
@@ -261,7 +261,12 @@ func (r *rebuild) create(ctx context.Context) error {
 	if _, err := r.control.Exec(ctx, `BEGIN; CREATE SCHEMA `+r.fresh+`; COMMENT ON SCHEMA `+r.fresh+` IS '`+comment+`'; COMMIT`); err != nil {
 		return fmt.Errorf("create schema %s: %w", r.fresh, err)
 	}
-	if err := schema.Migrate(ctx, r.cfg.Pool.Config().ConnString(), r.fresh); err != nil {
+	pool, err := schema.OpenPool(ctx, r.cfg.Pool.Config().ConnString(), r.fresh, 1)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	if err := schema.Migrate(ctx, pool); err != nil {
 		return err
 	}
 	conn, err := r.connect(ctx, r.fresh)

@@ -31,54 +31,55 @@ var ErrEncoding = errors.New("the database's encoding is not UTF8")
 // in their old form, or leave out the new parts.
 var ErrNewer = errors.New("the tables are newer than this program")
 
-// Migrate creates the schema if it does not exist, and migrates its tables to the version
-// that this build knows. It returns ErrNewer if the tables have a newer version. If there
-// is nothing to do, it needs only the right to read. Any number of processes can call
+// Migrate creates the schema of a pool if it does not exist, and migrates its tables to the
+// version that this build knows. It returns ErrNewer if the tables have a newer version. If
+// there is nothing to do, it needs only the right to read. Any number of processes can call
 // Migrate at once: one process migrates, and the others wait and find nothing left to do.
 // A migration that writes rows can take long; the end of ctx stops it. Each migration is
 // its own transaction, so a crash or the end of ctx leaves only complete migrations
 // behind. The next call continues from there.
-func Migrate(ctx context.Context, databaseURL, schemaName string) error {
-	pool, err := pgxpool.ParseConfig(databaseURL) // knows the pool's parameters
-	if err != nil {
-		return fmt.Errorf("database URL: %w", err)
-	}
-	cfg := pool.ConnConfig
-	applyDefaults(&cfg.Config, schemaName)
-	// The lock ends with its connection: a crash releases it.
-	conn, err := pgx.ConnectConfig(ctx, cfg)
-	if err != nil {
-		return fmt.Errorf("migrate %s: %w", schemaName, err)
-	}
-	defer Disconnect(conn)
-	if err := checkEncoding(ctx, conn); err != nil {
+func Migrate(ctx context.Context, pool *pgxpool.Pool) error {
+	if err := checkEncoding(ctx, pool); err != nil {
 		return err
 	}
-	if _, err := conn.Exec(ctx, `SELECT pg_advisory_lock($1)`, LockKey("migrate", schemaName)); err != nil {
-		return fmt.Errorf("migrate %s: lock: %w", schemaName, err)
-	}
-	if err := create(ctx, conn, schemaName); err != nil {
-		return fmt.Errorf("create schema %s: %w", schemaName, err)
-	}
-	old, err := isOld(ctx, conn)
+	old, err := isOld(ctx, pool)
 	if err == nil && old {
-		err = up(ctx, *cfg)
+		err = up(ctx, pool)
 	}
 	if err != nil {
-		return fmt.Errorf("migrate %s: %w", schemaName, mayNot(err))
+		return fmt.Errorf("migrate %s: %w", Name(pool), mayNot(err))
 	}
-	return Known(ctx, conn)
+	return Known(ctx, pool)
 }
 
-// create creates the schema if it does not exist. It looks first, because CREATE SCHEMA IF
-// NOT EXISTS needs the right to create schemas even if the schema exists.
-func create(ctx context.Context, conn *pgx.Conn, schemaName string) error {
-	var there bool
-	if err := conn.QueryRow(ctx, `SELECT to_regnamespace($1) IS NOT NULL`, schemaName).Scan(&there); err != nil || there {
+// up creates the schema, and runs the migrations that its tables lack.
+func up(ctx context.Context, pool *pgxpool.Pool) error {
+	borrowed, err := pool.Acquire(ctx)
+	if err != nil {
 		return err
 	}
-	_, err := conn.Exec(ctx, `CREATE SCHEMA IF NOT EXISTS `+pgx.Identifier{schemaName}.Sanitize())
-	return mayNot(err)
+	// The lock ends with its connection: a crash releases it.
+	conn := borrowed.Hijack()
+	defer Disconnect(conn)
+	if _, err := conn.Exec(ctx, `SELECT pg_advisory_lock($1)`, LockKey("migrate", Name(pool))); err != nil {
+		return fmt.Errorf("lock: %w", err)
+	}
+	// CREATE SCHEMA IF NOT EXISTS needs the right to create schemas even if the schema exists.
+	var there bool
+	err = conn.QueryRow(ctx, `SELECT to_regnamespace($1) IS NOT NULL`, Name(pool)).Scan(&there)
+	if err == nil && !there {
+		_, err = conn.Exec(ctx, `CREATE SCHEMA IF NOT EXISTS `+pgx.Identifier{Name(pool)}.Sanitize())
+	}
+	if err != nil {
+		return fmt.Errorf("create the schema: %w", err)
+	}
+	db := stdlib.OpenDBFromPool(pool)
+	defer db.Close()
+	provider, err := newProvider(db)
+	if err == nil {
+		_, err = provider.Up(ctx)
+	}
+	return err
 }
 
 // mayNot adds advice to an error about missing rights: a projector whose role has the
@@ -94,12 +95,12 @@ func mayNot(err error) error {
 
 // isOld reports whether there is something to migrate. Most starts find nothing, and do
 // not have goose parse all migrations, with 4 MB for each.
-func isOld(ctx context.Context, conn *pgx.Conn) (bool, error) {
+func isOld(ctx context.Context, q Querier) (bool, error) {
 	var there bool
-	if err := conn.QueryRow(ctx, `SELECT to_regclass('goose_db_version') IS NOT NULL`).Scan(&there); err != nil || !there {
+	if err := q.QueryRow(ctx, `SELECT to_regclass('goose_db_version') IS NOT NULL`).Scan(&there); err != nil || !there {
 		return true, err
 	}
-	is, known, err := versions(ctx, conn)
+	is, known, err := versions(ctx, q)
 	return is < known, err
 }
 
@@ -132,17 +133,6 @@ var newest = sync.OnceValues(func() (int64, error) {
 	return goose.NumericComponent(files[len(files)-1].Name()) // sorted by name
 })
 
-// up runs the migrations that the tables lack.
-func up(ctx context.Context, cfg pgx.ConnConfig) error {
-	db := stdlib.OpenDB(cfg)
-	defer db.Close()
-	provider, err := newProvider(db)
-	if err == nil {
-		_, err = provider.Up(ctx)
-	}
-	return err
-}
-
 func newProvider(db *sql.DB) (*goose.Provider, error) {
 	files, err := fs.Sub(migrations, "migrations")
 	if err != nil {
@@ -152,9 +142,9 @@ func newProvider(db *sql.DB) (*goose.Provider, error) {
 		goose.WithDisableGlobalRegistry(true), goose.WithLogger(goose.NopLogger()))
 }
 
-func checkEncoding(ctx context.Context, conn *pgx.Conn) error {
+func checkEncoding(ctx context.Context, q Querier) error {
 	var encoding string
-	if err := conn.QueryRow(ctx, `SHOW server_encoding`).Scan(&encoding); err != nil {
+	if err := q.QueryRow(ctx, `SHOW server_encoding`).Scan(&encoding); err != nil {
 		return fmt.Errorf("migrate: %w", err)
 	}
 	if encoding != "UTF8" {

@@ -25,7 +25,7 @@ func TestManyMigrateAtOnce(t *testing.T) {
 	for i := range 8 {
 		all.Go(func() {
 			// Two schemas, four processes each.
-			if err := schema.Migrate(t.Context(), url, []string{schema.Live, "second"}[i%2]); err != nil {
+			if err := migrate(t, url, []string{schema.Live, "second"}[i%2]); err != nil {
 				t.Error(err)
 			}
 		})
@@ -49,10 +49,10 @@ func TestManyMigrateAtOnce(t *testing.T) {
 func TestNewerTablesAreRefused(t *testing.T) {
 	t.Parallel()
 	url := pgtest.Database(t)
-	must(t, schema.Migrate(t.Context(), url, schema.Live))
+	must(t, migrate(t, url, schema.Live))
 	conn := connect(t, url)
 	must(t, errorOf(conn.Exec(t.Context(), `INSERT INTO ledger.goose_db_version (version_id, is_applied) VALUES (999, true)`)))
-	if err := schema.Migrate(t.Context(), url, schema.Live); !errors.Is(err, schema.ErrNewer) || !strings.Contains(err.Error(), "999") {
+	if err := migrate(t, url, schema.Live); !errors.Is(err, schema.ErrNewer) || !strings.Contains(err.Error(), "999") {
 		t.Errorf("migrate: %v", err)
 	}
 }
@@ -72,23 +72,23 @@ func TestARoleWithoutRightsFindsTheSchema(t *testing.T) {
 	exec(`CREATE ROLE reader LOGIN PASSWORD 'r'`)
 	as := admin.Config().User
 	reader.User, reader.Path = url.UserPassword("reader", "r"), "/"+name
-	if err := schema.Migrate(t.Context(), reader.String(), schema.Live); err == nil || !strings.Contains(err.Error(), "start the projector first") {
+	if err := migrate(t, reader.String(), schema.Live); err == nil || !strings.Contains(err.Error(), "start the projector first") {
 		t.Errorf("without a schema, in %s: %v", name, err)
 	}
 	// As documented.
 	exec(`ALTER DEFAULT PRIVILEGES FOR ROLE ` + as + ` GRANT USAGE ON SCHEMAS TO reader`)
 	exec(`ALTER DEFAULT PRIVILEGES FOR ROLE ` + as + ` GRANT SELECT ON TABLES TO reader`)
-	must(t, schema.Migrate(t.Context(), server.AdminURL(), schema.Live))
-	if err := schema.Migrate(t.Context(), reader.String(), schema.Live); err != nil {
+	must(t, migrate(t, server.AdminURL(), schema.Live))
+	if err := migrate(t, reader.String(), schema.Live); err != nil {
 		t.Errorf("with one: %v", err)
 	}
 	exec(`REVOKE SELECT ON ledger.goose_db_version FROM reader`)
-	if err := schema.Migrate(t.Context(), reader.String(), schema.Live); err == nil || !strings.Contains(err.Error(), "start the projector first") {
+	if err := migrate(t, reader.String(), schema.Live); err == nil || !strings.Contains(err.Error(), "start the projector first") {
 		t.Errorf("with one that it may not read: %v", err)
 	}
 	exec(`GRANT SELECT ON ledger.goose_db_version TO reader`)
 	exec(`DELETE FROM ledger.goose_db_version WHERE version_id >= 3`)
-	if err := schema.Migrate(t.Context(), reader.String(), schema.Live); err == nil || !strings.Contains(err.Error(), "start the projector first") {
+	if err := migrate(t, reader.String(), schema.Live); err == nil || !strings.Contains(err.Error(), "start the projector first") {
 		t.Errorf("with an old one: %v", err)
 	}
 }
@@ -96,7 +96,7 @@ func TestARoleWithoutRightsFindsTheSchema(t *testing.T) {
 func TestEveryTableBelongsToAProjection(t *testing.T) {
 	t.Parallel()
 	url := pgtest.Database(t)
-	must(t, schema.Migrate(t.Context(), url, schema.Live))
+	must(t, migrate(t, url, schema.Live))
 	known := map[string]bool{"checkpoint": true, "goose_db_version": true}
 	for _, p := range readmodel.All() {
 		for _, table := range p.Tables() {
@@ -127,7 +127,7 @@ func TestADatabaseThatIsNotUTF8IsRefused(t *testing.T) {
 	server := pgtest.Start(t, localpostgres.Config{NoSync: true})
 	conn := connect(t, server.AdminURL())
 	must(t, errorOf(conn.Exec(t.Context(), `CREATE DATABASE latin ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0`)))
-	if err := schema.Migrate(t.Context(), server.DatabaseURL("latin"), schema.Live); !errors.Is(err, schema.ErrEncoding) {
+	if err := migrate(t, server.DatabaseURL("latin"), schema.Live); !errors.Is(err, schema.ErrEncoding) {
 		t.Errorf("migrate: %v", err)
 	}
 }
@@ -135,7 +135,7 @@ func TestADatabaseThatIsNotUTF8IsRefused(t *testing.T) {
 func TestAPasswordStaysOutOfErrors(t *testing.T) {
 	t.Parallel()
 	const bad = "postgres://me:topsecret@127.0.0.1:1/x?connect_timeout=1&sslmode=disable"
-	err := schema.Migrate(t.Context(), bad, schema.Live)
+	err := migrate(t, bad, schema.Live)
 	if err == nil || strings.Contains(err.Error(), "topsecret") {
 		t.Errorf("migrate: %v", err)
 	}
@@ -150,7 +150,7 @@ func TestAPasswordStaysOutOfErrors(t *testing.T) {
 func TestTheCheckpointIsAFence(t *testing.T) {
 	t.Parallel()
 	url := pgtest.Database(t)
-	must(t, schema.Migrate(t.Context(), url, schema.Live))
+	must(t, migrate(t, url, schema.Live))
 	pool, err := schema.OpenPool(t.Context(), url, schema.Live, 1)
 	must(t, err)
 	defer pool.Close()
@@ -165,6 +165,14 @@ func TestTheCheckpointIsAFence(t *testing.T) {
 	if at, err := projector.ReadCheckpoint(t.Context(), pool); err != nil || at.Seq != 9 {
 		t.Errorf("position %d, %v", at.Seq, err)
 	}
+}
+
+func migrate(t *testing.T, url, name string) error {
+	t.Helper()
+	pool, err := schema.OpenPool(t.Context(), url, name, 1)
+	must(t, err)
+	defer pool.Close()
+	return schema.Migrate(t.Context(), pool)
 }
 
 func connect(t *testing.T, url string) *pgx.Conn {

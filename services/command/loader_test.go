@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/memory-ledger/ledger/events/eventlog/logtest"
 	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
@@ -24,12 +25,14 @@ func TestNothingOfAVoidReadIsLeft(t *testing.T) {
 	t.Parallel()
 	database := pgtest.Database(t)
 	const live, fresh = "ledger", "ledger_fresh"
-	for _, name := range []string{live, fresh} {
-		must(t, schema.Migrate(t.Context(), database, name))
+	var pool *pgxpool.Pool
+	for _, name := range []string{fresh, live} {
+		var err error
+		pool, err = schema.OpenPool(t.Context(), database, name, 2)
+		must(t, err)
+		t.Cleanup(pool.Close)
+		must(t, schema.Migrate(t.Context(), pool))
 	}
-	pool, err := schema.OpenPool(t.Context(), database, live, 2)
-	must(t, err)
-	t.Cleanup(pool.Close)
 	owner, kept, revoked := logtest.Owner(), uuid.NewString(), uuid.NewString()
 	for _, name := range []string{live, fresh} {
 		must(t, testkit.ErrorOf(pool.Exec(t.Context(), `INSERT INTO `+name+`.owners (owner, others, last_seq, chain_version, chain_last_seq) VALUES ($1, 2, 2, 0, 0)`, owner)))

@@ -48,10 +48,10 @@ type writer struct {
 func newHistory(t testing.TB) *history {
 	t.Helper()
 	url := pgtest.Database(t)
-	must(t, schema.Migrate(t.Context(), url, schema.Live))
 	pool, err := schema.OpenPool(t.Context(), url, schema.Live, 8)
 	must(t, err)
 	t.Cleanup(pool.Close)
+	must(t, schema.Migrate(t.Context(), pool))
 	return &history{pool: pool, keys: keystoretest.Start(t)}
 }
 

@@ -20,6 +20,7 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/memory-ledger/ledger/infra/localpostgres"
 )
@@ -28,6 +29,7 @@ import (
 var shared struct {
 	once   sync.Once
 	server *localpostgres.Server
+	admin  *pgxpool.Pool
 	folder string
 	err    error
 }
@@ -59,11 +61,11 @@ func Database(t testing.TB) string {
 	t.Helper()
 	s := sharedServer(t)
 	name := fmt.Sprintf("test_%d", databases.Add(1))
-	if err := admin(t.Context(), s, "CREATE DATABASE "+name+" OWNER ledger TEMPLATE template0 STRATEGY file_copy"); err != nil {
+	if _, err := shared.admin.Exec(t.Context(), "CREATE DATABASE "+name+" OWNER ledger TEMPLATE template0 STRATEGY file_copy"); err != nil {
 		t.Fatalf("pgtest: %v", err)
 	}
 	t.Cleanup(func() {
-		if err := admin(context.Background(), s, "DROP DATABASE "+name+" WITH (FORCE)"); err != nil {
+		if _, err := shared.admin.Exec(context.Background(), "DROP DATABASE "+name+" WITH (FORCE)"); err != nil {
 			t.Errorf("pgtest: %v", err)
 		}
 	})
@@ -113,7 +115,12 @@ func StartTCP(t testing.TB, settings map[string]string) (*localpostgres.Server, 
 	all := map[string]string{"listen_addresses": "127.0.0.1", "port": port}
 	maps.Copy(all, settings)
 	s := Start(t, localpostgres.Config{NoSync: true, Settings: all})
-	if err := admin(t.Context(), s, "ALTER ROLE ledger PASSWORD 'right'"); err != nil {
+	conn, err := pgx.Connect(t.Context(), s.AdminURL())
+	if err == nil {
+		_, err = conn.Exec(t.Context(), "ALTER ROLE ledger PASSWORD 'right'")
+		err = errors.Join(err, conn.Close(t.Context()))
+	}
+	if err != nil {
 		t.Fatalf("pgtest: %v", err)
 	}
 	return s, &url.URL{Scheme: "postgresql", User: url.UserPassword("ledger", "right"), Host: l.Addr().String(), Path: "/ledger", RawQuery: "sslmode=disable"}
@@ -149,6 +156,9 @@ func sharedServer(t testing.TB) *localpostgres.Server {
 			Dir:    filepath.Join(shared.folder, "pg"),
 			NoSync: true, Settings: map[string]string{"max_connections": "200"}, Logger: quiet(),
 		})
+		if shared.err == nil {
+			shared.admin, shared.err = pgxpool.New(context.Background(), shared.server.AdminURL())
+		}
 	})
 	if shared.err != nil {
 		t.Fatalf("pgtest: %v", shared.err)
@@ -160,20 +170,14 @@ func stopShared() error {
 	if shared.folder == "" {
 		return nil
 	}
+	if shared.admin != nil {
+		shared.admin.Close()
+	}
 	var err error
 	if shared.server != nil {
 		err = shared.server.Stop(context.Background())
 	}
 	return errors.Join(err, Remove(shared.folder))
-}
-
-func admin(ctx context.Context, s *localpostgres.Server, statement string) error {
-	conn, err := pgx.Connect(ctx, s.AdminURL())
-	if err != nil {
-		return err
-	}
-	_, err = conn.Exec(ctx, statement)
-	return errors.Join(err, conn.Close(ctx))
 }
 
 func newFolder() (string, error) {

@@ -262,15 +262,12 @@ func natsOptions(logger *slog.Logger) []nats.Option {
 // then, in this service or another, may run as long as it needs: if each start aborted
 // the migration, the next start would begin it again, and it would never finish.
 func (b *Base) openDatabase(ctx, starting context.Context) error {
-	err := waitingForDatabase(b.Logger).eventually(starting, func() error {
-		return schema.Migrate(ctx, b.Config.DatabaseURL, schema.Live)
-	})
-	if err != nil {
-		return fmt.Errorf("prepare the database: %w", err)
-	}
-	b.Pool, err = schema.OpenPool(ctx, b.Config.DatabaseURL, schema.Live, 16)
-	if err != nil {
+	var err error
+	if b.Pool, err = schema.OpenPool(ctx, b.Config.DatabaseURL, schema.Live, 16); err != nil {
 		return err
+	}
+	if err := waitingForDatabase(b.Logger).eventually(starting, func() error { return schema.Migrate(ctx, b.Pool) }); err != nil {
+		return fmt.Errorf("prepare the database: %w", err)
 	}
 	b.registerPool()
 	return nil
