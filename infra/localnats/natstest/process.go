@@ -22,10 +22,6 @@ import (
 // processEnv carries the configuration of a server process.
 const processEnv = "LEDGER_NATSTEST_PROCESS"
 
-// startAttempts is more than one because, while a server is down, another process that
-// asks for any free port can get the server's port for a moment.
-const startAttempts = 5
-
 // spec tells the server process how to run. note is the process's answer on its standard
 // output, once it is ready or has failed.
 type (
@@ -117,7 +113,8 @@ func (p *Process) Start() {
 		return
 	}
 	var errs []error
-	for range startAttempts {
+	// While the server was down, another process may have got its port for a moment.
+	for range 5 {
 		proc, ready, err := launch(p.spec)
 		if err == nil {
 			p.proc, p.url, p.spec.Port = proc, ready.URL, ready.Port

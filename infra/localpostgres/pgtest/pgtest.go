@@ -27,11 +27,11 @@ import (
 
 // shared is the server of this test program.
 var shared struct {
-	once   sync.Once
-	server *localpostgres.Server
-	admin  *pgxpool.Pool
-	folder string
-	err    error
+	once, filled sync.Once
+	server       *localpostgres.Server
+	admin        *pgxpool.Pool
+	folder       string
+	err          error
 }
 
 var databases atomic.Int64
@@ -59,9 +59,30 @@ func Main(m *testing.M, after ...func()) {
 // URL. It is dropped when the test ends, even if clients are still connected to it.
 func Database(t testing.TB) string {
 	t.Helper()
+	return copyOf(t, sharedServer(t), "template0")
+}
+
+// Filled makes a copy of a database that fill has filled, once for this test program. All
+// copies have the same random values, for example the tables' generation.
+func Filled(t testing.TB, fill func(url string) error) string {
+	t.Helper()
 	s := sharedServer(t)
+	shared.filled.Do(func() {
+		_, err := shared.admin.Exec(t.Context(), "CREATE DATABASE filled OWNER ledger TEMPLATE template0")
+		if err == nil {
+			err = fill(s.DatabaseURL("filled"))
+		}
+		if err != nil {
+			t.Errorf("pgtest: %v", err)
+		}
+	})
+	return copyOf(t, s, "filled")
+}
+
+func copyOf(t testing.TB, s *localpostgres.Server, template string) string {
+	t.Helper()
 	name := fmt.Sprintf("test_%d", databases.Add(1))
-	if _, err := shared.admin.Exec(t.Context(), "CREATE DATABASE "+name+" OWNER ledger TEMPLATE template0 STRATEGY file_copy"); err != nil {
+	if _, err := shared.admin.Exec(t.Context(), "CREATE DATABASE "+name+" OWNER ledger TEMPLATE "+template+" STRATEGY file_copy"); err != nil {
 		t.Fatalf("pgtest: %v", err)
 	}
 	t.Cleanup(func() {

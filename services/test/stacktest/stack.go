@@ -18,6 +18,7 @@ import (
 	"github.com/memory-ledger/ledger/infra/localnats/natstest"
 	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
 	"github.com/memory-ledger/ledger/projections/fence"
+	"github.com/memory-ledger/ledger/projections/schema"
 	"github.com/memory-ledger/ledger/services/run/assembly"
 	"github.com/memory-ledger/ledger/services/run/config"
 	"github.com/memory-ledger/ledger/services/test/contracttest"
@@ -53,7 +54,7 @@ func Start(t testing.TB, o Options) *Stack {
 		s.NATSURL = natstest.Start(t).URL()
 	}
 	if o.DatabaseURL == "" {
-		o.DatabaseURL = pgtest.Database(t)
+		o.DatabaseURL = pgtest.Filled(t, migrated)
 	}
 	s.Config.NATSURL, s.Config.DatabaseURL = s.NATSURL, o.DatabaseURL
 	if o.Configure != nil {
@@ -77,7 +78,15 @@ func Start(t testing.TB, o Options) *Stack {
 	return s
 }
 
-// listen returns a listener for each replica.
+func migrated(url string) error {
+	pool, err := schema.OpenPool(context.Background(), url, schema.Live, 1)
+	if err == nil {
+		err = schema.Migrate(context.Background(), pool)
+		pool.Close()
+	}
+	return err
+}
+
 func listen(t testing.TB, replicas int) []net.Listener {
 	t.Helper()
 	listeners := make([]net.Listener, max(1, replicas))

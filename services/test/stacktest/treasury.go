@@ -92,13 +92,6 @@ func (y *Treasury) Land(tx *solana.Transaction) string {
 	y.Helper()
 	var signature string
 	y.Must(y.Call(y.Context(), &signature, "sendTransaction", tx.MustToBase64(), map[string]any{"encoding": "base64", "preflightCommitment": "confirmed"}))
-	y.await(signature)
-	return signature
-}
-
-// await polls a transaction until it is confirmed.
-func (y *Treasury) await(signature string) {
-	y.Helper()
 	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 		var statuses struct {
 			Value []*struct {
@@ -111,10 +104,11 @@ func (y *Treasury) await(signature string) {
 			if s.Err != nil {
 				y.Fatalf("transaction failed: %v", s.Err)
 			}
-			return
+			return signature
 		}
 	}
 	y.Fatal("the transaction was not confirmed")
+	return ""
 }
 
 // Give mints tokens into a wallet's associated token account. It creates the account if
