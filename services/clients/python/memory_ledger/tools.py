@@ -66,13 +66,16 @@ def _functions(ledger: MemoryLedger, source: str) -> list[Callable[..., Any]]:
     def correct(id: str, content: str) -> str:
         """Store what is true now in place of a memory, and return the new memory's id.
 
-        recall then finds only the new one; the old one stays in the owner's log.
+        recall then finds only the new one, which keeps the tags; the old one stays in the owner's log.
 
         Args:
             id: The id of the memory that is wrong or out of date.
             content: The fact as it is now, in a sentence that can be understood alone.
         """
-        return ledger.memories.write(content, source=source, supersedes=[id])["id"]
+        # Without its tags and namespace, the fact would be lost to a recall by them.
+        old = ledger.memories.get(id)["metadata"]
+        kept = {name: old[name] for name in ("tags", "namespace") if name in old}
+        return ledger.memories.write(content, kept, source=source, supersedes=[id])["id"]
 
     def forget(id: str) -> str:
         """Take a memory back, and those that it corrects, so that they are never recalled again.

@@ -93,7 +93,7 @@ class Product(unittest.TestCase):
         old = remember("Ada's manager is Grace", occurred_at="2020-05-01", tags=["work"])
         remember("Ada likes tea", tags=["food"])
         new = correct(old, "Ada's manager is Helena")
-        self.assertEqual(recall("who is Ada's manager?", limit=1)[0]["id"], new)
+        self.assertEqual(ids(recall("who is Ada's manager?", tags=["work"])), [new])
         self.assertEqual([found["untrustedContent"] for found in recall("Ada", tags=["food"])], ["Ada likes tea"])
         forget(new)
         self.assertTrue({old, new}.isdisjoint(ids(recall("Ada manager"))))

@@ -61,9 +61,14 @@ export function memoryTools(ledger: MemoryLedger, { source = "agent", namespace 
         (await ledger.memories.searchPage(query, { mode: "ranked", limit, filter: { namespace, tags }, signal })).memories.map(recalled),
     }),
     correct: tool({
-      description: "Store what is true now in place of a memory, and return the new memory's id. recall then finds only the new one.",
+      description: "Store what is true now in place of a memory, and return the new memory's id. recall then finds only the new one, which keeps the tags.",
       inputSchema: z.object({ id: z.string().describe("The id of the memory that is wrong or out of date."), content }),
-      execute: async ({ id, content }, { abortSignal: signal }) => (await ledger.memories.store({ content, source, namespace, supersedes: [id] }, { signal })).id,
+      execute: async ({ id, content }, { abortSignal: signal }) => {
+        // Without its tags and namespace, the fact would be lost to a recall by them.
+        const { tags, namespace: had } = (await ledger.memories.get(id, { signal })).metadata, within = namespace ?? had;
+        const metadata = { ...(tags !== undefined && { tags }), ...(within !== undefined && { namespace: within }) };
+        return (await ledger.memories.store({ content, source, metadata, supersedes: [id] }, { signal })).id;
+      },
     }),
     forget: tool({
       description: "Take a memory back, and those that it corrects, so that they are never recalled again. Use it when the person asks you to forget something.",

@@ -30,12 +30,13 @@ for (const [version, ai, Model] of [[6, ai6, Model6], [7, ai7, Model7]]) {
     const owner = await newOwner();
     await owner.memories.write("Ada drinks gin", { namespace: "other" });
     const tools = memoryTools(await newAgent(owner, { namespaces: ["chat"] }), { source: "my agent", namespace: "chat" });
+    tools.correct = memoryTools(await newAgent(owner), { source: "my agent" }).correct; // of an agent that sees all namespaces
     const { model, outcomes } = await run(Model, ai, tools, [
       () => ["remember", { content: "Ada drinks coffee", tags: ["food"], occurredAt: "2026-03-01" }],
       () => ["remember", { content: "Ada lives in Rome" }],
       () => ["recall", { query: "what does Ada drink?", tags: ["food"] }],
       ([id]) => ["correct", { id, content: "Ada drinks tea" }],
-      () => ["recall", { query: "what does Ada drink?", limit: 1 }],
+      () => ["recall", { query: "what does Ada drink?", tags: ["food"] }],
       ([, , , id]) => ["forget", { id }],
       () => ["recall", { query: "Ada" }],
       () => ["recall", { query: "Ada", limit: 1000 }],
@@ -46,7 +47,7 @@ for (const [version, ai, Model] of [[6, ai6, Model6], [7, ai7, Model7]]) {
     const memory = { untrustedSource: "my agent", via: "key" };
     const shown = ({ createdAt, ...rest }) => (assert.ok(Date.parse(createdAt)), JSON.parse(JSON.stringify(rest)));
     assert.deepEqual(first.map(shown), [{ ...memory, id: coffee, untrustedContent: "Ada drinks coffee", untrustedTags: ["food"], untrustedOccurredAt: "2026-03-01" }]);
-    assert.deepEqual(second.map(shown), [{ ...memory, id: tea, untrustedContent: "Ada drinks tea" }]);
+    assert.deepEqual(second.map(shown), [{ ...memory, id: tea, untrustedContent: "Ada drinks tea", untrustedTags: ["food"] }]);
     assert.equal(forgotten, "It is taken back.");
     assert.deepEqual(third.map(({ id }) => id), [rome]);
     assert.deepEqual((await all(owner.memories.list())).map(({ content, metadata: { namespace } }) => [content, namespace]), [["Ada drinks gin", "other"], ["Ada lives in Rome", "chat"]]);
