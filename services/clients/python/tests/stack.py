@@ -91,10 +91,10 @@ class Product(unittest.TestCase):
         program = ledger.MemoryLedger(URL, api_key=client.keys.create("agent", scopes=["read", "write", "retract"])["key"])
         remember, recall, correct, forget = ledger.memory_tools(program)
         old = remember("Ada's manager is Grace", occurred_at="2020-05-01", tags=["work"])
-        remember("Ada likes tea", tags=["food"])
+        remember("Nothing new. " * 20_000 + "Ada likes tea.", tags=["food"])
         new = correct(old, "Ada's manager is Helena")
         self.assertEqual(ids(recall("who is Ada's manager?", tags=["work"])), [new])
-        self.assertEqual([found["untrustedContent"] for found in recall("Ada", tags=["food"])], ["Ada likes tea"])
+        self.assertEqual([found["untrustedContent"] for found in recall("Ada", tags=["food"])], ["Ada likes tea."])
         forget(new)
         self.assertTrue({old, new}.isdisjoint(ids(recall("Ada manager"))))
 

@@ -28,12 +28,12 @@ async function run(Model, { generateText, isStepCount, stepCountIs = isStepCount
 for (const [version, ai, Model] of [[6, ai6, Model6], [7, ai7, Model7]]) {
   test(`a model calls the tools by version ${version} of the SDK`, async () => {
     const owner = await newOwner();
-    await owner.memories.write("Ada drinks gin", { namespace: "other" });
+    const { id: gin } = await owner.memories.write("Ada drinks gin", { namespace: "other" });
     const tools = memoryTools(await newAgent(owner, { namespaces: ["chat"] }), { source: "my agent", namespace: "chat" });
     tools.correct = memoryTools(await newAgent(owner), { source: "my agent" }).correct; // of an agent that sees all namespaces
     const { model, outcomes } = await run(Model, ai, tools, [
       () => ["remember", { content: "Ada drinks coffee", tags: ["food"], occurredAt: "2026-03-01" }],
-      () => ["remember", { content: "Ada lives in Rome" }],
+      () => ["remember", { content: "Ada lives in Rome. ".padEnd(250_000, "Nothing new. ") }],
       () => ["recall", { query: "what does Ada drink?", tags: ["food"] }],
       ([id]) => ["correct", { id, content: "Ada drinks tea" }],
       () => ["recall", { query: "what does Ada drink?", tags: ["food"] }],
@@ -49,8 +49,8 @@ for (const [version, ai, Model] of [[6, ai6, Model6], [7, ai7, Model7]]) {
     assert.deepEqual(first.map(shown), [{ ...memory, id: coffee, untrustedContent: "Ada drinks coffee", untrustedTags: ["food"], untrustedOccurredAt: "2026-03-01" }]);
     assert.deepEqual(second.map(shown), [{ ...memory, id: tea, untrustedContent: "Ada drinks tea", untrustedTags: ["food"] }]);
     assert.equal(forgotten, "It is taken back.");
-    assert.deepEqual(third.map(({ id }) => id), [rome]);
-    assert.deepEqual((await all(owner.memories.list())).map(({ content, metadata: { namespace } }) => [content, namespace]), [["Ada drinks gin", "other"], ["Ada lives in Rome", "chat"]]);
+    assert.deepEqual(third.map(({ id, untrustedContent: part }) => [id, part.slice(0, 18), part.length]), [[rome, "Ada lives in Rome.", 300]]);
+    assert.deepEqual((await all(owner.memories.list())).map(({ id, metadata: { namespace } }) => [id, namespace]), [[gin, "other"], [rome, "chat"]]);
     assert.deepEqual(outcomes.slice(-3).map(({ type }) => type), ["error-text", "error-text", "error-text"]);
     for (const [n, error] of [/limit|Invalid input/, /not found/, /content must not be empty/].entries()) assert.match(refused[n], error);
     const offered = Object.fromEntries(model.doGenerateCalls[0].tools.map(({ name, inputSchema, description }) => (assert.ok(description), [name, inputSchema])));
