@@ -73,9 +73,11 @@ def _functions(ledger: MemoryLedger, source: str) -> list[Callable[..., Any]]:
             id: The id of the memory that is wrong or out of date.
             content: The fact as it is now, in a sentence that can be understood alone.
         """
+        old = ledger.memories.get(id)
+        if old.get("supersededBy"):  # else recall would find both corrections
+            raise ValueError(f"It was corrected before. If that is no longer true, correct {' and '.join(old['supersededBy'])}")
         # Without its tags and namespace, the fact would be lost to a recall by them.
-        old = ledger.memories.get(id)["metadata"]
-        kept = {name: old[name] for name in ("tags", "namespace") if name in old}
+        kept = {name: old["metadata"][name] for name in ("tags", "namespace") if name in old["metadata"]}
         return ledger.memories.write(content, kept, source=source, supersedes=[id])["id"]
 
     def forget(id: str) -> str:

@@ -95,6 +95,8 @@ class Product(unittest.TestCase):
         new = correct(old, "Ada's manager is Helena")
         self.assertEqual(ids(recall("who is Ada's manager?", tags=["work"])), [new])
         self.assertEqual([found["untrustedContent"] for found in recall("Ada", tags=["food"])], ["Ada likes tea."])
+        with self.assertRaisesRegex(ValueError, f"correct {new}"):
+            correct(old, "Ada's manager is Iris")
         forget(new)
         self.assertTrue({old, new}.isdisjoint(ids(recall("Ada manager"))))
 

@@ -65,8 +65,11 @@ export function memoryTools(ledger: MemoryLedger, { source = "agent", namespace 
       description: "Store what is true now in place of a memory, and return the new memory's id. recall then finds only the new one, which keeps the tags.",
       inputSchema: z.object({ id: z.string().describe("The id of the memory that is wrong or out of date."), content }),
       execute: async ({ id, content }, { abortSignal: signal }) => {
+        const { metadata: { tags, namespace: had }, supersededBy = [] } = await ledger.memories.get(id, { signal });
+        // Else recall would find both corrections.
+        if (supersededBy.length > 0) throw new Error(`It was corrected before. If that is no longer true, correct ${supersededBy.join(" and ")}`);
         // Without its tags and namespace, the fact would be lost to a recall by them.
-        const { tags, namespace: had } = (await ledger.memories.get(id, { signal })).metadata, within = namespace ?? had;
+        const within = namespace ?? had;
         const metadata = { ...(tags !== undefined && { tags }), ...(within !== undefined && { namespace: within }) };
         return (await ledger.memories.store({ content, source, metadata, supersedes: [id] }, { signal })).id;
       },

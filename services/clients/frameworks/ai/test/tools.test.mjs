@@ -37,18 +37,19 @@ for (const [version, ai, Model] of [[6, ai6, Model6], [7, ai7, Model7]]) {
       () => ["recall", { query: "what does Ada drink?", tags: ["food"] }],
       ([id]) => ["correct", { id, content: "Ada drinks tea" }],
       () => ["recall", { query: "what does Ada drink?", tags: ["food"] }],
+      ([id]) => ["correct", { id, content: "Ada drinks water" }],
       ([, , , id]) => ["forget", { id }],
       () => ["recall", { query: "Ada" }],
       () => ["recall", { query: "Ada", limit: 1000 }],
       () => ["forget", { id: "none" }],
       () => ["remember", { content: "" }],
     ]);
-    const [coffee, rome, first, tea, second, forgotten, third, ...refused] = outcomes.map(({ value }) => value);
+    const [coffee, rome, first, tea, second, again, forgotten, third, ...refused] = outcomes.map(({ value }) => value);
     const memory = { untrustedSource: "my agent", via: "key" };
     const shown = ({ createdAt, ...rest }) => (assert.ok(Date.parse(createdAt)), JSON.parse(JSON.stringify(rest)));
     assert.deepEqual(first.map(shown), [{ ...memory, id: coffee, untrustedContent: "Ada drinks coffee", untrustedTags: ["food"], untrustedOccurredAt: "2026-03-01" }]);
     assert.deepEqual(second.map(shown), [{ ...memory, id: tea, untrustedContent: "Ada drinks tea", untrustedTags: ["food"] }]);
-    assert.equal(forgotten, "It is taken back.");
+    assert.match(`${again} ${forgotten}`, new RegExp(`corrected before.* correct ${tea} It is taken back.$`));
     assert.deepEqual(third.map(({ id, untrustedContent: part }) => [id, part.slice(0, 18), part.length]), [[rome, "Ada lives in Rome.", 300]]);
     assert.deepEqual((await all(owner.memories.list())).map(({ id, metadata: { namespace } }) => [id, namespace]), [[gin, "other"], [rome, "chat"]]);
     assert.deepEqual(outcomes.slice(-3).map(({ type }) => type), ["error-text", "error-text", "error-text"]);
