@@ -8,7 +8,7 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import quote, urlencode
 
 from .chain import check_issuer
 from .complete import complete_receipt
@@ -19,7 +19,7 @@ from .errors import (
 )
 from .listed import check_limited, check_whole
 from .merkle import directions_of, fold
-from .receipt import check_answer, is_object, is_text, list_of, or_none, parse_receipt, verify_receipt
+from .receipt import check_answer, checked_list, is_object, is_text, list_of, or_none, parse_receipt, verify_receipt
 from .schema import CreatedMemory, FoundMemory, InclusionProof, LogHead, Memory, NewMemory, Receipt, SearchFilter
 from .streams import objects_of
 from .written import Writes, digest
@@ -97,10 +97,9 @@ class Memories:
         memory: Memory = self._ledger.core("GET", _path(id), timeout=timeout).body
         if not self._ledger.verify:
             return memory
-        check_answer(memory, {
-            "id": is_text, "content": is_text, "metadata": is_object, "leafHash": is_hash, "leafIndex": is_count, "imported": or_none(is_object),
-        })
+        check_answer(memory, {"id": is_text, "content": is_text, "metadata": is_object, "leafHash": is_hash, "leafIndex": is_count})
         imported = memory.get("imported")
+        check_answer({"imported": imported}, {"imported": or_none(is_object)})
         if memory["id"] != id and not (imported and imported.get("id") == id):
             raise WrongMemoryError("id", f"it is {memory['id']}, not {id}", "service")
         receipt = self.receipt(id, timeout=timeout)
@@ -118,7 +117,7 @@ class Memories:
         Retracted memories are left out. A page is not checked: `list` checks that nothing is
         missing.
         """
-        page: list[Memory] = self._ledger.core("GET", f"/memories?cursor={first}&limit={limit}", timeout=timeout).body
+        page: list[Memory] = checked_list(self._ledger.core("GET", f"/memories?cursor={first}&limit={limit}", timeout=timeout).body)
         return page
 
     def list(self, *, order: Order = "oldest", page_size: int = 500, stream: bool = False, timeout: float | None = None) -> Generator[Memory, None, None]:
@@ -146,10 +145,10 @@ class Memories:
         path: str | None = f"/memories?{urlencode({'limit': page_size, 'order': order})}"
         while path:
             answer = self._ledger.core("GET", path, timeout=timeout)
-            yield from answer.body
+            yield from checked_list(answer.body)
             # Only the query is used: the URL may name another host.
-            found = re.search(r'<([^>]*)>\s*;\s*rel="?next"?', answer.headers.get("link", ""))
-            path = f"/memories?{urlsplit(found.group(1)).query}" if found else None
+            found = re.search(r'<[^>?]*\??([^>#]*)[^>]*>\s*;\s*rel="?next"?', answer.headers.get("link", ""))
+            path = f"/memories?{found.group(1)}" if found else None
 
     def search(
         self, query: str, *, mode: Mode = "substring", order: SearchOrder | None = None, filter: SearchFilter | None = None,
@@ -175,7 +174,7 @@ class Memories:
         """Returns one page of search results, for callers who page themselves."""
         body = _given({"query": query, "mode": mode, "order": order, "filter": filter, "limit": limit, "cursor": cursor})
         answer = self._ledger.core("POST", "/memories/search", body=body, timeout=timeout)
-        return FoundPage(answer.body, answer.headers.get("next-cursor"))
+        return FoundPage(checked_list(answer.body), answer.headers.get("next-cursor"))
 
     def retract(self, id: str, *, timeout: float | None = None) -> None:
         """Retracts a memory: lists, searches and cases no longer contain it. Its leaf stays.
@@ -254,7 +253,10 @@ class Memories:
                 check_issuer(r, issuer)
             if r["anchor"]:
                 return r
-        ids = [memory["id"] for memory in self.page(r["leafIndex"], 1, timeout=timeout) if memory["leafIndex"] == r["leafIndex"]]
+        page = self.page(r["leafIndex"], 1, timeout=timeout)
+        for memory in page:
+            check_answer(memory, {"id": is_text, "leafIndex": is_count})
+        ids = [memory["id"] for memory in page if memory["leafIndex"] == r["leafIndex"]]
         if not ids:
             raise CantCompleteError(f"leaf {r['leafIndex']} is not in the list: it was retracted")
         later, head = self.receipt(ids[0], timeout=timeout), self._ledger.log.head(timeout=timeout)

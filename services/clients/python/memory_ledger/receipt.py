@@ -57,8 +57,15 @@ def check_answer(value: object, expected: Mapping[str, Check]) -> None:
     if not isinstance(value, dict):
         raise MalformedError("answer", "it is no object", "service")
     for name, check in expected.items():
-        if not check(value.get(name)):
+        if name not in value or not check(value[name]):
             raise MalformedError(name, "it is missing or malformed", "service")
+
+
+def checked_list(value: Any) -> Any:
+    """Returns the service's answer, which must be a list of objects."""
+    if not list_of(is_object)(value):
+        raise MalformedError("answer", "it is no list of objects", "service")
+    return value
 
 
 def parse_receipt(value: object) -> Receipt:

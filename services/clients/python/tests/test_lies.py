@@ -88,6 +88,11 @@ class Lies(unittest.TestCase):
                 with self.subTest(path=path, lie=lie), self.assertRaises(ledger.MalformedError) as caught:
                     call(service(answers))
                 self.assertEqual(caught.exception.liar, "service")
+        calls = [lambda c: list(c.memories.list()), lambda c: list(c.memories.search("x")), lambda c: c.memories.page(0, 1), lambda c: c.log.head()]
+        for lie, call in itertools.product((None, 5, {}, [None]), calls):
+            rootless = {name: value for name, value in head(3).items() if call is not calls[3] or name != "anchoredRoot"}
+            with self.assertRaises(ledger.MalformedError):
+                call(service({"/log": [rootless], "order=oldest": [lie], "/search": [lie], "limit=1": [lie]}))
 
     def test_a_stream_of_events_does_not_go_back(self) -> None:
         page = b'id: 8\ndata: {"events":[],"cursor":"8"}\n\n'
