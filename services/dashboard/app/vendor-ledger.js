@@ -964,7 +964,7 @@ async function checkGrowth(from, to, ask) {
 }
 async function checkProof(from, to, answer) {
   const sizes = `from ${from.size} to ${to.size} leaves`;
-  if (answer.from !== from.size || answer.to !== to.size || !Array.isArray(answer.proof) || !answer.proof.every(isHash)) {
+  if (answer.from !== from.size || answer.to !== to.size || ![from.root, to.root].concat(answer.proof).every(isHash)) {
     throw new MalformedError("proof", `it is not one ${sizes}`, "service");
   }
   if (!await isConsistent(from.size, to.size, from.root, to.root, answer.proof)) {
@@ -1381,6 +1381,11 @@ var Staking = class {
 // ../../clients/typescript/src/client.ts
 var remembered = 1e3;
 var digest = async (content, metadata) => toHex(await sha256(utf8(canonicalize(asSent({ content, metadata }), 0))));
+var digestShown = (content, metadata) => digest(content, metadata).catch(() => void 0);
+function listOf(body) {
+  if (!Array.isArray(body) || !body.every(isObject)) throw new MalformedError("answer", "it is no list of objects", "service");
+  return body;
+}
 var asSent = (value) => JSON.parse(JSON.stringify(value, (_, part) => {
   if (typeof part !== "object") canonicalize(part);
   return part;
@@ -1554,7 +1559,7 @@ var Memories = class {
     const fingerprints = await Promise.all(memories.map((memory) => this.#expect(memory)));
     const { body } = await this.ledger.core("POST", "/memories/batch", { ...call, idempotencyKey, body: { memories } });
     if (this.ledger.verify) {
-      if (!Array.isArray(body) || body.length !== memories.length) throw new IncompleteListError("length", `${body.length} answers to ${memories.length} memories`, "service");
+      if (listOf(body).length !== memories.length) throw new IncompleteListError("length", `${body.length} answers to ${memories.length} memories`, "service");
       const at = body.findIndex((written, n) => written.leafIndex !== body[0].leafIndex + n);
       if (at > 0) throw new IncompleteListError("leafIndex", `memory ${at} is leaf ${body[at].leafIndex}, the first is ${body[0].leafIndex}`, "service");
     }
@@ -1582,7 +1587,7 @@ var Memories = class {
       delete shown["supersedes"];
     }
     if (known.anyNamespace && typeof shown["namespace"] === "string") delete shown["namespace"];
-    if (known.digest !== await digest(content, shown)) {
+    if (known.digest !== await digestShown(content, shown)) {
       throw new ContentMismatchError("entry", "text or metadata are not those that were written", "service");
     }
   }
@@ -1604,7 +1609,7 @@ var Memories = class {
     const receipt = await this.receipt(id, options);
     if (memory.leafHash !== receipt.leafHash) throw new LeafMismatchError("leafHash", `it is ${memory.leafHash}, the receipt has ${receipt.leafHash}`, "service");
     if (memory.leafIndex !== receipt.leafIndex) throw new WrongMemoryError("leafIndex", `it is ${memory.leafIndex}, the receipt has ${receipt.leafIndex}`, "service");
-    if (await digest(memory.content, memory.metadata) !== await digest(receipt.entry.content, receipt.entry.metadata)) {
+    if (await digestShown(memory.content, memory.metadata) !== await digest(receipt.entry.content, receipt.entry.metadata)) {
       throw new ContentMismatchError("content", "text or metadata are not those of the leaf", "service");
     }
     return memory;
@@ -1669,7 +1674,7 @@ var Memories = class {
       previous = leafIndex;
       const known = this.#checkWritten(id, leafHash2, leafIndex);
       if (!damaged) {
-        if (!namespaces.includes(metadata["namespace"])) throw new WrongMemoryError("metadata.namespace", "the key is not for it", "service");
+        if (!namespaces.includes(metadata?.["namespace"])) throw new WrongMemoryError("metadata.namespace", "the key is not for it", "service");
         if (known) await this.#checkEntry(known, content, metadata);
       }
       yield memory;
@@ -1680,7 +1685,7 @@ var Memories = class {
    * memories are left out. A page is not checked: `list` checks that nothing is missing.
    */
   async page(from, limit, options = {}) {
-    return (await this.ledger.core("GET", `/memories?cursor=${from}&limit=${limit}`, options)).body;
+    return listOf((await this.ledger.core("GET", `/memories?cursor=${from}&limit=${limit}`, options)).body);
   }
   /**
    * Retracts a memory: lists, searches and cases no longer contain it. Its leaf stays. The
@@ -1712,7 +1717,7 @@ var Memories = class {
     let path = `/memories?limit=${options.pageSize ?? 500}&order=${order}`;
     while (path) {
       const page = await this.ledger.core("GET", path, callOptions(options));
-      yield* page.body;
+      yield* listOf(page.body);
       path = nextPage(page.headers.get("Link"));
     }
   }
@@ -1733,7 +1738,7 @@ var Memories = class {
   async searchPage(query, options = {}) {
     const { signal: _, timeoutMs: __, ...search } = options;
     const { body, headers } = await this.ledger.core("POST", "/memories/search", { ...callOptions(options), body: { ...search, query } });
-    return { memories: body, next: headers.get("Next-Cursor") ?? void 0 };
+    return { memories: listOf(body), next: headers.get("Next-Cursor") ?? void 0 };
   }
   /**
    * Returns a memory's inclusion proof. Its path and its root are checked against the log's
@@ -1799,6 +1804,7 @@ var Memories = class {
     if (r.anchor && (!issuer || await checkIssuer(r, issuer).then(() => true, () => false))) return r;
     const memory = (await this.page(r.leafIndex, 1, options)).find(({ leafIndex }) => leafIndex === r.leafIndex);
     if (!memory) throw new CantCompleteError(`leaf ${r.leafIndex} is not in the list: it was retracted`);
+    if (!isText(memory.id)) throw new MalformedError("id", "it is no text", "service");
     const later = await this.receipt(memory.id, options), head = await this.ledger.log.head(options);
     await this.ledger.log.growth({ size: r.treeSize, root: r.batchRoot }, { size: head.treeSize, root: head.root }, options);
     return completeReceipt(r, later);
@@ -1844,8 +1850,8 @@ var Memories = class {
 };
 var pathOf = (id) => `/memories/${encodeURIComponent(id)}`;
 function nextPage(link) {
-  const url = /<([^>]*)>\s*;\s*rel="?next"?/.exec(link ?? "")?.[1];
-  return url === void 0 ? void 0 : `/memories${new URL(url, "http://any").search}`;
+  const query = /<[^>?]*\??([^>#]*)[^>]*>\s*;\s*rel="?next"?/.exec(link ?? "")?.[1];
+  return query === void 0 ? void 0 : `/memories?${query}`;
 }
 async function serviceLies(check) {
   try {

@@ -90,6 +90,15 @@ const remembered = 1000;
 
 const digest = async (content: string, metadata: unknown): Promise<string> => toHex(await sha256(utf8(canonicalize(asSent({ content, metadata }), 0))));
 
+/** Returns the digest of what the service shows, or nothing if no leaf can hold it. */
+const digestShown = (content: string, metadata: unknown): Promise<string | undefined> => digest(content, metadata).catch(() => undefined);
+
+/** Returns the service's answer, which must be a list of objects. */
+function listOf<T>(body: T[]): T[] {
+  if (!Array.isArray(body) || !body.every(isObject)) throw new MalformedError("answer", "it is no list of objects", "service");
+  return body;
+}
+
 /** Returns a value as a request sends it: a Date, for example, as a string. Refuses what JSON would leave out or change. */
 const asSent = (value: unknown): unknown => JSON.parse(JSON.stringify(value, (_, part: unknown) => {
   if (typeof part !== "object") canonicalize(part);
@@ -293,7 +302,7 @@ export class Memories {
     const fingerprints = await Promise.all(memories.map((memory) => this.#expect(memory)));
     const { body } = await this.ledger.core<CreatedMemory[]>("POST", "/memories/batch", { ...call, idempotencyKey, body: { memories } });
     if (this.ledger.verify) {
-      if (!Array.isArray(body) || body.length !== memories.length) throw new IncompleteListError("length", `${body.length} answers to ${memories.length} memories`, "service");
+      if (listOf(body).length !== memories.length) throw new IncompleteListError("length", `${body.length} answers to ${memories.length} memories`, "service");
       const at = body.findIndex((written, n) => written.leafIndex !== body[0]!.leafIndex + n);
       if (at > 0) throw new IncompleteListError("leafIndex", `memory ${at} is leaf ${body[at]!.leafIndex}, the first is ${body[0]!.leafIndex}`, "service");
     }
@@ -323,7 +332,7 @@ export class Memories {
       delete shown["supersedes"];
     }
     if (known.anyNamespace && typeof shown["namespace"] === "string") delete shown["namespace"];
-    if (known.digest !== (await digest(content, shown))) {
+    if (known.digest !== (await digestShown(content, shown))) {
       throw new ContentMismatchError("entry", "text or metadata are not those that were written", "service");
     }
   }
@@ -347,7 +356,7 @@ export class Memories {
     const receipt = await this.receipt(id, options);
     if (memory.leafHash !== receipt.leafHash) throw new LeafMismatchError("leafHash", `it is ${memory.leafHash}, the receipt has ${receipt.leafHash}`, "service");
     if (memory.leafIndex !== receipt.leafIndex) throw new WrongMemoryError("leafIndex", `it is ${memory.leafIndex}, the receipt has ${receipt.leafIndex}`, "service");
-    if ((await digest(memory.content, memory.metadata)) !== (await digest(receipt.entry.content, receipt.entry.metadata))) {
+    if ((await digestShown(memory.content, memory.metadata)) !== (await digest(receipt.entry.content, receipt.entry.metadata))) {
       throw new ContentMismatchError("content", "text or metadata are not those of the leaf", "service");
     }
     return memory;
@@ -417,7 +426,7 @@ export class Memories {
       previous = leafIndex;
       const known = this.#checkWritten(id, leafHash, leafIndex);
       if (!damaged) {
-        if (!namespaces.includes(metadata["namespace"] as string)) throw new WrongMemoryError("metadata.namespace", "the key is not for it", "service");
+        if (!namespaces.includes(metadata?.["namespace"] as string)) throw new WrongMemoryError("metadata.namespace", "the key is not for it", "service");
         if (known) await this.#checkEntry(known, content, metadata);
       }
       yield memory;
@@ -429,7 +438,7 @@ export class Memories {
    * memories are left out. A page is not checked: `list` checks that nothing is missing.
    */
   async page(from: number, limit: number, options: CallOptions = {}): Promise<Memory[]> {
-    return (await this.ledger.core<Memory[]>("GET", `/memories?cursor=${from}&limit=${limit}`, options)).body;
+    return listOf((await this.ledger.core<Memory[]>("GET", `/memories?cursor=${from}&limit=${limit}`, options)).body);
   }
 
   /**
@@ -465,7 +474,7 @@ export class Memories {
     let path: string | undefined = `/memories?limit=${options.pageSize ?? 500}&order=${order}`;
     while (path) {
       const page: Answer<Memory[]> = await this.ledger.core<Memory[]>("GET", path, callOptions(options));
-      yield* page.body;
+      yield* listOf(page.body);
       path = nextPage(page.headers.get("Link"));
     }
   }
@@ -488,7 +497,7 @@ export class Memories {
   async searchPage(query: string, options: SearchPageOptions = {}): Promise<FoundPage> {
     const { signal: _, timeoutMs: __, ...search } = options;
     const { body, headers } = await this.ledger.core<FoundMemory[]>("POST", "/memories/search", { ...callOptions(options), body: { ...search, query } });
-    return { memories: body, next: headers.get("Next-Cursor") ?? undefined };
+    return { memories: listOf(body), next: headers.get("Next-Cursor") ?? undefined };
   }
 
   /**
@@ -560,6 +569,7 @@ export class Memories {
     if (r.anchor && (!issuer || (await checkIssuer(r, issuer).then(() => true, () => false)))) return r;
     const memory = (await this.page(r.leafIndex, 1, options)).find(({ leafIndex }) => leafIndex === r.leafIndex);
     if (!memory) throw new CantCompleteError(`leaf ${r.leafIndex} is not in the list: it was retracted`);
+    if (!isText(memory.id)) throw new MalformedError("id", "it is no text", "service");
     const later = await this.receipt(memory.id, options), head = await this.ledger.log.head(options);
     await this.ledger.log.growth({ size: r.treeSize, root: r.batchRoot }, { size: head.treeSize, root: head.root }, options);
     return completeReceipt(r, later);
@@ -614,8 +624,8 @@ const pathOf = (id: string): string => `/memories/${encodeURIComponent(id)}`;
 
 /** Returns the path of the next page that a Link header names. Only the query is used: the URL may name another host. */
 function nextPage(link: string | null): string | undefined {
-  const url = /<([^>]*)>\s*;\s*rel="?next"?/.exec(link ?? "")?.[1];
-  return url === undefined ? undefined : `/memories${new URL(url, "http://any").search}`;
+  const query = /<[^>?]*\??([^>#]*)[^>]*>\s*;\s*rel="?next"?/.exec(link ?? "")?.[1];
+  return query === undefined ? undefined : `/memories?${query}`;
 }
 
 /** Runs a check of a fresh answer, and blames the service if it fails. */

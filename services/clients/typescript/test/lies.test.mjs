@@ -65,6 +65,10 @@ test("what a proof and a head say has its form", async () => {
   const { log, memories, events } = client({ "": ["null"] }), pages = (answer) => client({ "": [answer] }, { verify: false }).events.pages().next();
   const follow = client({ "": ["data: null\n\n"] }).events.follow().next();
   const calls = [log.head(), memories.write("x"), events.pages().next(), pages([]), pages({ cursor: "1", events: [null] }), follow];
+  for (const { memories } of [{}, [null]].map((lie) => client({ "/log": [head(2)], "": [lie] }))) {
+    calls.push(memories.page(0, 1), all(memories.list()), all(memories.search("x")), memories.writeBatch([{ content: "x" }]));
+  }
+  calls.push(client({ "": [{ from: 1, to: 2, fromRoot: null, toRoot: ab, proof: [b] }] }).log.consistency(1, 2));
   await Promise.all(calls.map((call) => assert.rejects(call, { name: "MalformedError", liar: "service" })));
 });
 
