@@ -20,7 +20,7 @@ func eachWord(text []byte, yield func([]byte)) {
 	tokens := words.FromBytes(text)
 	run, runEnd := []byte(nil), -1
 	flush := func() {
-		eachPair(run, yield)
+		eachPair(norm.NFC.Bytes(run), yield) // decomposed, a character would be several
 		run = run[:0]
 	}
 	for tokens.Next() {

@@ -69,7 +69,7 @@ func TestQueries(t *testing.T) {
 		4:  "Le café de la gare était fermé, nous avons bu du thé à l'hôtel",
 		5:  "Ich habe die Schlüssel in der Küche vergessen",
 		6:  "明天我想去北京看朋友",
-		7:  "東京でラーメンを食べました",
+		7:  "東京でラーメンを食べました。\u1107\u116e\u1109\u1161\u11ab에서", // decomposed, as macOS writes names of files
 		8:  "Мы читали книги в библиотеке",
 		9:  "Cookies",
 		10: "ไปกินข้าวที่ตลาด",
@@ -100,6 +100,7 @@ func TestQueries(t *testing.T) {
 		"北京":                          {6},
 		"京":                           {6, 7},
 		"ラーメン":                        {7},
+		"부산":                          {7},
 		"книга":                       {8},
 		"ตลาด":                        {10},
 		"442":                         {11},
