@@ -51,7 +51,7 @@ export class MemoryTool implements MemoryToolHandlers {
 
   str_replace(command: Command<"str_replace">): Promise<string> {
     return this.#inTurn(async () => {
-      const path = checked(command.path), { old_str, new_str = "" } = command;
+      const path = checked(command.path), { old_str } = command, new_str = command.new_str ?? ""; // some models send null
       const file = await this.#open(path);
       if (file === undefined) throw new Error(`The path ${path} does not exist. Please provide a valid path.`);
       const found: number[] = [];
