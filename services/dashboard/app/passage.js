@@ -1,6 +1,6 @@
 // What matched in a passage that a search found.
 
-const letter = /[\p{L}\p{N}]/u, unspaced = /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Thai}\p{Script=Lao}\p{Script=Khmer}]/u;
+const letter = /[\p{L}\p{M}\p{N}]/u, unspaced = /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Thai}\p{Script=Lao}\p{Script=Khmer}]/u;
 const common = new Set('a an and are as at be by did do does for from had has have how i in is it my of on or she he that the their they this to was we were what when where which who why will with you your'.split(' '));
 const most = 200, before = 60; // characters of a passage, and before its first match
 
@@ -18,7 +18,7 @@ const stem = (word) => word.replace(/(?<=.{3})(ing|ed|es|s|e)$/, '');
 
 /** Returns the words of a question that are worth a mark: the common ones only if there are no others. */
 function wordsOf(query) {
-  const all = fold(query).match(/(?<!\s-|[\p{L}\p{N}])[\p{L}\p{N}]+/gu)?.slice(0, 64) ?? [], some = all.filter((word) => !common.has(word));
+  const all = fold(query.normalize()).match(/(?<!\s-|[\p{L}\p{M}\p{N}])[\p{L}\p{M}\p{N}]+/gu)?.slice(0, 64) ?? [], some = all.filter((word) => !common.has(word));
   return [...new Set((some.length > 0 ? some : all).map(stem))];
 }
 

@@ -124,7 +124,7 @@ export const scenarios = {
     await text.press('Control+Enter');
     await v.page.getByText('Stored.').waitFor();
     await v.rows.filter({ hasText: 'warm chair' }).waitFor();
-    await v.call('POST', '/memories', { content: `Dogs run in the park. ${'It rained. '.repeat(60)}The spare key hangs behind the clock.`, metadata: {} });
+    await v.call('POST', '/memories', { content: `Dogs run in the park. ${'It rained. '.repeat(60)}The spare key hangs behind the clock: हिन्दी में नदी.`, metadata: {} });
     await v.rows.filter({ hasText: 'Dogs run' }).waitFor(); // live, through the feed
     assert.match(await v.rows.first().textContent(), /Dogs run/);
 
@@ -137,9 +137,9 @@ export const scenarios = {
     await v.page.getByText('1 found').waitFor();
     assert.equal(await marked(), 'cat sleeps');
     await v.everyLook('found');
-    await search.fill('spare keys?');
-    await v.rows.filter({ hasText: /^… The spare key hangs behind the clock\./ }).waitFor();
-    assert.equal(await marked(), 'spare key');
+    await search.fill('spare keys हिन्दी?');
+    await v.rows.filter({ hasText: /^… The spare key hangs behind the clock:/ }).waitFor();
+    assert.equal(await marked(), 'spare key हिन्दी');
     await search.fill('nothing like this anywhere');
     await v.page.getByRole('heading', { name: 'Nothing found' }).waitFor();
     await v.everyLook('found-nothing');
