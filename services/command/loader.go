@@ -69,8 +69,9 @@ func (r ReadModel) loadDay(ctx context.Context, tx pgx.Tx, state *State) error {
 	if !r.CountBytes || state.Leaves == 0 {
 		return nil
 	}
-	today := r.Now().UTC().Truncate(day)
-	bytes, err := memories.BytesSince(ctx, tx, state.Owner, today, clockSpread)
+	now := r.Now().UTC()
+	today, end := now.Truncate(day), now.Add(clockSpread).Truncate(day).Add(day)
+	bytes, err := memories.BytesBetween(ctx, tx, state.Owner, today, end, clockSpread)
 	if bytes > 0 {
 		state.Day, state.DayBytes = dayOf(today), bytes
 	}

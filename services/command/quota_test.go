@@ -83,4 +83,7 @@ func TestBytesPerDay(t *testing.T) {
 	}
 	now = now.Add(-time.Second) // on the replica with the slow clock
 	decide("too much there, too", new(memory(1)), time.Second)
+	now = now.Add(-48 * time.Hour) // a clock that was days ahead is right again
+	decide("before the newest day", new(memory(60)), 0)
+	decide("and one too many", new(memory(41)), time.Second)
 }

@@ -182,12 +182,15 @@ func bytesOf(sealed, metadata int) int64 {
 // for no day.
 func (s *State) count(at time.Time, bytes int64) {
 	switch d := dayOf(at); {
-	case d > s.Day:
+	case d > s.Day, s.ahead(at):
 		s.Day, s.DayBytes = d, bytes
 	case d == s.Day:
 		s.DayBytes += bytes
 	}
 }
+
+// ahead reports whether no right clock has reached the newest day: a wrong one wrote then.
+func (s *State) ahead(now time.Time) bool { return s.Day > dayOf(now.Add(clockSpread)) }
 
 // admit refuses memories during an import, and those that would exceed the owner's bytes of a
 // UTC day.
@@ -205,7 +208,7 @@ func (s *State) admit(now time.Time, memories ...*WriteMemory) error {
 // admitBytes refuses bytes that would exceed an owner's limit of a UTC day; 0 is none. The
 // bytes so far are folded from the owner's events, so all replicas agree.
 func (s *State) admitBytes(now time.Time, bytes, limit int64) error {
-	if dayOf(now) <= s.Day { // also if another replica's clock has passed midnight
+	if dayOf(now) <= s.Day && !s.ahead(now) { // also if another replica's clock has passed midnight
 		bytes += s.DayBytes
 	}
 	if limit == 0 || bytes <= limit {

@@ -105,14 +105,14 @@ func WrittenAt(ctx context.Context, q schema.Querier, owner events.Owner, leaf u
 		})
 }
 
-// BytesSince returns how many bytes of sealed content and metadata the owner wrote since a
-// time; the empty metadata object is free. It looks no further back than to the first leaf
-// from more than spread before that: clocks differ by no more.
-func BytesSince(ctx context.Context, q schema.Querier, owner events.Owner, since time.Time, spread time.Duration) (bytes int64, err error) {
+// BytesBetween returns how many bytes of sealed content and metadata the owner wrote from a
+// time until another; the empty metadata object is free. It looks no further back than to the
+// first leaf from more than spread before that: clocks differ by no more.
+func BytesBetween(ctx context.Context, q schema.Querier, owner events.Owner, from, until time.Time, spread time.Duration) (bytes int64, err error) {
 	err = q.QueryRow(ctx, `SELECT coalesce(sum(octet_length(sealed) + octet_length(metadata) - 2), 0) FROM memories
-		WHERE owner = $1 AND created_at >= $2 AND leaf_index > coalesce(
+		WHERE owner = $1 AND created_at >= $2 AND created_at < $4 AND leaf_index > coalesce(
 			(SELECT leaf_index FROM memories WHERE owner = $1 AND created_at < $3 ORDER BY leaf_index DESC LIMIT 1), -1)`,
-		string(owner), since, since.Add(-spread)).Scan(&bytes)
+		string(owner), from, from.Add(-spread), until).Scan(&bytes)
 	if err != nil {
 		return 0, fmt.Errorf("bytes of a day: %w", err)
 	}

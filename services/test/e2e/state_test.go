@@ -74,6 +74,10 @@ func TestTheReadModelHoldsTheFoldedState(t *testing.T) {
 			t.Errorf("after %s the read models hold\n%s\nand the events say\n%s", part.name, got, want)
 		}
 	}
+	now := func() time.Time { return time.Now().Add(-48 * time.Hour) } // the clock was two days ahead until now
+	if before := must(command.ReadModel{Pool: base.Pool, Now: now, CountBytes: true}.Load(t.Context(), owner)); before.DayBytes != 0 {
+		t.Errorf("%d bytes of later days count for a day", before.DayBytes)
+	}
 	for field, value := range reflect.ValueOf(*state).Fields() {
 		if field.IsExported() && (value.IsZero() || value.Kind() == reflect.Map && value.Len() == 0) {
 			t.Errorf("the story leaves nothing in State.%s: add an act to it, so that loading it is tested", field.Name)
