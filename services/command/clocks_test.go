@@ -64,6 +64,12 @@ func TestEndedThoughClocksDiffer(t *testing.T) {
 			t.Errorf("a write with a session from before the erasure: %v", err)
 		}
 	})
+	t.Run("a clock that was hours ahead", func(t *testing.T) {
+		o := logtest.Owner()
+		signIn(o)
+		run(at(3*time.Hour), o, &command.SignIn{SessionID: "ahead", Audience: events.AudienceCore, ExpiresAt: events.At(base.Add(4 * time.Hour))})
+		run(slow, o, &command.EndSession{SessionID: "stolen", Credential: stolen}) // it can be used, and ended
+	})
 	t.Run("one live grant", func(t *testing.T) {
 		o := logtest.Owner()
 		signIn(o)

@@ -420,7 +420,7 @@ func TestTooManySessions(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	s := NewState(testOwner)
 	s.UserID = "u"
-	s.Sessions["expired"] = now.Add(-clockSpread)
+	s.Sessions["expired"] = now.Add(-day)
 	for i := range MaxSessions {
 		s.Sessions[fmt.Sprintf("session-%04d", i)] = now.Add(time.Hour + time.Duration(i)*time.Second)
 	}
@@ -466,13 +466,13 @@ func TestExpiredKeys(t *testing.T) {
 	for i := range MaxKeys {
 		create(fmt.Sprint(i), events.At(now.Add(time.Minute)))
 	}
-	now = now.Add(time.Minute + clockSpread)
+	now = now.Add(time.Minute + day)
 	create("more", events.At(now.Add(time.Minute)))
 	if len(s.Keys) != 1 {
 		t.Fatalf("%d keys are kept", len(s.Keys))
 	}
 	say(s, now.Add(-time.Second), &events.ApiKeyUsed{KeyID: "0"})
-	now = now.Add(time.Minute + clockSpread)
+	now = now.Add(time.Minute + day)
 	for _, id := range []string{"0", "more"} {
 		if err := (Credential{Kind: CredentialKey, ID: id}).check(s, now); !errors.Is(err, ErrCredentialDead) {
 			t.Errorf("key %s: %v", id, err)

@@ -79,7 +79,7 @@ func (r ReadModel) loadDay(ctx context.Context, tx pgx.Tx, state *State) error {
 }
 
 func (r ReadModel) loadCredentials(ctx context.Context, tx pgx.Tx, state *State) error {
-	now := r.Now().Add(-clockSpread)
+	ended := r.Now().Add(-day) // see gone
 	retracted, err := retractions.Leaves(ctx, tx, state.Owner, state.Leaves)
 	if err != nil {
 		return err
@@ -97,21 +97,21 @@ func (r ReadModel) loadCredentials(ctx context.Context, tx pgx.Tx, state *State)
 	} else if found {
 		state.Importing = &running
 	}
-	live, err := grants.Active(ctx, tx, state.Owner, now)
+	live, err := grants.Active(ctx, tx, state.Owner, ended)
 	if err != nil {
 		return err
 	}
 	for _, g := range live {
 		state.Grants[g.ID] = Grant{Kind: g.Kind, ExpiresAt: g.ExpiresAt, MaxUses: g.MaxUses, Used: g.Used, By: viaOf(g.By)}
 	}
-	keys, err := apikeys.Active(ctx, tx, state.Owner, now)
+	keys, err := apikeys.Active(ctx, tx, state.Owner, ended)
 	if err != nil {
 		return err
 	}
 	for _, k := range keys {
 		state.Keys[k.ID] = Key{LastUsed: k.LastUsedAt.TimeOrZero(), Expires: k.ExpiresAt.TimeOrZero()}
 	}
-	open, err := sessions.Active(ctx, tx, state.Owner, now)
+	open, err := sessions.Active(ctx, tx, state.Owner, ended)
 	if err != nil {
 		return err
 	}

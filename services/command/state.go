@@ -32,6 +32,10 @@ const clockSpread = time.Minute
 // over reports whether an end has passed on the clocks of all replicas.
 func over(end, now time.Time) bool { return !now.Add(-clockSpread).Before(end) }
 
+// gone reports whether a state may drop what ended then: not yet what is alive by a right
+// clock, if this one is hours ahead. Else the owner could neither use nor end it.
+func gone(end, now time.Time) bool { return !now.Add(-day).Before(end) }
+
 // over reports whether a grant can't be used on any replica.
 func (g Grant) over(now time.Time) bool { return g.Used >= g.MaxUses || over(g.ExpiresAt.Time(), now) }
 
@@ -105,7 +109,7 @@ func (s *State) apply(e *events.Event) {
 	case *events.SessionIssued:
 		// Drop expired sessions, or an owner who signs in every day grows without bound.
 		sessions := s.sessionsOf(data.Audience)
-		maps.DeleteFunc(sessions, func(_ string, expires time.Time) bool { return over(expires, e.Time.Time()) })
+		maps.DeleteFunc(sessions, func(_ string, expires time.Time) bool { return gone(expires, e.Time.Time()) })
 		sessions[data.SessionID] = data.ExpiresAt.Time()
 	case *events.SessionRevoked:
 		delete(s.Sessions, data.SessionID)
@@ -129,14 +133,14 @@ func (s *State) apply(e *events.Event) {
 	case *events.ImportFinished:
 		s.Importing = nil
 	case *events.GrantMinted:
-		maps.DeleteFunc(s.Grants, func(_ string, g Grant) bool { return g.over(e.Time.Time()) })
+		maps.DeleteFunc(s.Grants, func(_ string, g Grant) bool { return gone(g.ExpiresAt.Time(), e.Time.Time()) })
 		s.Grants[data.GrantID] = Grant{Kind: data.Kind, ExpiresAt: data.ExpiresAt, MaxUses: data.MaxUses, By: viaOf(data.By)}
 	case *events.GrantConsumed:
 		s.spend(data)
 	case *events.GrantRevoked:
 		delete(s.Grants, data.GrantID)
 	case *events.ApiKeyCreated:
-		maps.DeleteFunc(s.Keys, func(_ string, k Key) bool { return k.over(e.Time.Time()) })
+		maps.DeleteFunc(s.Keys, func(_ string, k Key) bool { return !k.Expires.IsZero() && gone(k.Expires, e.Time.Time()) })
 		s.Keys[data.KeyID] = Key{Expires: data.ExpiresAt.TimeOrZero()}
 	case *events.ApiKeyUsed:
 		if key, ok := s.Keys[data.KeyID]; ok { // otherwise it has expired and was dropped
