@@ -64,11 +64,16 @@ func (x *Executor) overtaken(ctx context.Context, e *entry, by error) error {
 	return nil
 }
 
-// fold decodes a message and applies it.
+// fold decodes a message and applies it, if no message is missing before it: that one may
+// have revoked what the next command is about.
 func (x *Executor) fold(e *entry, r eventlog.Record) error {
 	batch, err := events.DecodeBatch(r.Payload)
 	if err != nil {
 		return fmt.Errorf("sequence %d: %w", r.Seq, err)
+	}
+	if v := batch[0].OwnerVersion; v != e.state.Version+1 {
+		return fmt.Errorf("%w, or the log lost a message: of %s, version %d at sequence %d follows version %d",
+			eventlog.ErrContradiction, e.state.Owner, v, r.Seq, e.state.Version)
 	}
 	x.apply(e, r.Seq, batch)
 	return nil

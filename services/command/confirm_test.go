@@ -57,7 +57,8 @@ func TestAnAlteredReadModelDecidesNothing(t *testing.T) {
 			"a lower version":   {func(s *command.State) { s.Version-- }, false},
 			"a higher version":  {func(s *command.State) { s.Version++ }, false},
 			"a later sequence":  {func(s *command.State) { s.Seq += 1000 }, false},
-			"an older sequence": {func(s *command.State) { s.Seq, s.Version = s.Seq-1, 1 }, true}, // the tail is read
+			"an older sequence": {func(s *command.State) { s.Seq, s.Version = s.Seq-1, s.Version-1 }, true}, // the tail is read
+			"a lost message":    {func(s *command.State) { s.Seq, s.Version = s.Seq-1, s.Version-2 }, false},
 			"all but leaves":    {func(s *command.State) { s.Seq, s.Version, s.Leaves = 0, 0, 7 }, len(leavesOf(t, log, owner)) > 0},
 		} {
 			x := newExecutorOn(t, log, altered{m, c.alter})
