@@ -22,10 +22,7 @@ type Checked struct {
 func (s *Store) CheckAll(ctx context.Context, progress func(Checked)) (Checked, error) {
 	done := Checked{Other: map[string]uint64{}}
 	err := Each(ctx, s.bucket, func(owner events.Owner) error {
-		stored, err := s.stored(ctx, owner)
-		if errors.Is(err, ErrNoKey) {
-			err = s.absent(ctx, owner, err)
-		}
+		stored, err := s.explained(ctx, owner)
 		switch {
 		case errors.Is(err, ErrForgotten): // since the list was made
 			return nil
@@ -67,10 +64,7 @@ func (s *Store) checkEntry(ctx context.Context, owner events.Owner, stored jetst
 // does not open either, or is from before an erasure that the damaged one counts.
 func (s *Store) PutBack(ctx context.Context, copied jetstream.KeyValueEntry) (bool, error) {
 	owner := events.Owner(copied.Key())
-	stored, err := s.stored(ctx, owner)
-	if errors.Is(err, ErrNoKey) {
-		err = s.absent(ctx, owner, err)
-	}
+	stored, err := s.explained(ctx, owner)
 	if err == nil {
 		_, err = s.unwrap(ctx, owner, stored.Value())
 	}

@@ -96,7 +96,7 @@ func TestDestroySparesLaterKeys(t *testing.T) {
 	}{"one from before": {1, true}, "any key": {keystore.AnyKey, false}} {
 		owner := logtest.Owner()
 		makeKey := func(erasures int) *keystore.OwnerKey {
-			key, err := openPausing(t, js, atOnce).FindOrCreate(t.Context(), owner, erasures)
+			key, err := openPausing(t, js, atOnce).FindOrCreate(t.Context(), owner, erasures, nil)
 			if err != nil {
 				t.Error(name, err)
 			}

@@ -187,21 +187,15 @@ type secrets struct {
 // the mark, or for five seconds at most if Watch does not run.
 func (s *Store) Find(ctx context.Context, owner events.Owner) (*OwnerKey, error) {
 	key, err := s.find(ctx, owner)
-	if errors.Is(err, ErrNoKey) {
-		return nil, s.absent(ctx, owner, err)
-	}
-	return key, err
+	return key, s.explain(ctx, owner, err)
 }
 
 // Check is Find for a caller who does not use the key: the key stays out of the cache. A
 // device is not asked: readiness looks for a hundred keys at each check, and would keep it
 // busy. Then an entry counts as good if it names a known master key.
 func (s *Store) Check(ctx context.Context, owner events.Owner) error {
-	stored, err := s.stored(ctx, owner)
-	switch {
-	case errors.Is(err, ErrNoKey):
-		return s.absent(ctx, owner, err)
-	case err != nil:
+	stored, err := s.explained(ctx, owner)
+	if err != nil {
 		return err
 	}
 	e, err := parse(owner, stored.Value())
@@ -217,16 +211,25 @@ func (s *Store) Check(ctx context.Context, owner events.Owner) error {
 	return err
 }
 
-// absent says why an owner has no key.
-func (s *Store) absent(ctx context.Context, owner events.Owner, noKey error) error {
-	mark, err := s.marked(ctx, owner)
+// explain adds to ErrNoKey why the owner has no key. It returns other errors as they are.
+func (s *Store) explain(ctx context.Context, owner events.Owner, err error) error {
+	if !errors.Is(err, ErrNoKey) {
+		return err
+	}
+	mark, unread := s.marked(ctx, owner)
 	switch {
-	case err != nil:
-		return fmt.Errorf("%w: %w", ErrUnavailable, err)
+	case unread != nil:
+		return fmt.Errorf("%w: %w", ErrUnavailable, unread)
 	case mark > 0:
 		return fmt.Errorf("%w: %s", ErrForgotten, owner)
 	}
-	return fmt.Errorf("%w, nor the mark of one that was destroyed; is this the keystore that belongs to the log?", noKey)
+	return fmt.Errorf("%w, nor the mark of one that was destroyed; is this the keystore that belongs to the log?", err)
+}
+
+// explained returns an owner's entry, or why there is none.
+func (s *Store) explained(ctx context.Context, owner events.Owner) (jetstream.KeyValueEntry, error) {
+	stored, err := s.stored(ctx, owner)
+	return stored, s.explain(ctx, owner, err)
 }
 
 func (s *Store) stored(ctx context.Context, owner events.Owner) (entry jetstream.KeyValueEntry, err error) {
@@ -279,14 +282,11 @@ func (s *Store) find(ctx context.Context, owner events.Owner) (*OwnerKey, error)
 // since the last erasure. For every other owner a missing key must stay ErrNoKey. erasures
 // is how often the owner has erased everything. ErrErased: the key is from before the last
 // erasure.
-func (s *Store) FindOrCreate(ctx context.Context, owner events.Owner, erasures int) (*OwnerKey, error) {
-	return s.FindOrCreateWhile(ctx, owner, erasures, func(context.Context) error { return nil })
-}
-
-// FindOrCreateWhile is FindOrCreate, and makes a key only if valid returns nil after the
-// pause: meanwhile the owner may have erased everything again. Only a service that destroys
-// keys could get rid of a key that was made for an earlier erasure.
-func (s *Store) FindOrCreateWhile(ctx context.Context, owner events.Owner, erasures int, valid func(context.Context) error) (*OwnerKey, error) {
+//
+// It makes a key only if valid, unless nil, returns nil after the pause: meanwhile the owner
+// may have erased everything again. Only a service that destroys keys could get rid of a key
+// that was made for an earlier erasure.
+func (s *Store) FindOrCreate(ctx context.Context, owner events.Owner, erasures int, valid func(context.Context) error) (*OwnerKey, error) {
 	key, err := s.find(ctx, owner)
 	for tries := 0; errors.Is(err, ErrNoKey) && tries < maxTries; tries++ {
 		if err = s.create(ctx, owner, erasures, valid); err == nil || eventlog.IsWrongSequence(err) || errors.Is(err, errFound) {
@@ -340,8 +340,10 @@ func (s *Store) create(ctx context.Context, owner events.Owner, erasures int, va
 	if (mark > 0 || erasures > 0) && !s.cfg.Pause(ctx, maxUnwatched) {
 		return fmt.Errorf("%w: %w", ErrUnavailable, ctx.Err())
 	}
-	if err := valid(ctx); err != nil {
-		return err
+	if valid != nil {
+		if err := valid(ctx); err != nil {
+			return err
+		}
 	}
 	fresh := secrets{nodes: make(nodes, 1), erasures: erasures} // a tree's root
 	for _, key := range [][]byte{fresh.dataKey[:], fresh.nodes[0].key[:]} {

@@ -44,9 +44,9 @@ func TestSealAndOpen(t *testing.T) {
 	if _, err := s.Find(t.Context(), a); !errors.Is(err, keystore.ErrNoKey) {
 		t.Fatalf("a key nobody made: %v", err)
 	}
-	keyA, err := s.FindOrCreate(t.Context(), a, 0)
+	keyA, err := s.FindOrCreate(t.Context(), a, 0, nil)
 	must(t, err)
-	keyB, err := s.FindOrCreate(t.Context(), b, 0)
+	keyB, err := s.FindOrCreate(t.Context(), b, 0, nil)
 	must(t, err)
 	for _, content := range []string{"", "x", "a\x00b", strings.Repeat("é", 100_000)} {
 		sealed, _ := keyA.Seal(7, "m1", content)
@@ -109,11 +109,11 @@ func TestWhoIsSecondUsesTheFirstKey(t *testing.T) {
 			first := open(kv)
 			var sealed []byte
 			second := open(&late{kv, func() {
-				key, err := first.FindOrCreate(t.Context(), owner, 0)
+				key, err := first.FindOrCreate(t.Context(), owner, 0, nil)
 				must(t, err)
 				sealed, _ = key.Seal(7, "m", "text")
 			}})
-			key, err := second.FindOrCreate(t.Context(), owner, 0)
+			key, err := second.FindOrCreate(t.Context(), owner, 0, nil)
 			must(t, err)
 			if text, err := key.Open(2, 7, "m", sealed); err != nil || text != "text" {
 				t.Errorf("%q, %v", text, err)
@@ -129,9 +129,9 @@ func TestAKeyFromBeforeTheErasure(t *testing.T) {
 	kv, owner := newBucket(t), logtest.Owner()
 	before := openStore(t, kv, keystore.MasterKey{1})
 	after := openWith(t, &late{kv, func() {
-		must(t, errorOf(before.FindOrCreate(t.Context(), owner, 0)))
+		must(t, errorOf(before.FindOrCreate(t.Context(), owner, 0, nil)))
 	}}, keystore.Config{Masters: []keystore.Master{keystore.MasterKey{1}}, Pause: atOnce})
-	if _, err := after.FindOrCreate(t.Context(), owner, 1); !errors.Is(err, keystore.ErrErased) {
+	if _, err := after.FindOrCreate(t.Context(), owner, 1, nil); !errors.Is(err, keystore.ErrErased) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -161,7 +161,7 @@ func TestACreationOutlivesWhatWasDestroyed(t *testing.T) {
 	} {
 		owner, pauses := logtest.Owner(), 0
 		destroyed := func() {
-			if _, err := other.FindOrCreate(t.Context(), owner, 0); err != nil {
+			if _, err := other.FindOrCreate(t.Context(), owner, 0, nil); err != nil {
 				t.Error(name, err)
 			}
 			if err := other.Destroy(t.Context(), js, owner, keystore.AnyKey); err != nil {
@@ -180,7 +180,7 @@ func TestACreationOutlivesWhatWasDestroyed(t *testing.T) {
 			}
 			return true
 		})
-		if _, err := s.FindOrCreate(t.Context(), owner, c.erasures); err != nil || pauses != c.want {
+		if _, err := s.FindOrCreate(t.Context(), owner, c.erasures, nil); err != nil || pauses != c.want {
 			t.Errorf("%s: %d pauses, want %d: %v", name, pauses, c.want, err)
 		}
 	}
@@ -200,7 +200,7 @@ func TestAKeyIsDurableBeforeItIsUsed(t *testing.T) {
 			}
 			return failure
 		}})
-		key, err := s.FindOrCreate(t.Context(), owner, 0)
+		key, err := s.FindOrCreate(t.Context(), owner, 0, nil)
 		if synced != 1 || !errors.Is(err, failure) || (key == nil) != (failure != nil) || failure != nil && !errors.Is(err, keystore.ErrUnavailable) {
 			t.Errorf("synced %d times with %v: %v, %v", synced, failure, key != nil, err)
 		}
@@ -211,7 +211,7 @@ func TestMasterKeys(t *testing.T) {
 	t.Parallel()
 	kv, owner := newBucket(t), logtest.Owner()
 	one, two := keystore.MasterKey{1}, keystore.MasterKey{2}
-	key, err := openStore(t, kv, one).FindOrCreate(t.Context(), owner, 0)
+	key, err := openStore(t, kv, one).FindOrCreate(t.Context(), owner, 0, nil)
 	must(t, err)
 	sealed, _ := key.Seal(7, "m", "text")
 	if _, err := openStore(t, kv, two).Find(t.Context(), owner); !errors.Is(err, keystore.ErrMasterKey) {

@@ -63,11 +63,9 @@ func (s *Store) destroyLeaves(ctx context.Context, owner events.Owner, leaves []
 		if err := eraseOlder(ctx, s.cfg.Stream, owner); err != nil {
 			return err
 		}
-		stored, err := s.stored(ctx, owner)
-		if errors.Is(err, ErrNoKey) {
-			if err = s.absent(ctx, owner, err); errors.Is(err, ErrForgotten) {
-				return nil
-			}
+		stored, err := s.explained(ctx, owner)
+		if errors.Is(err, ErrForgotten) {
+			return nil
 		}
 		if err != nil {
 			return err

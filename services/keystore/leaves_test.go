@@ -56,7 +56,7 @@ func TestForgettingLeaves(t *testing.T) {
 	bucket := bucketIn(t, js)
 	rapid.Check(t, func(rt *rapid.T) {
 		s, owner := openMarked(t, js, bucket, keystore.MasterKey{1}), logtest.Owner()
-		key, err := s.FindOrCreate(t.Context(), owner, 0)
+		key, err := s.FindOrCreate(t.Context(), owner, 0, nil)
 		if err != nil {
 			rt.Fatal(err)
 		}
@@ -99,7 +99,7 @@ func TestAThousandForgottenLeaves(t *testing.T) {
 	js := connect(t, natstest.Start(t))
 	bucket := bucketIn(t, js)
 	s, owner := openMarked(t, js, bucket, keystore.MasterKey{1}), logtest.Owner()
-	must(t, errorOf(s.FindOrCreate(t.Context(), owner, 0)))
+	must(t, errorOf(s.FindOrCreate(t.Context(), owner, 0, nil)))
 	forget := func(n int, below uint64) error {
 		leaves := make([]uint64, n)
 		for i := range leaves {
@@ -140,7 +140,7 @@ func TestTheTreeOfKeys(t *testing.T) {
 	t.Parallel()
 	js := connect(t, natstest.Start(t))
 	bucket, owner := bucketIn(t, js), logtest.Owner()
-	key, err := openStore(t, bucket, keystore.MasterKey{1}).FindOrCreate(t.Context(), owner, 0)
+	key, err := openStore(t, bucket, keystore.MasterKey{1}).FindOrCreate(t.Context(), owner, 0, nil)
 	must(t, err)
 	plain := unwrapped(t, bucket, owner, "memory-ledger/owner-keys/v2")
 	if len(plain) != 32+1+32 || plain[32] != 0 {
@@ -199,7 +199,7 @@ func TestForgettingLeavesErases(t *testing.T) {
 			}
 			return nil
 		}})
-		key, err := s.FindOrCreate(t.Context(), owner, 0)
+		key, err := s.FindOrCreate(t.Context(), owner, 0, nil)
 		must(t, err)
 		sealed := map[uint64][]byte{4: sealLeaf(t, key, 4), 5: sealLeaf(t, key, 5)}
 		var old [][]byte
@@ -256,7 +256,7 @@ func TestTheWholeKeyIsErased(t *testing.T) {
 	dir := t.TempDir()
 	js := connect(t, natstest.Start(t, natstest.Dir(dir)))
 	bucket, owner := bucketIn(t, js), logtest.Owner()
-	must(t, errorOf(openStore(t, bucket, keystore.MasterKey{2}).FindOrCreate(t.Context(), owner, 0)))
+	must(t, errorOf(openStore(t, bucket, keystore.MasterKey{2}).FindOrCreate(t.Context(), owner, 0, nil)))
 	first, err := bucket.Get(t.Context(), string(owner))
 	must(t, err)
 	if done, err := openStore(t, bucket, keystore.MasterKey{1}, keystore.MasterKey{2}).Rewrap(t.Context(), nil); err != nil || done.Fresh != 1 {
@@ -280,7 +280,7 @@ func TestTheWholeKeyIsErased(t *testing.T) {
 func BenchmarkSealing(b *testing.B) {
 	_, js := natstest.Connect(b, natstest.Start(b).URL())
 	s, owner := keystoretest.Create(b, js, keystore.MasterKey{1}), logtest.Owner()
-	must(b, errorOf(s.FindOrCreate(b.Context(), owner, 0)))
+	must(b, errorOf(s.FindOrCreate(b.Context(), owner, 0, nil)))
 	must(b, s.DestroyLeaves(b.Context(), owner, 1<<31))
 	key, err := s.Find(b.Context(), owner)
 	must(b, err)

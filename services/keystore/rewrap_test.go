@@ -53,7 +53,7 @@ func openWith(t *testing.T, bucket jetstream.KeyValue, cfg keystore.Config) *key
 // makeKey makes an owner's data key.
 func makeKey(t *testing.T, s *keystore.Store, owner events.Owner) {
 	t.Helper()
-	must(t, errorOf(s.FindOrCreate(t.Context(), owner, 0)))
+	must(t, errorOf(s.FindOrCreate(t.Context(), owner, 0, nil)))
 }
 
 func newOwners(n int) []events.Owner {

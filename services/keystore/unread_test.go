@@ -54,7 +54,7 @@ func TestAKeyThatCantBeReadIsThere(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond) // a server that can't write either does not answer
 	defer cancel()
-	if _, err := s.FindOrCreate(ctx, holder, 0); err == nil {
+	if _, err := s.FindOrCreate(ctx, holder, 0, nil); err == nil {
 		t.Error("another key was made")
 	}
 	if existed, err := keystore.Forget(t.Context(), js, stranger, false); err != nil || existed {

@@ -139,7 +139,7 @@ func TestAKeyThatWasDestroyedWithoutItsMark(t *testing.T) {
 				t.Fatalf("without a mark: %v", err)
 			}
 			must(t, destroy(mine, other.js, owner))
-			fresh, err := mine.FindOrCreate(t.Context(), owner, 1)
+			fresh, err := mine.FindOrCreate(t.Context(), owner, 1, nil)
 			must(t, err)
 			key, err := other.Find(t.Context(), owner)
 			must(t, err)

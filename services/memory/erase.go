@@ -103,7 +103,7 @@ func (s *Service) FinishForgetting(ctx context.Context, after uint64) (uint64, e
 // sealed with it. command.ErrErased: the owner erased everything meanwhile; start over.
 func (s *Service) EnsureDataKey(ctx context.Context, owner events.Owner, erasures int) error {
 	for {
-		_, err := s.Keys.FindOrCreateWhile(ctx, owner, erasures, func(ctx context.Context) error {
+		_, err := s.Keys.FindOrCreate(ctx, owner, erasures, func(ctx context.Context) error {
 			standing, err := s.Commands.Standing(ctx, owner)
 			if err == nil && standing.Erasures != erasures {
 				err = command.ErrErased

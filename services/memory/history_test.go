@@ -59,7 +59,7 @@ func (h *history) writer(t testing.TB) *writer {
 	t.Helper()
 	w := &writer{owner: logtest.Owner()}
 	var err error
-	w.key, err = h.keys.FindOrCreate(t.Context(), w.owner, 0)
+	w.key, err = h.keys.FindOrCreate(t.Context(), w.owner, 0, nil)
 	must(t, err)
 	return w
 }

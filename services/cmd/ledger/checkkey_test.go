@@ -36,11 +36,11 @@ func TestCheckKey(t *testing.T) {
 	drill(right, exitFinding, "master key "+right.ID()+" opens 0 of 0 data keys\n")
 	add := func(s *keystore.Store) {
 		t.Helper()
-		must(t, errorOf(s.FindOrCreate(t.Context(), logtest.Owner(), 0)))
+		must(t, errorOf(s.FindOrCreate(t.Context(), logtest.Owner(), 0, nil)))
 	}
 	add(store)
 	gone := logtest.Owner()
-	must(t, errorOf(store.FindOrCreate(t.Context(), gone, 0)))
+	must(t, errorOf(store.FindOrCreate(t.Context(), gone, 0, nil)))
 	must(t, errorOf(keystore.Forget(t.Context(), js, gone, true)))
 	drill(right, 0, "master key "+right.ID()+" opens 1 of 1 data keys\n")
 

@@ -55,7 +55,7 @@ func ownersOf(t *testing.T, socket string, start func() (stop func())) {
 
 	// From a key in a file to the device.
 	first, second := logtest.Owner(), logtest.Owner()
-	made, err := open(file).FindOrCreate(t.Context(), first, 0)
+	made, err := open(file).FindOrCreate(t.Context(), first, 0, nil)
 	must(t, err)
 	sealed, sealing := made.Seal(0, "m", "text")
 	if done, err := open(key, file).Rotate(t.Context(), nil); err != nil || done.Fresh != 1 {
@@ -80,7 +80,7 @@ func ownersOf(t *testing.T, socket string, start func() (stop func())) {
 		return nil
 	}
 	must(t, opens(service))
-	must(t, errorOf(open(key).FindOrCreate(t.Context(), second, 0)))
+	must(t, errorOf(open(key).FindOrCreate(t.Context(), second, 0, nil)))
 	if checked, err := open(key).CheckAll(t.Context(), func(keystore.Checked) {}); err != nil || checked.Opened != 2 {
 		t.Errorf("%+v, %v", checked, err)
 	}
@@ -103,7 +103,7 @@ func ownersOf(t *testing.T, socket string, start func() (stop func())) {
 		t.Errorf("who is not in memory: %v", err)
 	}
 	must(t, open(key).Check(t.Context(), first)) // readiness does not ask the device
-	if _, err := service.FindOrCreate(t.Context(), logtest.Owner(), 0); !errors.Is(err, keystore.ErrUnavailable) {
+	if _, err := service.FindOrCreate(t.Context(), logtest.Owner(), 0, nil); !errors.Is(err, keystore.ErrUnavailable) {
 		t.Errorf("a new owner: %v", err)
 	}
 	if _, err := open(key).CheckAll(t.Context(), func(keystore.Checked) {}); !errors.Is(err, keystore.ErrUnavailable) {

@@ -193,7 +193,7 @@ func TestAnotherMasterKeyDoesNotStart(t *testing.T) {
 	right, wrong := keystore.MasterKey{1}, keystore.MasterKey{2}
 	d, err := start(right)
 	must(t, err)
-	must(t, errorOf(d.Keys.FindOrCreate(t.Context(), logtest.Owner(), 0)))
+	must(t, errorOf(d.Keys.FindOrCreate(t.Context(), logtest.Owner(), 0, nil)))
 	if _, err := start(wrong); !errors.Is(err, keystore.ErrMasterKey) || !strings.Contains(err.Error(), right.ID()) || !strings.Contains(err.Error(), wrong.ID()) {
 		t.Errorf("with another one: %v", err)
 	}

@@ -112,7 +112,7 @@ func (s *story) signIn(ctx context.Context) error {
 	})
 	s.memories = memory.New(memory.Config{Commands: s.commands, Keys: keys, NewID: s.ids.next})
 	var err error
-	if s.key, err = keys.FindOrCreate(ctx, s.owner, 0); err != nil {
+	if s.key, err = keys.FindOrCreate(ctx, s.owner, 0, nil); err != nil {
 		return err
 	}
 	return s.commands.Execute(ctx, s.owner, &command.SignIn{
