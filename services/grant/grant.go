@@ -20,10 +20,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
-
-	"golang.org/x/sync/semaphore"
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/verify/canonical"
@@ -80,7 +77,8 @@ type Config struct {
 // Service mints, shows, revokes and spends grants.
 type Service struct {
 	Config
-	limiter caseLimiter
+	// readers work on the documents of cases, by the case's id.
+	readers memory.Turns[string]
 }
 
 // Opened is a grant. It was alive when its token was presented, or a drop that
@@ -301,7 +299,10 @@ func (s *Service) Read(ctx context.Context, token string, page Layout, gone func
 	if err != nil {
 		return Rendered{}, err
 	}
-	leave, waited, err := s.limiter.enter(ctx, opened.id, opened.Left)
+	// No more readers work at a time than reads are left. Further ones would render a document
+	// for which no read is left, or get ErrBusy because of the cost of all the documents. So
+	// they wait, and then find the case alive or dead.
+	leave, waited, err := s.readers.Take(ctx, opened.id, opened.Left, 1024)
 	if err != nil {
 		return Rendered{}, err
 	}
@@ -320,66 +321,4 @@ func (s *Service) Read(ctx context.Context, token string, page Layout, gone func
 		return Rendered{}, err
 	}
 	return made, nil
-}
-
-// caseLimiter bounds the readers that work on a case's document at the same time by the
-// reads that the case has left. Further readers would render a document for which no read
-// is left, or get ErrBusy because of the cost of all the documents. So they wait, and
-// then find the case alive or dead.
-type caseLimiter struct {
-	mu     sync.Mutex
-	byCase map[string]*slot // only cases with readers
-}
-
-type slot struct {
-	readers int // at work or waiting
-	working *semaphore.Weighted
-}
-
-// enter waits until the caller may work on the case with this id. The caller then calls
-// leave, once. width is how many readers may work at a time. The first caller's width
-// applies until the last reader has left. waited reports that other readers came first.
-// Errors: memory.ErrBusy, if too many readers wait or ctx ends first.
-func (l *caseLimiter) enter(ctx context.Context, id string, width int) (leave func(), waited bool, err error) {
-	mine, err := l.join(id, width)
-	if err != nil {
-		return nil, false, err
-	}
-	if !mine.working.TryAcquire(1) {
-		waited = true
-		if err := mine.working.Acquire(ctx, 1); err != nil {
-			l.part(id, mine)
-			return nil, true, fmt.Errorf("%w: %w", memory.ErrBusy, err)
-		}
-	}
-	return func() {
-		mine.working.Release(1)
-		l.part(id, mine)
-	}, waited, nil
-}
-
-func (l *caseLimiter) join(id string, width int) (*slot, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	mine := l.byCase[id]
-	if mine == nil {
-		mine = &slot{working: semaphore.NewWeighted(int64(width))}
-		if l.byCase == nil {
-			l.byCase = map[string]*slot{}
-		}
-		l.byCase[id] = mine
-	}
-	if mine.readers >= 1024 {
-		return nil, memory.ErrBusy
-	}
-	mine.readers++
-	return mine, nil
-}
-
-func (l *caseLimiter) part(id string, mine *slot) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if mine.readers--; mine.readers == 0 {
-		delete(l.byCase, id)
-	}
 }

@@ -72,8 +72,8 @@ func TestALineIsBounded(t *testing.T) {
 			results <- err
 		}()
 		synctest.Wait()
-		if turns.waiting != waitingOfOwner+1 {
-			t.Errorf("%d wait", turns.waiting)
+		if n := turns.pieces.Callers(); n != waitingOfOwner+1 {
+			t.Errorf("%d wait", n)
 		}
 		leave()
 		for range waitingOfOwner + 1 {
@@ -96,7 +96,7 @@ func TestALineIsBounded(t *testing.T) {
 		end()
 		must(t, <-results)
 		synctest.Wait()
-		if !turns.slots.TryAcquire(1) || turns.waiting != 0 || len(turns.lines) != 0 {
+		if !turns.slots.TryAcquire(1) || turns.pieces.Callers()+turns.rankings.Callers()+len(turns.pieces.lines)+len(turns.rankings.lines) != 0 {
 			t.Errorf("left behind: %+v", turns)
 		}
 	})
