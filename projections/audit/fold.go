@@ -23,11 +23,11 @@ type fold struct {
 	*auditor
 	owners      map[events.Owner]*owner
 	sessions    map[string]*session
-	corrections map[string]*correction // by owner, superseded and superseding leaf
-	retractions map[string]*retraction // by owner, leaf index, and whether it was forgotten
-	destroyed   map[string]Finding     // by leafKey or erasedKey: a key is destroyed, and no event says why
-	erasures    map[string]*erasure    // by owner and sequence
-	imports     map[string]*imported   // by owner and sequence
+	corrections map[string]wantRow   // by owner, superseded and superseding leaf
+	retractions map[string]wantRow   // by owner, leaf index, and whether it was forgotten
+	destroyed   map[string]Finding   // by leafKey or erasedKey: a key is destroyed, and no event says why
+	erasures    map[string]wantRow   // by owner and sequence
+	imports     map[string]*imported // by owner and sequence
 	keys        map[string]*apiKey
 	grants      map[string]*grant
 	batches     map[string]*batch
@@ -41,7 +41,7 @@ type fold struct {
 
 func newFold(a *auditor) *fold {
 	return &fold{
-		auditor: a, owners: map[events.Owner]*owner{}, sessions: map[string]*session{}, corrections: map[string]*correction{}, retractions: map[string]*retraction{}, destroyed: map[string]Finding{}, erasures: map[string]*erasure{}, imports: map[string]*imported{}, keys: map[string]*apiKey{},
+		auditor: a, owners: map[events.Owner]*owner{}, sessions: map[string]*session{}, corrections: map[string]wantRow{}, retractions: map[string]wantRow{}, destroyed: map[string]Finding{}, erasures: map[string]wantRow{}, imports: map[string]*imported{}, keys: map[string]*apiKey{},
 		grants: map[string]*grant{}, batches: map[string]*batch{}, attempts: map[string]bool{},
 		movements: map[string]*movement{},
 	}
@@ -276,7 +276,7 @@ func (f *fold) tiles() map[string]wantRow {
 			var roots []events.Hash
 			for full := range slices.Chunk(hashes[:len(hashes)/tree.TileWidth*tree.TileWidth], tree.TileWidth) {
 				root, sum := tree.RootOf(full), sha256.Sum256(tree.Pack(full))
-				rows[rowKey(string(o.name), fmt.Sprint(level), fmt.Sprint(len(roots)))] = func() (*owner, []any) { return o, []any{root, sum[:]} }
+				rows[rowKey(string(o.name), fmt.Sprint(level), fmt.Sprint(len(roots)))] = rowOf(o, root, sum[:])
 				roots = append(roots, root)
 			}
 			hashes = roots

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strconv"
@@ -35,6 +36,9 @@ type table struct {
 // wantRow returns an expected row: its owner, and its values in the order of the
 // columns.
 type wantRow func() (*owner, []any)
+
+// rowOf returns a row that no later event changes.
+func rowOf(o *owner, values ...any) wantRow { return func() (*owner, []any) { return o, values } }
 
 const null = "\x00NULL"
 
@@ -214,12 +218,9 @@ func (f *fold) tables() []*table {
 			want: wanted(f.sessions, func(s *session) (*owner, []any) {
 				return s.owner, []any{s.audience, s.tokenHash, s.issued, s.expires, s.revoked, s.seq}
 			})},
-		{name: "corrections", key: []string{"owner", "leaf_index", "by_leaf"}, columns: []string{"position"},
-			want: wanted(f.corrections, func(c *correction) (*owner, []any) { return c.owner, []any{c.position} })},
-		{name: "retractions", key: []string{"owner", "leaf_index", "forgotten"}, columns: []string{"seq"},
-			want: wanted(f.retractions, func(r *retraction) (*owner, []any) { return r.owner, []any{r.seq} })},
-		{name: "erasures", key: []string{"owner", "seq"}, columns: []string{"leaves"},
-			want: wanted(f.erasures, func(e *erasure) (*owner, []any) { return e.owner, []any{e.leaves} })},
+		{name: "corrections", key: []string{"owner", "leaf_index", "by_leaf"}, columns: []string{"position"}, want: maps.Clone(f.corrections)},
+		{name: "retractions", key: []string{"owner", "leaf_index", "forgotten"}, columns: []string{"seq"}, want: maps.Clone(f.retractions)},
+		{name: "erasures", key: []string{"owner", "seq"}, columns: []string{"leaves"}, want: maps.Clone(f.erasures)},
 		{name: "imports", key: []string{"owner", "seq"}, columns: []string{"root", "size", "ended_at"},
 			want: wanted(f.imports, func(i *imported) (*owner, []any) { return i.owner, []any{i.root, i.size, i.ended} })},
 		{name: "api_keys", key: []string{"id"}, columns: []string{"hash", "prefix", "label", "scopes", "created_at", "expires_at", "last_used_at", "revoked_at", "seq", "created_by", "namespaces", "app"},

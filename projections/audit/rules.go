@@ -27,21 +27,6 @@ type session struct {
 	seq             uint64
 }
 
-type retraction struct {
-	owner *owner
-	seq   uint64
-}
-
-type correction struct {
-	owner    *owner
-	position int
-}
-
-type erasure struct {
-	owner  *owner
-	leaves uint64
-}
-
 type imported struct {
 	owner *owner
 	root  events.Hash
@@ -94,7 +79,7 @@ func (f *fold) retracted(c *current, data *events.MemoryRetracted, forgotten boo
 		f.wrong(c, CheckUnique, "leaf %d was retracted already, or forgotten", data.LeafIndex)
 		return
 	}
-	f.retractions[key] = &retraction{c.owner, c.seq}
+	f.retractions[key] = rowOf(c.owner, c.seq)
 }
 
 // corrected checks what a memory supersedes.
@@ -106,7 +91,7 @@ func (f *fold) corrected(c *current, data *events.MemoryWritten) {
 				Detail: fmt.Sprintf("supersedes leaf %d, which is not an earlier one or is named twice", leaf)})
 			continue
 		}
-		f.corrections[key] = &correction{c.owner, i}
+		f.corrections[key] = rowOf(c.owner, i)
 	}
 }
 
@@ -215,7 +200,7 @@ func (f *fold) ownerErased(ctx context.Context, c *current, data *events.OwnerEr
 		f.wrong(c, CheckKey, "erases %d leaves, the log has %d", data.Leaves, leaves)
 	}
 	f.erased(c.owner)
-	f.erasures[rowKey(string(c.owner.name), strconv.FormatUint(c.seq, 10))] = &erasure{c.owner, data.Leaves}
+	f.erasures[rowKey(string(c.owner.name), strconv.FormatUint(c.seq, 10))] = rowOf(c.owner, data.Leaves)
 	key, _, err := f.keyOf(ctx, c.owner.name)
 	if key != nil && key.Erasures() < c.owner.erased {
 		f.wrong(c, CheckKey, "the keystore has a data key from before erasure %d; `ledger forget` destroys it", c.owner.erased)
@@ -361,16 +346,11 @@ func (f *fold) revoked(c *current, data *events.GrantRevoked) {
 }
 
 type movement struct {
-	owner                       *owner
-	signature, vault, direction string
-	mint, amount                string
-	ordinal, position           int
-	slot, seq                   uint64
-	at                          time.Time
-}
-
-func (m *movement) key() string {
-	return rowKey(m.signature, m.vault, m.direction, strconv.Itoa(m.ordinal))
+	owner        *owner
+	mint, amount string
+	position     int
+	slot, seq    uint64
+	at           time.Time
 }
 
 // moved folds a transfer. A transfer that was recorded twice counts once: one message
@@ -378,8 +358,8 @@ func (m *movement) key() string {
 // transfer.
 func (f *fold) moved(c *current, data events.StakeDeposited, direction string) {
 	alike := data.Signature + " " + data.Vault + " " + direction
-	m := &movement{owner: c.owner, signature: data.Signature, vault: data.Vault, direction: direction, mint: data.Mint,
-		amount: data.Amount, ordinal: c.ordinals[alike], position: c.position, slot: data.Slot, seq: c.seq, at: data.BlockTime.Time()}
+	key := rowKey(data.Signature, data.Vault, direction, strconv.Itoa(c.ordinals[alike]))
+	m := &movement{owner: c.owner, mint: data.Mint, amount: data.Amount, position: c.position, slot: data.Slot, seq: c.seq, at: data.BlockTime.Time()}
 	if c.ordinals == nil {
 		c.ordinals = map[string]int{}
 	}
@@ -387,9 +367,9 @@ func (f *fold) moved(c *current, data events.StakeDeposited, direction string) {
 	if units, err := strconv.ParseUint(data.Amount, 10, 64); err != nil || fmt.Sprint(units) != data.Amount {
 		f.wrong(c, CheckDecode, "amount %q is not a number of base units", data.Amount)
 	}
-	if first := f.movements[m.key()]; first == nil {
-		f.movements[m.key()] = m
+	if first := f.movements[key]; first == nil {
+		f.movements[key] = m
 	} else if first.amount != m.amount || first.mint != m.mint || first.owner != m.owner {
-		f.wrong(c, CheckUnique, "transfer %s was recorded otherwise at sequence %d", m.key(), first.seq)
+		f.wrong(c, CheckUnique, "transfer %s was recorded otherwise at sequence %d", key, first.seq)
 	}
 }
