@@ -104,13 +104,11 @@ func (f *fold) batchOf(c *current, id string, size uint64, root events.Hash, cut
 // claim checks a root against the owner's leaves.
 func (f *fold) claim(o *owner, cl claim) {
 	if size := uint64(len(o.leaves)); cl.size > size {
-		f.report.add(Finding{Check: cl.check, Owner: o.name, Seq: cl.seq, Detail: fmt.Sprintf(
-			"%s names size %d, the owner has %d leaves there", cl.what, cl.size, size)})
+		f.report.wrong(cl.check, o.name, cl.seq, "%s names size %d, the owner has %d leaves there", cl.what, cl.size, size)
 		return
 	}
 	f.report.summary.BatchRoots++
 	if root := o.root(cl.size); cl.root != root {
-		f.report.add(Finding{Check: cl.check, Owner: o.name, Seq: cl.seq, Detail: fmt.Sprintf(
-			"%s: root of %d leaves is %s, the leaves give %s", cl.what, cl.size, cl.root, root)})
+		f.report.wrong(cl.check, o.name, cl.seq, "%s: root of %d leaves is %s, the leaves give %s", cl.what, cl.size, cl.root, root)
 	}
 }

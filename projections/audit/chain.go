@@ -72,9 +72,8 @@ func (a *auditor) isAnother(ctx context.Context) (bool, error) {
 	if len(owners) == 1 {
 		only = slices.Collect(maps.Keys(owners))[0]
 	}
-	a.report.add(Finding{Check: CheckOnchain, Owner: only, Seq: newest, Detail: fmt.Sprintf(
-		"the chain is another one: its genesis hash is %s, the batches were confirmed on %s; no account was compared",
-		genesis, strings.Join(slices.Sorted(maps.Keys(clusters)), ", "))})
+	a.report.wrong(CheckOnchain, only, newest, "the chain is another one: its genesis hash is %s, the batches were confirmed on %s; no account was compared",
+		genesis, strings.Join(slices.Sorted(maps.Keys(clusters)), ", "))
 	return true, nil
 }
 
@@ -87,14 +86,12 @@ func (a *auditor) checkAccount(ctx context.Context, o *owner, c *Commitment) err
 	case c == nil && recorded == nil:
 		return nil
 	case c == nil:
-		a.report.add(Finding{Check: CheckOnchain, Owner: o.name, Seq: recorded.seq, Detail: fmt.Sprintf(
-			"size %d is recorded as confirmed, there is no commitment account", recorded.size)})
+		a.report.wrong(CheckOnchain, o.name, recorded.seq, "size %d is recorded as confirmed, there is no commitment account", recorded.size)
 		return nil
 	}
 	a.report.summary.Accounts++
 	if recorded != nil && c.Size < recorded.size {
-		a.report.add(Finding{Check: CheckOnchain, Owner: o.name, Seq: recorded.seq, Detail: fmt.Sprintf(
-			"size %d is recorded as confirmed, the account holds size %d", recorded.size, c.Size)})
+		a.report.wrong(CheckOnchain, o.name, recorded.seq, "size %d is recorded as confirmed, the account holds size %d", recorded.size, c.Size)
 	}
 	for _, b := range o.committed {
 		a.comparePlace(b, c)
@@ -110,8 +107,7 @@ func (a *auditor) checkAccount(ctx context.Context, o *owner, c *Commitment) err
 		}
 	}
 	if size := uint64(len(o.leaves)); c.Size > size {
-		a.report.add(Finding{Check: CheckOnchain, Owner: o.name, Detail: fmt.Sprintf(
-			"commitment account: it has committed to %d leaves, the log holds %d: leaves were taken out of the log", c.Size, size)})
+		a.report.wrong(CheckOnchain, o.name, 0, "commitment account: it has committed to %d leaves, the log holds %d: leaves were taken out of the log", c.Size, size)
 		return nil
 	}
 	a.fold.claim(o, claim{check: CheckOnchain, what: "commitment account", size: c.Size, root: c.Root})
@@ -122,8 +118,7 @@ func (a *auditor) checkAccount(ctx context.Context, o *owner, c *Commitment) err
 // account: the account's place, and its slot while the account has the batch's size.
 func (a *auditor) comparePlace(b *batch, c *Commitment) {
 	differs := func(what string, recorded, is any) {
-		a.report.add(Finding{Check: CheckOnchain, Owner: b.owner.name, Seq: b.seq, Detail: fmt.Sprintf(
-			"size %d is recorded as confirmed with %s %v, which is %v", b.size, what, recorded, is)})
+		a.report.wrong(CheckOnchain, b.owner.name, b.seq, "size %d is recorded as confirmed with %s %v, which is %v", b.size, what, recorded, is)
 	}
 	for _, place := range []struct{ what, recorded, is string }{
 		{"cluster", *b.cluster, c.Cluster}, {"program", *b.program, c.ProgramID}, {"account", *b.account, c.Account},

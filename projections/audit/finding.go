@@ -96,6 +96,10 @@ func (r *report) add(f Finding) {
 	r.to(f)
 }
 
+func (r *report) wrong(check Check, owner events.Owner, seq uint64, format string, args ...any) {
+	r.add(Finding{Check: check, Owner: owner, Seq: seq, Detail: fmt.Sprintf(format, args...)})
+}
+
 func (r *report) notChecked(format string, args ...any) {
 	r.summary.NotChecked = append(r.summary.NotChecked, fmt.Sprintf(format, args...))
 }

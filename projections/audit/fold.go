@@ -109,7 +109,11 @@ func (c *current) now() *time.Time {
 }
 
 func (f *fold) wrong(c *current, check Check, format string, args ...any) {
-	f.report.add(Finding{Check: check, Owner: c.owner.name, Seq: c.seq, Detail: fmt.Sprintf(format, args...)})
+	f.report.wrong(check, c.owner.name, c.seq, format, args...)
+}
+
+func (f *fold) wrongLeaf(c *current, data *events.MemoryWritten, format string, args ...any) {
+	f.report.add(Finding{Check: CheckLeaf, Owner: c.owner.name, Seq: c.seq, LeafIndex: new(data.LeafIndex), Detail: fmt.Sprintf(format, args...)})
 }
 
 // errNoRule means that the audit has no rule for an event type of the catalogue.
@@ -176,8 +180,7 @@ func (f *fold) memory(ctx context.Context, c *current, data *events.MemoryWritte
 	o := c.owner
 	f.report.summary.Leaves++
 	if want := uint64(len(o.leaves)); data.LeafIndex != want {
-		f.report.add(Finding{Check: CheckLeaf, Owner: o.name, Seq: c.seq, LeafIndex: new(data.LeafIndex),
-			Detail: fmt.Sprintf("leaf index %d where %d should be", data.LeafIndex, want)})
+		f.wrongLeaf(c, data, "leaf index %d where %d should be", data.LeafIndex, want)
 	}
 	f.ids.add(idMemory, c.seq, data.MemoryID)
 	if data.IdempotencyKeyHash != nil {
@@ -228,7 +231,7 @@ func (f *fold) recompute(ctx context.Context, c *current, data *events.MemoryWri
 	}
 	f.report.summary.LeavesRecomputed++
 	if why := f.leafDiffers(key, c.owner.name, data); why != "" {
-		f.report.add(Finding{Check: CheckLeaf, Owner: c.owner.name, Seq: c.seq, LeafIndex: new(data.LeafIndex), Detail: why})
+		f.wrongLeaf(c, data, "%s", why)
 	}
 	return nil
 }

@@ -121,8 +121,7 @@ func (a *auditor) afterReplay(ctx context.Context) error {
 	f := a.fold
 	a.report.summary.Owners = uint64(len(f.owners))
 	f.ids.twice(func(kind idKind, first, again uint64) {
-		a.report.add(Finding{Check: CheckUnique, Seq: again, Owner: a.ownerAt(ctx, again), Detail: fmt.Sprintf(
-			"%s was used at sequence %d already", idNames[kind], first)})
+		a.report.wrong(CheckUnique, a.ownerAt(ctx, again), again, "%s was used at sequence %d already", idNames[kind], first)
 	})
 	return a.unexplained(ctx)
 }
@@ -178,7 +177,7 @@ func (f *fold) message(ctx context.Context, m *message) error {
 	s := &f.report.summary
 	s.Messages++
 	if m.bad != nil {
-		f.report.add(Finding{Check: CheckDecode, Owner: m.subject.Owner, Seq: m.record.Seq, Detail: m.bad.Error()})
+		f.report.wrong(CheckDecode, m.subject.Owner, m.record.Seq, "%s", m.bad)
 	}
 	if m.subject.Owner == "" {
 		return nil
@@ -220,8 +219,7 @@ func (f *fold) version(c *current, m *message) {
 		}
 	}
 	if want := *counted + 1; got != want {
-		f.report.add(Finding{Check: CheckVersion, Owner: o.name, Seq: m.record.Seq, Detail: fmt.Sprintf(
-			"owner version %d of the %s family where %d should be: a message is missing, too many, or out of place", got, m.subject.Family, want)})
+		f.wrong(c, CheckVersion, "owner version %d of the %s family where %d should be: a message is missing, too many, or out of place", got, m.subject.Family, want)
 	}
 	*counted = got
 }

@@ -117,7 +117,7 @@ func (a *auditor) readReplica(ctx context.Context, r Replica, to uint64, c *copy
 		})
 	}
 	missing := func(until uint64) {
-		a.report.add(Finding{Check: CheckReplica, Seq: next, Detail: fmt.Sprintf("node %s can't read %s", r.Node, span(next, until))})
+		a.report.wrong(CheckReplica, "", next, "node %s can't read %s", r.Node, span(next, until))
 		for ; next <= until; next++ {
 			c.add(next, nil)
 		}
@@ -183,8 +183,7 @@ func (a *auditor) compareReplicas(x, y *copyOfLog, to uint64) {
 	for seq, digest := range x.digests {
 		if other, ok := y.digests[seq]; ok && other != digest {
 			from := (seq-1)/compared*compared + 1
-			a.report.add(Finding{Check: CheckReplica, Seq: from, Detail: fmt.Sprintf(
-				"nodes %s and %s hold different messages among %s", x.node, y.node, span(from, min(seq, to)))})
+			a.report.wrong(CheckReplica, "", from, "nodes %s and %s hold different messages among %s", x.node, y.node, span(from, min(seq, to)))
 		}
 	}
 }

@@ -87,8 +87,7 @@ func (f *fold) corrected(c *current, data *events.MemoryWritten) {
 	for i, leaf := range data.Supersedes {
 		key := rowKey(string(c.owner.name), strconv.FormatUint(leaf, 10), strconv.FormatUint(data.LeafIndex, 10))
 		if leaf >= data.LeafIndex || f.corrections[key] != nil {
-			f.report.add(Finding{Check: CheckLeaf, Owner: c.owner.name, Seq: c.seq, LeafIndex: new(data.LeafIndex),
-				Detail: fmt.Sprintf("supersedes leaf %d, which is not an earlier one or is named twice", leaf)})
+			f.wrongLeaf(c, data, "supersedes leaf %d, which is not an earlier one or is named twice", leaf)
 			continue
 		}
 		f.corrections[key] = rowOf(c.owner, i)
