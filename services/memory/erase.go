@@ -98,7 +98,7 @@ func (s *Service) FinishForgetting(ctx context.Context, after uint64) (uint64, e
 	return after, nil
 }
 
-// EnsureDataKey implements signin.DataKeys. It destroys a key from before the last erasure,
+// EnsureDataKey makes a data key for a sign-in. It destroys a key from before the last erasure,
 // but no later key: another sign-in may have made that one meanwhile, and memories may be
 // sealed with it. command.ErrErased: the owner erased everything meanwhile; start over.
 func (s *Service) EnsureDataKey(ctx context.Context, owner events.Owner, erasures int) error {

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/memory-ledger/ledger/anchoring/chainview"
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/eventlog/logtest"
 	"github.com/memory-ledger/ledger/events/verify"
@@ -154,7 +155,7 @@ func (h *history) apply(t testing.TB, records ...projector.Record) {
 
 // service returns a service on the history with a cache of that many bytes.
 func (h *history) service(cache int64) *Service {
-	return New(Config{Keys: h.keys, Pool: h.pool, Now: time.Now, Texts: NewTextCache(cache), Slots: NewFairScheduler()})
+	return New(Config{Keys: h.keys, Pool: h.pool, Now: time.Now, Texts: NewTextCache(cache), Slots: NewFairScheduler(), LastSeen: func(chainview.Account) *chainview.Seen { return nil }})
 }
 
 // at returns a head of the first read models that a process sees.

@@ -45,18 +45,14 @@ var (
 	ErrMetadataTooLarge = fmt.Errorf("metadata is longer than %d bytes in canonical form", MaxMetadataBytes)
 )
 
-// ChainView is the last known state of the chain. It never waits for the chain.
-type ChainView interface {
-	// Last returns the last known content of an account, or nil if it was never seen.
-	Last(account chainview.Account) *chainview.Seen
-}
-
 type Config struct {
 	Commands *command.Executor
 	Keys     *keystore.Store
 	Pool     *pgxpool.Pool
 	Fence    *fence.Fence
-	Chain    ChainView // nil: no chain is configured
+	// LastSeen returns the last known content of an account, or nil if it was never seen. It
+	// never waits for the chain.
+	LastSeen func(chainview.Account) *chainview.Seen
 	// DestroyKey destroys an owner's data key, on all replicas, if it was made before that
 	// many erasures. Nil if the service is not allowed to.
 	DestroyKey func(ctx context.Context, owner events.Owner, before int) error

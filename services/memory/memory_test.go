@@ -54,11 +54,6 @@ func TestOnceAcrossTheHour(t *testing.T) {
 	}
 }
 
-// lastSeen is a chain view that has seen one account.
-type lastSeen struct{ seen *chainview.Seen }
-
-func (l lastSeen) Last(chainview.Account) *chainview.Seen { return l.seen }
-
 // TestOnchainRoot: an account only grows, so a node that shows fewer leaves than were
 // confirmed is behind.
 func TestOnchainRoot(t *testing.T) {
@@ -77,7 +72,7 @@ func TestOnchainRoot(t *testing.T) {
 		"later, by a node behind":  {&chainview.Seen{Size: 7, Root: seen, At: confirmed.Add(time.Hour)}, root},
 		"before, with more leaves": {&chainview.Seen{Size: 9, Root: seen, At: confirmed.Add(-time.Hour)}, seen},
 	} {
-		s := &Service{Config: Config{Chain: lastSeen{c.seen}}}
+		s := &Service{Config: Config{LastSeen: func(chainview.Account) *chainview.Seen { return c.seen }}}
 		if got := s.onchainRoot("owner", newest); got == nil || *got != c.want {
 			t.Errorf("%s: %v, want %v", name, got, c.want)
 		}

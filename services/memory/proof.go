@@ -87,10 +87,7 @@ func (s *Service) onchainRoot(owner events.Owner, newest *batches.Batch) *events
 	if newest == nil {
 		return nil
 	}
-	if s.Chain == nil {
-		return &newest.Root
-	}
-	seen := s.Chain.Last(chainview.Account{Address: newest.Account, Program: newest.ProgramID, Owner: owner})
+	seen := s.LastSeen(chainview.Account{Address: newest.Account, Program: newest.ProgramID, Owner: owner})
 	if seen != nil && (seen.Size > newest.Size ||
 		seen.Size == newest.Size && (newest.ConfirmedAt == nil || seen.At.After(newest.ConfirmedAt.Time()))) {
 		return &seen.Root

@@ -65,12 +65,6 @@ type Issuer interface {
 	Expiry(issued events.Timestamp) events.Timestamp
 }
 
-// DataKeys makes the data key of an owner who is new, or who has erased everything that
-// many times.
-type DataKeys interface {
-	EnsureDataKey(ctx context.Context, owner events.Owner, erasures int) error
-}
-
 type Config struct {
 	Site Site
 	// NonceKeys authenticate nonces: the first one signs new nonces, and any of them
@@ -83,10 +77,12 @@ type Config struct {
 	SyncSpent func(ctx context.Context) error
 	Commands  *command.Executor
 	Closed    bool // takes no new owners
-	DataKeys  DataKeys
-	Issuer    Issuer
-	Now       func() time.Time
-	NewID     func() string
+	// EnsureDataKey makes the data key of an owner who is new, or who has erased everything
+	// that many times.
+	EnsureDataKey func(ctx context.Context, owner events.Owner, erasures int) error
+	Issuer        Issuer
+	Now           func() time.Time
+	NewID         func() string
 	// Pause waits, and returns false when the context ends; nil means eventlog.Pause.
 	Pause func(ctx context.Context, d time.Duration) bool
 }
@@ -209,7 +205,7 @@ func (d *SignIn) tryIssue(ctx context.Context, owner events.Owner) (Session, err
 		err = ErrClosed
 	}
 	if err == nil && standing.KeyMissing {
-		err = d.cfg.DataKeys.EnsureDataKey(ctx, owner, standing.Erasures)
+		err = d.cfg.EnsureDataKey(ctx, owner, standing.Erasures)
 	}
 	if err != nil {
 		return Session{}, err

@@ -111,7 +111,7 @@ func newFrontDesk(t *testing.T) *frontDesk {
 		commands := command.NewExecutor(command.Config{Log: f.log, Loader: command.NoReadModel{}, Source: "/test", NewID: newID, Now: now, CachedOwners: 9})
 		return signin.New(signin.Config{
 			Site: signin.Site{Domain: "ledger.example", URI: "https://ledger.example", ChainID: "mainnet"}, NonceKeys: keys,
-			Spent: f.nonces, SyncSpent: sync, Commands: commands, DataKeys: f.keys, Issuer: issuer, Now: now, NewID: newID, Pause: pause,
+			Spent: f.nonces, SyncSpent: sync, Commands: commands, EnsureDataKey: f.keys.EnsureDataKey, Issuer: issuer, Now: now, NewID: newID, Pause: pause,
 		})
 	}
 	f.extension, f.replica = signIn(signin.RandomTokens{TTL: time.Hour}), signIn(signin.RandomTokens{TTL: time.Hour})

@@ -131,11 +131,11 @@ func (d *APIServer) serve(ctx context.Context, app *httpapi.App, listener net.Li
 }
 
 // signIn returns the sign-in of the API with this public base URL.
-func (d *APIServer) signIn(base string, issuer signin.Issuer, commands *command.Executor, dataKeys signin.DataKeys) *signin.SignIn {
+func (d *APIServer) signIn(base string, issuer signin.Issuer, commands *command.Executor, memories *memory.Service) *signin.SignIn {
 	return signin.New(signin.Config{
 		Site:      signin.Site{Domain: connect.HostOf(base), URI: base, ChainID: d.Config.SignInChainID},
 		NonceKeys: d.nonceKeys, Spent: d.spentNonces, SyncSpent: d.syncSpent,
-		Commands: commands, Closed: d.Config.NewOwners == "off", DataKeys: dataKeys, Issuer: issuer, NewID: NewID,
+		Commands: commands, Closed: d.Config.NewOwners == "off", EnsureDataKey: memories.EnsureDataKey, Issuer: issuer, NewID: NewID,
 	})
 }
 

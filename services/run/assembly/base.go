@@ -453,7 +453,7 @@ func (b *Base) masterFits(ctx context.Context, masters []keystore.Master) error 
 // keys.
 func (d *APIServer) memories(commands *command.Executor, destroys bool) *memory.Service {
 	cfg := memory.Config{
-		Commands: commands, Keys: d.Keys, Pool: d.Pool, NewID: NewID, Fence: d.Fence, Chain: d.Chain, Quotas: d.quotas,
+		Commands: commands, Keys: d.Keys, Pool: d.Pool, NewID: NewID, Fence: d.Fence, LastSeen: d.Chain.Last, Quotas: d.quotas,
 		Now: time.Now, AnchorMaxWait: d.Config.AnchorMaxWait, BytesPerDay: d.Config.QuotaBytesPerDay,
 		Texts: d.texts, Slots: d.slots, Logger: d.Logger, DamagedMemories: &d.damaged,
 	}
