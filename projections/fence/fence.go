@@ -206,13 +206,6 @@ func (f *Fence) WaitAll(ctx context.Context) error {
 	return err
 }
 
-// Wait returns once the read models hold the log up to seq, for all owners.
-func (f *Fence) Wait(ctx context.Context, seq uint64) error {
-	ctx, cancel := context.WithTimeout(ctx, f.opts.Timeout)
-	defer cancel()
-	return f.wait(ctx, seq)
-}
-
 // Position returns the newest sequence that is projected, as far as this process knows.
 func (f *Fence) Position() uint64 {
 	position, _ := f.known.position()
