@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"bytes"
 	"errors"
 	"maps"
 	"mime"
@@ -231,13 +232,9 @@ func IdempotencyKey(c *fiber.Ctx) (*events.Hash, error) {
 		return nil, nil
 	}
 	key := values[0]
-	if len(values) > 1 || len(key) < 1 || len(key) > 255 {
+	invisible := func(r rune) bool { return r < 0x21 || r > 0x7e }
+	if len(values) > 1 || len(key) < 1 || len(key) > 255 || bytes.ContainsFunc(key, invisible) {
 		return nil, BadRequest("Idempotency-Key must be 1 to 255 visible ASCII characters")
-	}
-	for _, b := range key {
-		if b < 0x21 || b > 0x7e {
-			return nil, BadRequest("Idempotency-Key must be 1 to 255 visible ASCII characters")
-		}
 	}
 	return new(signin.HashToken(string(key))), nil
 }
