@@ -964,7 +964,7 @@ async function checkGrowth(from, to, ask) {
 }
 async function checkProof(from, to, answer) {
   const sizes = `from ${from.size} to ${to.size} leaves`;
-  if (answer.from !== from.size || answer.to !== to.size || ![from.root, to.root].concat(answer.proof).every(isHash)) {
+  if (answer.from !== from.size || answer.to !== to.size || !Array.isArray(answer.proof) || ![from.root, to.root, ...answer.proof].every(isHash)) {
     throw new MalformedError("proof", `it is not one ${sizes}`, "service");
   }
   if (!await isConsistent(from.size, to.size, from.root, to.root, answer.proof)) {
@@ -1850,8 +1850,8 @@ var Memories = class {
 };
 var pathOf = (id) => `/memories/${encodeURIComponent(id)}`;
 function nextPage(link) {
-  const query = /<[^>?]*\??([^>#]*)[^>]*>\s*;\s*rel="?next"?/.exec(link ?? "")?.[1];
-  return query === void 0 ? void 0 : `/memories?${query}`;
+  const url = /<([^>]*)>\s*;\s*rel="?next"?/.exec(link ?? "")?.[1];
+  return url === void 0 ? void 0 : `/memories${/\?[^#]*/.exec(url)?.[0] ?? ""}`;
 }
 async function serviceLies(check) {
   try {

@@ -147,8 +147,8 @@ class Memories:
             answer = self._ledger.core("GET", path, timeout=timeout)
             yield from checked_list(answer.body)
             # Only the query is used: the URL may name another host.
-            found = re.search(r'<[^>?]*\??([^>#]*)[^>]*>\s*;\s*rel="?next"?', answer.headers.get("link", ""))
-            path = f"/memories?{found.group(1)}" if found else None
+            found = re.search(r'<([^>]*)>\s*;\s*rel="?next"?', answer.headers.get("link", ""))
+            path = "/memories" + "".join(found.group(1).partition("#")[0].partition("?")[1:]) if found else None
 
     def search(
         self, query: str, *, mode: Mode = "substring", order: SearchOrder | None = None, filter: SearchFilter | None = None,

@@ -624,8 +624,8 @@ const pathOf = (id: string): string => `/memories/${encodeURIComponent(id)}`;
 
 /** Returns the path of the next page that a Link header names. Only the query is used: the URL may name another host. */
 function nextPage(link: string | null): string | undefined {
-  const query = /<[^>?]*\??([^>#]*)[^>]*>\s*;\s*rel="?next"?/.exec(link ?? "")?.[1];
-  return query === undefined ? undefined : `/memories?${query}`;
+  const url = /<([^>]*)>\s*;\s*rel="?next"?/.exec(link ?? "")?.[1];
+  return url === undefined ? undefined : `/memories${/\?[^#]*/.exec(url)?.[0] ?? ""}`;
 }
 
 /** Runs a check of a fresh answer, and blames the service if it fails. */

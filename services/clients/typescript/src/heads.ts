@@ -44,7 +44,7 @@ export async function checkGrowth(from: Pick<Head, "size" | "root">, to: Pick<He
 /** Checks a consistency proof against the two roots. */
 export async function checkProof(from: Pick<Head, "size" | "root">, to: Pick<Head, "size" | "root">, answer: ConsistencyProof): Promise<void> {
   const sizes = `from ${from.size} to ${to.size} leaves`;
-  if (answer.from !== from.size || answer.to !== to.size || ![from.root, to.root].concat(answer.proof).every(isHash)) {
+  if (answer.from !== from.size || answer.to !== to.size || !Array.isArray(answer.proof) || ![from.root, to.root, ...answer.proof].every(isHash)) {
     throw new MalformedError("proof", `it is not one ${sizes}`, "service");
   }
   if (!(await isConsistent(from.size, to.size, from.root, to.root, answer.proof))) {

@@ -68,7 +68,7 @@ test("what a proof and a head say has its form", async () => {
   for (const { memories } of [{}, [null]].map((lie) => client({ "/log": [head(2)], "": [lie] }))) {
     calls.push(memories.page(0, 1), all(memories.list()), all(memories.search("x")), memories.writeBatch([{ content: "x" }]));
   }
-  calls.push(client({ "": [{ from: 1, to: 2, fromRoot: null, toRoot: ab, proof: [b] }] }).log.consistency(1, 2));
+  for (const lie of [{ fromRoot: null }, { proof: b }]) calls.push(client({ "": [{ from: 1, to: 2, fromRoot: a, toRoot: ab, proof: [b], ...lie }] }).log.consistency(1, 2));
   await Promise.all(calls.map((call) => assert.rejects(call, { name: "MalformedError", liar: "service" })));
 });
 
