@@ -466,13 +466,13 @@ func TestExpiredKeys(t *testing.T) {
 	for i := range MaxKeys {
 		create(fmt.Sprint(i), events.At(now.Add(time.Minute)))
 	}
-	now = now.Add(time.Minute + day)
+	now = now.Add(time.Minute + clockSpread)
 	create("more", events.At(now.Add(time.Minute)))
 	if len(s.Keys) != 1 {
 		t.Fatalf("%d keys are kept", len(s.Keys))
 	}
 	say(s, now.Add(-time.Second), &events.ApiKeyUsed{KeyID: "0"})
-	now = now.Add(time.Minute + day)
+	now = now.Add(time.Minute + clockSpread)
 	for _, id := range []string{"0", "more"} {
 		if err := (Credential{Kind: CredentialKey, ID: id}).check(s, now); !errors.Is(err, ErrCredentialDead) {
 			t.Errorf("key %s: %v", id, err)

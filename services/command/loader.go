@@ -79,7 +79,8 @@ func (r ReadModel) loadDay(ctx context.Context, tx pgx.Tx, state *State) error {
 }
 
 func (r ReadModel) loadCredentials(ctx context.Context, tx pgx.Tx, state *State) error {
-	ended := r.Now().Add(-day) // see gone
+	now := r.Now()
+	ended := now.Add(-day) // see gone
 	retracted, err := retractions.Leaves(ctx, tx, state.Owner, state.Leaves)
 	if err != nil {
 		return err
@@ -104,7 +105,7 @@ func (r ReadModel) loadCredentials(ctx context.Context, tx pgx.Tx, state *State)
 	for _, g := range live {
 		state.Grants[g.ID] = Grant{Kind: g.Kind, ExpiresAt: g.ExpiresAt, MaxUses: g.MaxUses, Used: g.Used, By: viaOf(g.By)}
 	}
-	keys, err := apikeys.Active(ctx, tx, state.Owner, ended)
+	keys, err := apikeys.Active(ctx, tx, state.Owner, now.Add(-clockSpread))
 	if err != nil {
 		return err
 	}

@@ -32,8 +32,9 @@ const clockSpread = time.Minute
 // over reports whether an end has passed on the clocks of all replicas.
 func over(end, now time.Time) bool { return !now.Add(-clockSpread).Before(end) }
 
-// gone reports whether a state may drop what ended then: not yet what is alive by a right
-// clock, if this one is hours ahead. Else the owner could neither use nor end it.
+// gone reports whether a state may drop a session or grant that ended then: not yet what is
+// alive by a right clock, if this one is hours ahead. Else the owner could neither use nor end
+// it. Keys are dropped once they are over: they may last a second, so a day of them is many.
 func gone(end, now time.Time) bool { return !now.Add(-day).Before(end) }
 
 // over reports whether a grant can't be used on any replica.
@@ -140,7 +141,7 @@ func (s *State) apply(e *events.Event) {
 	case *events.GrantRevoked:
 		delete(s.Grants, data.GrantID)
 	case *events.ApiKeyCreated:
-		maps.DeleteFunc(s.Keys, func(_ string, k Key) bool { return !k.Expires.IsZero() && gone(k.Expires, e.Time.Time()) })
+		maps.DeleteFunc(s.Keys, func(_ string, k Key) bool { return k.over(e.Time.Time()) })
 		s.Keys[data.KeyID] = Key{Expires: data.ExpiresAt.TimeOrZero()}
 	case *events.ApiKeyUsed:
 		if key, ok := s.Keys[data.KeyID]; ok { // otherwise it has expired and was dropped

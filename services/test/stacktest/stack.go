@@ -87,6 +87,7 @@ func migrated(url string) error {
 	return err
 }
 
+// listen returns a listener for each replica.
 func listen(t testing.TB, replicas int) []net.Listener {
 	t.Helper()
 	listeners := make([]net.Listener, max(1, replicas))
