@@ -139,6 +139,7 @@ func (s *Server) For(caller access.Caller, gone func() bool) http.Handler {
 			return
 		}
 		r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+		r.Header.Set("Accept", "*/*") // the SDK refuses a client that takes only JSON, or does not say what
 		c := call{Caller: caller, request: r.Context(), gone: gone}
 		s.handler.ServeHTTP(&reply{ResponseWriter: w, request: body}, r.WithContext(context.WithValue(r.Context(), callKey{}, c)))
 	})

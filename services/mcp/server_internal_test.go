@@ -17,11 +17,11 @@ import (
 	"github.com/memory-ledger/ledger/services/access"
 )
 
-// post calls a tool in an older revision, in which the SDK does not bound calls.
+// post calls a tool in an older revision, in which the SDK does not bound calls. Without an
+// Accept header, the client takes JSON, as any other type.
 func post(ctx context.Context, s *Server, body string) *httptest.ResponseRecorder {
 	request := httptest.NewRequestWithContext(ctx, http.MethodPost, "/mcp", strings.NewReader(body))
 	request.Header.Set("Content-Type", "application/json")
-	request.Header.Set("Accept", "application/json, text/event-stream")
 	request.Header.Set(revisionHeader, "2025-06-18")
 	answer := httptest.NewRecorder()
 	s.For(access.Caller{}, nil).ServeHTTP(answer, request)

@@ -355,7 +355,7 @@ func TestAnAgentStoresWhatItSent(t *testing.T) {
 	core := stacktest.Start(t, stacktest.Options{}).Core[0]
 	owner := core.SignIn(stacktest.NewWallet())
 	_, key := newKey(core, owner)
-	headers := []stacktest.Header{stacktest.Bearer(key), stacktest.With("Accept", "application/json, text/event-stream"), stacktest.With("Content-Type", "application/json")}
+	headers := []stacktest.Header{stacktest.Bearer(key), stacktest.With("Accept", "application/json"), stacktest.With("Content-Type", "application/json")}
 	remember := func(memory string) []byte {
 		return []byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"remember","arguments":{"memories":[` + memory + `]}}}`)
 	}
