@@ -48,7 +48,7 @@ func TestEveryCallIsAnswered(t *testing.T) {
 	}{
 		"an answer":            {200, `{"jsonrpc":"2.0","id":7,"result":{"ok":true}}`, `{"ok":true}`},
 		"an error of its own":  {400, `{"jsonrpc":"2.0","id":7,"error":{"code":-32602,"message":"wrong header"}}`, "wrong header"},
-		"a dead key":           {401, `{"error":"missing or invalid credential"}`, "make a new one"},
+		"a dead key":           {401, `{"error":"missing or invalid credential"}`, "nothing was done: it is wrong, has expired or was revoked"},
 		"a refusal":            {413, `{"error":"body is larger than 1048576 bytes"}`, "Too Large: body is larger than 1048576 bytes"},
 		"nothing that fits":    {200, `nope`, "no answer"},
 		"busy":                 {503, `{"error":"temporarily unavailable"}`, "Service Unavailable"},
