@@ -190,6 +190,8 @@ type retractInput struct {
 type retractOutput struct {
 	ID        string `json:"id"`
 	Retracted bool   `json:"retracted"`
+
+	Corrected []string `json:"corrected,omitempty" jsonschema:"memories that it corrected: recall may show them again"`
 }
 
 func (s *Server) addRetract() {
@@ -209,8 +211,16 @@ func (s *Server) retract(ctx context.Context, c call, in retractInput) (retractO
 	if err != nil {
 		return retractOutput{}, "", err
 	}
+	var v memory.View
+	if c.Require(events.ScopeRead) == nil {
+		v, _ = s.Memories.Get(ctx, c.reader(), id) // without it, only what it corrected is not named
+	}
 	if err := s.Memories.Retract(ctx, c.reader(), c.Credential, id); err != nil {
 		return retractOutput{}, "", err
 	}
-	return retractOutput{id, true}, "Retracted. No list, search or case shows it any more.", nil
+	text := "Retracted. No list, search or case shows it any more."
+	if len(v.Supersedes) > 0 {
+		text += fmt.Sprintf(" Recall may show again what it corrected, memory %s: retract that, too, if the person wants all of it gone.", strings.Join(v.Supersedes, ", memory "))
+	}
+	return retractOutput{id, true, v.Supersedes}, text, nil
 }

@@ -412,4 +412,7 @@ func TestAgentsCorrect(t *testing.T) {
 			t.Errorf("%v: %s", arguments, text)
 		}
 	}
+	if _, text := use(t, tools, "retract", map[string]any{"id": porto.ID}); !strings.Contains(text, "memory "+oslo+":") {
+		t.Errorf("retract: %s", text)
+	}
 }
