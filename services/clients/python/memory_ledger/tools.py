@@ -1,6 +1,7 @@
 """Functions for agents."""
 
 import functools
+import uuid
 from collections.abc import Callable
 from typing import Any
 
@@ -35,6 +36,8 @@ def _awaited(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _functions(ledger: MemoryLedger, source: str) -> list[Callable[..., Any]]:
+    unsure: dict[str, str] = {}  # the keys of calls of remember without an answer
+
     def remember(content: str, occurred_at: str | None = None, tags: list[str] | None = None) -> str:
         """Store a fact for later conversations, and return the memory's id.
 
@@ -45,8 +48,13 @@ def _functions(ledger: MemoryLedger, source: str) -> list[Callable[..., Any]]:
             occurred_at: When it happened, if not now: a date such as 2026-03-01, or a time of RFC 3339.
             tags: Up to 16 words to find it by.
         """
+        # A model repeats a call that failed. It may be stored: with its key it is not stored twice.
+        call = repr((content, occurred_at, tags))
+        key = unsure.setdefault(call, str(uuid.uuid4()))
         # A model that must name every argument leaves some empty.
-        return ledger.memories.write(content, source=source, occurred_at=occurred_at or None, tags=tags or None)["id"]
+        id = ledger.memories.write(content, source=source, occurred_at=occurred_at or None, tags=tags or None, idempotency_key=key)["id"]
+        unsure.pop(call, None)
+        return id
 
     def recall(query: str, limit: int = 8, tags: list[str] | None = None) -> list[dict[str, Any]]:
         """Find memories of earlier conversations, the best first.

@@ -88,8 +88,11 @@ class Product(unittest.TestCase):
 
     def test_tools_for_agents(self) -> None:
         client = new_client()
-        program = ledger.MemoryLedger(URL, api_key=client.keys.create("agent", scopes=["read", "write", "retract"])["key"])
+        program = ledger.MemoryLedger(URL, api_key=client.keys.create("agent", scopes=["read", "write", "retract"])["key"], retries=0)
         remember, recall, correct, forget = ledger.memory_tools(program)
+        cut = lambda request: dataclasses.replace(answer := program.fetch(request), parts=iter([b"".join(answer.parts)[:9]]))
+        with mock.patch.object(program._transport, "_fetch", cut), self.assertRaises(ledger.ConnectionError):
+            remember("Ada's manager is Grace", occurred_at="2020-05-01", tags=["work"])  # it is stored
         old = remember("Ada's manager is Grace", occurred_at="2020-05-01", tags=["work"])
         remember("Nothing new. " * 20_000 + "Ada likes tea.", tags=["food"])
         new = correct(old, "Ada's manager is Helena")
@@ -98,7 +101,7 @@ class Product(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, f"correct {new}"):
             correct(old, "Ada's manager is Iris")
         forget(new)
-        self.assertTrue({old, new}.isdisjoint(ids(recall("Ada manager"))))
+        self.assertNotRegex(str(recall("Ada manager")), "Grace|Helena")
 
         async def in_asyncio() -> Any:
             remember, recall, _, _ = ledger.memory_tools(ledger.AsyncMemoryLedger(URL, session=program._credential))

@@ -38,6 +38,7 @@ const tags = z.array(z.string()).min(1).max(16);
  * because other people may have written them.
  */
 export function memoryTools(ledger: MemoryLedger, { source = "agent", namespace }: MemoryToolsOptions = {}): MemoryTools {
+  const unsure = new Map<string, string>(); // the keys of calls of remember without an answer
   return {
     remember: tool({
       description: "Store a fact for later conversations, and return the memory's id. Store one durable fact a call.",
@@ -46,7 +47,14 @@ export function memoryTools(ledger: MemoryLedger, { source = "agent", namespace 
         occurredAt: z.string().optional().describe("When it happened, if not now: a date such as 2026-03-01, or a time of RFC 3339."),
         tags: tags.optional().describe("Words to find it by."),
       }),
-      execute: async (memory, { abortSignal: signal }) => (await ledger.memories.store({ ...memory, source, namespace }, { signal })).id,
+      execute: async (memory, { abortSignal: signal }) => {
+        // A model repeats a call that failed. It may be stored: with its key it is not stored twice.
+        const call = JSON.stringify(memory), idempotencyKey = unsure.get(call) ?? crypto.randomUUID();
+        unsure.set(call, idempotencyKey);
+        const { id } = await ledger.memories.store({ ...memory, source, namespace }, { signal, idempotencyKey });
+        unsure.delete(call);
+        return id;
+      },
     }),
     recall: tool({
       description:

@@ -29,22 +29,26 @@ for (const [version, ai, Model] of [[6, ai6, Model6], [7, ai7, Model7]]) {
   test(`a model calls the tools by version ${version} of the SDK`, async () => {
     const owner = await newOwner();
     const { id: gin } = await owner.memories.write("Ada drinks gin", { namespace: "other" });
-    const tools = memoryTools(await newAgent(owner, { namespaces: ["chat"] }), { source: "my agent", namespace: "chat" });
+    let writes = 0; // the answer to the first is lost, and the model calls remember again
+    const broken = async (answer) => (await answer, Promise.reject(new TypeError("broken off")));
+    const network = { retries: 0, fetch: (url, init) => (url.endsWith("/memories") && writes++ === 0 ? broken : Object)(fetch(url, init)) };
+    const tools = memoryTools(await newAgent(owner, { namespaces: ["chat"] }, network), { source: "my agent", namespace: "chat" });
     tools.correct = memoryTools(await newAgent(owner), { source: "my agent" }).correct; // of an agent that sees all namespaces
     const { model, outcomes } = await run(Model, ai, tools, [
       () => ["remember", { content: "Ada drinks coffee", tags: ["food"], occurredAt: "2026-03-01" }],
+      () => ["remember", { content: "Ada drinks coffee", tags: ["food"], occurredAt: "2026-03-01" }],
       () => ["remember", { content: "Ada lives in Rome. ".padEnd(250_000, "Nothing new. ") }],
       () => ["recall", { query: "what does Ada drink?", tags: ["food"] }],
-      ([id]) => ["correct", { id, content: "Ada drinks tea" }],
+      ([, id]) => ["correct", { id, content: "Ada drinks tea" }],
       () => ["recall", { query: "what does Ada drink?", tags: ["food"] }],
-      ([id]) => ["correct", { id, content: "Ada drinks water" }],
-      ([, , , id]) => ["forget", { id }],
+      ([, id]) => ["correct", { id, content: "Ada drinks water" }],
+      ([, , , , id]) => ["forget", { id }],
       () => ["recall", { query: "Ada" }],
       () => ["recall", { query: "Ada", limit: 1000 }],
       () => ["forget", { id: "none" }],
       () => ["remember", { content: "" }],
     ]);
-    const [coffee, rome, first, tea, second, again, forgotten, third, ...refused] = outcomes.map(({ value }) => value);
+    const [, coffee, rome, first, tea, second, again, forgotten, third, ...refused] = outcomes.map(({ value }) => value);
     const memory = { untrustedSource: "my agent", via: "key" };
     const shown = ({ createdAt, ...rest }) => (assert.ok(Date.parse(createdAt)), JSON.parse(JSON.stringify(rest)));
     assert.deepEqual(first.map(shown), [{ ...memory, id: coffee, untrustedContent: "Ada drinks coffee", untrustedTags: ["food"], untrustedOccurredAt: "2026-03-01" }]);
