@@ -52,7 +52,8 @@ func coreAndKey() (base, key string, err error) {
 	if err != nil {
 		return "", "", err
 	}
-	if base = strings.TrimRight(cfg.AgentURL, "/"); base == "" {
+	// Other clients of the protocol take the address with /mcp.
+	if base = strings.TrimSuffix(strings.TrimRight(cfg.AgentURL, "/"), "/mcp"); base == "" {
 		base = localCore()
 	}
 	if cfg.AgentKey == "" {

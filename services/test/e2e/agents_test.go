@@ -551,7 +551,7 @@ func TestAnAgentOverStandardInput(t *testing.T) {
 			t.Errorf("exit code %d, want %d: %s", got, status, out)
 		}
 	}
-	check(core.URL+"/", key, 0, "ok    "+core.URL+" answers", "revision is 2026-07-28", "tools: correct, fetch, get, ", "ok    recall", "nothing was written")
+	check(core.URL+"/mcp/", key, 0, "ok    "+core.URL+" answers", "revision is 2026-07-28", "tools: correct, fetch, get, ", "ok    recall", "nothing was written")
 	check("http://127.0.0.1:1", key, 2, "FAIL  http://127.0.0.1:1 does not answer")
 	check(core.URL, "", 2, "LEDGER_API_KEY is not set")
 	check("ftp://x", key, 2, "LEDGER_URL: ")
