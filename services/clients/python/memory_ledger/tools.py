@@ -7,7 +7,7 @@ from typing import Any
 
 from .aio import AsyncMemoryLedger, in_thread
 from .client import MemoryLedger
-from .errors import GoneError
+from .errors import ApiError, GoneError, UnavailableError
 from .schema import FoundMemory
 
 
@@ -52,7 +52,12 @@ def _functions(ledger: MemoryLedger, source: str) -> list[Callable[..., Any]]:
         call = repr((content, occurred_at, tags))
         key = unsure.setdefault(call, str(uuid.uuid4()))
         # A model that must name every argument leaves some empty.
-        id = ledger.memories.write(content, source=source, occurred_at=occurred_at or None, tags=tags or None, idempotency_key=key)["id"]
+        try:
+            id = ledger.memories.write(content, source=source, occurred_at=occurred_at or None, tags=tags or None, idempotency_key=key)["id"]
+        except ApiError as refused:
+            if not isinstance(refused, UnavailableError):
+                unsure.pop(call, None)
+            raise
         unsure.pop(call, None)
         return id
 

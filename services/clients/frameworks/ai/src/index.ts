@@ -1,4 +1,4 @@
-import { GoneError, type CallOptions, type FoundMemory, type MemoryLedger } from "@memory-ledger/client";
+import { ApiError, GoneError, UnavailableError, type CallOptions, type FoundMemory, type MemoryLedger } from "@memory-ledger/client";
 import { tool, type Tool } from "ai";
 import { z } from "zod/v4";
 
@@ -51,9 +51,14 @@ export function memoryTools(ledger: MemoryLedger, { source = "agent", namespace 
         // A model repeats a call that failed. It may be stored: with its key it is not stored twice.
         const call = JSON.stringify(memory), idempotencyKey = unsure.get(call) ?? crypto.randomUUID();
         unsure.set(call, idempotencyKey);
-        const { id } = await ledger.memories.store({ ...memory, source, namespace }, { signal, idempotencyKey });
-        unsure.delete(call);
-        return id;
+        try {
+          const { id } = await ledger.memories.store({ ...memory, source, namespace }, { signal, idempotencyKey });
+          unsure.delete(call);
+          return id;
+        } catch (error) {
+          if (error instanceof ApiError && !(error instanceof UnavailableError)) unsure.delete(call);
+          throw error;
+        }
       },
     }),
     recall: tool({
