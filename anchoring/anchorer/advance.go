@@ -24,6 +24,8 @@ var (
 	errFork = errors.New("the account holds another root")
 	// errLandedWithout says that a commit succeeded but the account does not hold it.
 	errLandedWithout = errors.New("the transaction succeeded, but the account does not hold what it committed")
+	// errStalled says that the chain answers, but keeps no commit.
+	errStalled = errors.New("transactions come to nothing")
 )
 
 // advance looks at every flight and ends those whose outcome is known.
@@ -192,7 +194,8 @@ func (d *driver) settle(ctx context.Context, f *flight, succeeded bool, held map
 		return err
 	}
 	if confirmed > 0 {
-		d.streak, d.resting = 0, time.Time{}
+		d.streak, d.resting, d.stalled = 0, time.Time{}, nil
+		d.status.setAlarm(d.firstAlarm())
 		d.status.setFunds(d.unpaid) // the authority could pay for these; the next batch checks again
 		d.metrics.spent.Add(float64(lamports))
 	} else if len(f.owners) == 0 {
@@ -268,6 +271,8 @@ func (d *driver) cameToNothing(why error) {
 	const patience = 4
 	if d.streak > patience {
 		d.resting = d.cfg.Now().Add(min(5*time.Minute, time.Second<<min(d.streak-patience, 16)))
+		d.stalled = fmt.Errorf("%w: %d in a row, the newest: %w", errStalled, d.streak, why)
+		d.status.setAlarm(d.firstAlarm())
 	}
 }
 

@@ -57,6 +57,7 @@ type driver struct {
 	genesis string // of the chain that commits belong on; empty: not known yet
 	streak  int    // flights that failed since the last success
 	resting time.Time
+	stalled error // nil once a flight succeeded
 }
 
 // step looks for work and moves everything as far forward as it can now. An error ends the
@@ -344,7 +345,7 @@ func (d *driver) firstAlarm() error {
 		}
 	}
 	if len(keys) == 0 {
-		return nil
+		return d.stalled
 	}
 	first := slices.Min(keys)
 	return fmt.Errorf("%d owners are not anchored, among them %s: %w", len(keys), first, d.held[first].alarm)

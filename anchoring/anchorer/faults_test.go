@@ -66,24 +66,21 @@ func TestLostOnTheWay(t *testing.T) {
 func TestBlockhashExpires(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, true)
-	// The transactions signed now are lost, and then expire.
+	// All transactions are lost, and then expire.
 	w.fault(localchaintest.Drop(1_000_000))
-	keys := w.owners(3)
-	w.start(nil, nil)
-	w.await("three transactions recorded", func(all map[events.Owner]*history) bool {
-		n := 0
-		for _, h := range all {
-			n += len(h.submitted)
-		}
-		return n == len(keys)
+	w.owners(3)
+	p := w.start(nil, nil)
+	testkit.Await(t, "it says that all expire", func() bool {
+		w.fault(localchaintest.Expire())
+		return errors.Is(p.Ready(), errStalled)
 	})
-	w.fault(localchaintest.Expire())
 	w.fault(localchaintest.Drop(0))
 	for key, h := range w.allAnchored() {
 		if len(h.failed) == 0 || !strings.Contains(h.failed[0], "expired") {
 			t.Errorf("%s: no batch failed because it expired: %v", key, h.failed)
 		}
 	}
+	w.turns(p, nil)
 }
 
 func TestOutOfFundsAndFundedLater(t *testing.T) {
