@@ -79,6 +79,10 @@ func TestEndedThoughClocksDiffer(t *testing.T) {
 		if slow.Execute(t.Context(), o, one) == nil && slow.Execute(t.Context(), o, two) == nil {
 			t.Error("both cases of an owner are live")
 		}
+		run(at(2*time.Hour), o, &command.RevokeGrant{GrantID: "g2", Kind: events.GrantCase})
+		if slow.Execute(t.Context(), o, two) == nil {
+			t.Error("a case is live that was ended where it has expired")
+		}
 	})
 }
 

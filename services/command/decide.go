@@ -336,13 +336,14 @@ func (c *MintGrant) decide(s *State, now time.Time) (Decision, error) {
 	})}, nil
 }
 
-// RevokeGrant ends a grant. It is no error if the grant has already ended.
+// RevokeGrant ends a grant, also one that has expired here and may be alive for a replica
+// whose clock is behind. It is no error if the grant has already ended.
 type RevokeGrant struct {
 	GrantID    string
 	Kind       events.GrantKind // the kind that it must have
 	Credential Credential
 
-	// Revoked is the answer: whether this command ended the grant.
+	// Revoked is the answer: whether this command ended a grant that was alive here.
 	Revoked bool
 }
 
@@ -352,7 +353,7 @@ func (c *RevokeGrant) decide(s *State, now time.Time) (Decision, error) {
 	}
 	grant, ok := s.Grants[c.GrantID]
 	c.Revoked = ok && grant.Kind == c.Kind && grant.live(now)
-	if !c.Revoked {
+	if !ok || grant.Kind != c.Kind {
 		return Decision{}, nil
 	}
 	return Decision{events.KindGrant, []events.Data{
