@@ -94,11 +94,11 @@ func (a *Anchor) VerifyOnchain(ctx context.Context, node Node, owner string) (*O
 	if genesis != a.Cluster {
 		return nil, Wrong(ErrChain, "anchor.cluster", "it is %s, the node is on the chain %s", a.Cluster, genesis)
 	}
-	account, err := node.account(ctx, a.Account)
+	account, reached, err := node.account(ctx, a.Account)
 	if err != nil {
 		return nil, err
 	}
-	held, err := a.compareAccount(account, owner)
+	held, err := a.compareAccount(account, reached, owner)
 	if err != nil {
 		return nil, err
 	}
@@ -114,9 +114,18 @@ type solanaAccount struct {
 	Data  []string
 }
 
-func (a *Anchor) compareAccount(account *solanaAccount, owner string) (*Onchain, error) {
+// unlessBehind returns what is wrong if the node has reached the anchor's slot: what it held
+// before says nothing against the anchor.
+func (a *Anchor) unlessBehind(reached uint64, wrong error) error {
+	if 0 < reached && reached < a.Slot {
+		return fmt.Errorf("%w: it has reached slot %d, the anchor is of slot %d", ErrUnreachable, reached, a.Slot)
+	}
+	return wrong
+}
+
+func (a *Anchor) compareAccount(account *solanaAccount, reached uint64, owner string) (*Onchain, error) {
 	if account == nil {
-		return nil, Wrong(ErrChain, "anchor.account", "there is no account %s on the chain", a.Account)
+		return nil, a.unlessBehind(reached, Wrong(ErrChain, "anchor.account", "there is no account %s on the chain", a.Account))
 	}
 	if account.Owner != a.ProgramID {
 		return nil, Wrong(ErrChain, "anchor.programId", "it is %s, the account belongs to %s", a.ProgramID, account.Owner)
@@ -138,7 +147,7 @@ func (a *Anchor) compareAccount(account *solanaAccount, owner string) (*Onchain,
 	}
 	switch {
 	case held.Size < a.CommittedSize:
-		return nil, Wrong(ErrChain, "anchor.committedSize", "it is %d, the account holds %d leaves", a.CommittedSize, held.Size)
+		return nil, a.unlessBehind(reached, Wrong(ErrChain, "anchor.committedSize", "it is %d, the account holds %d leaves", a.CommittedSize, held.Size))
 	case held.Size > a.CommittedSize:
 		return held, nil
 	case held.Root != a.CommittedRoot:
@@ -227,17 +236,21 @@ func (n Node) genesisHash(ctx context.Context) (hash string, err error) {
 	return hash, nil
 }
 
-// account returns nil only if the node says that there is no such account.
-func (n Node) account(ctx context.Context, address string) (account *solanaAccount, err error) {
+// account returns nil only if the node says that there is no such account, and the slot that
+// the node had reached.
+func (n Node) account(ctx context.Context, address string) (account *solanaAccount, reached uint64, err error) {
 	const method = "getAccountInfo"
-	var reply struct{ Value jsontext.Value }
+	var reply struct {
+		Context struct{ Slot uint64 }
+		Value   jsontext.Value
+	}
 	if err := n.call(ctx, &reply, method, address, map[string]any{"encoding": "base64", "commitment": "finalized"}); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	if err := json.Unmarshal(reply.Value, &account, json.MatchCaseInsensitiveNames(true)); err != nil {
-		return nil, malformedReply(method)
+		return nil, 0, malformedReply(method)
 	}
-	return account, nil
+	return account, reply.Context.Slot, nil
 }
 
 // transaction returns nil if the node does not know it.

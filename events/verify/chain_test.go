@@ -234,11 +234,19 @@ func TestChainUnreachable(t *testing.T) {
 	}
 }
 
-// An answer that does not say whether there is an account is no answer: it must not make the
-// receipt a lie.
+// An answer that does not say whether there is an account, or holds it as it was before the
+// anchor, is no answer: it must not make the receipt a lie.
 func TestAnswersWithoutTheAccount(t *testing.T) {
 	t.Parallel()
-	for _, result := range []string{`null`, `{}`, `{"context":{"slot":1}}`} {
+	older := committedAccount()
+	older.Size--
+	held, err := stdjson.Marshal(holding(older))
+	noErr(t, err)
+	for result, want := range map[string]error{
+		`null`: ErrUnreachable, `{}`: ErrUnreachable, `{"context":{"slot":1}}`: ErrUnreachable,
+		`{"context":{"slot":4241},"value":null}`: ErrUnreachable, `{"context":{"slot":4241},"value":` + string(held) + `}`: ErrUnreachable,
+		`{"context":{"slot":4242},"value":null}`: ErrChain, `{"context":{"slot":4242},"value":` + string(held) + `}`: ErrChain,
+	} {
 		node := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 			var call struct{ Method string }
 			_ = stdjson.NewDecoder(q.Body).Decode(&call)
@@ -248,7 +256,7 @@ func TestAnswersWithoutTheAccount(t *testing.T) {
 			}
 			_, _ = io.WriteString(w, `{"result":`+result+`}`)
 		}))
-		if _, err := good().VerifyOnchain(t.Context(), node.URL); !errors.Is(err, ErrUnreachable) {
+		if _, err := good().VerifyOnchain(t.Context(), node.URL); !errors.Is(err, want) {
 			t.Errorf("%s: %v", result, err)
 		}
 		node.Close()

@@ -241,7 +241,7 @@ async function checkOnchain(rpcUrl, receipt, options = {}) {
   if (genesis !== a.cluster) throw new AnchorError("anchor.cluster", `it is ${a.cluster}, the node is on the chain ${genesis}`);
   const account = await call("getAccountInfo", a.account, { encoding: "base64", commitment: "finalized" });
   if (account?.value === void 0) throw new ChainUnreachableError("getAccountInfo: malformed reply");
-  const held = await checkAccount(a, account.value, receipt.entry.owner);
+  const held = await checkAccount(a, account.value, account.context?.slot ?? a.slot, receipt.entry.owner);
   checkTransaction(a, await transaction(call, a.txSignature), receipt.entry.owner);
   return held;
 }
@@ -265,8 +265,9 @@ async function checkIssuer(receipt, by) {
   const at = await commitmentAddress(a.programId, authority, fromBase58(receipt.entry.owner, 32));
   if (at !== a.account) throw new AnchorError("anchor.account", `it is ${a.account}, the authority commits to this owner's log at ${at}`);
 }
-async function checkAccount(a, account, owner) {
-  if (!account) throw new AnchorError("anchor.account", `there is no account ${a.account} on the chain`);
+async function checkAccount(a, account, reached, owner) {
+  const unlessBehind = (wrong) => reached < a.slot ? new ChainUnreachableError(`the node has reached slot ${reached}, the anchor is of slot ${a.slot}`) : wrong;
+  if (!account) throw unlessBehind(new AnchorError("anchor.account", `there is no account ${a.account} on the chain`));
   if (account.owner !== a.programId) throw new AnchorError("anchor.programId", `it is ${a.programId}, the account belongs to ${account.owner}`);
   let data;
   try {
@@ -282,7 +283,7 @@ async function checkAccount(a, account, owner) {
   if (derived !== a.account) throw new AnchorError("anchor.account", `the program keeps this owner's commitment at ${derived}`);
   const held = { authority: toBase58(authority), size: Number(view.getBigUint64(72, true)), root: toHex(data.subarray(80, 112)) };
   const slot = Number(view.getBigUint64(112, true));
-  if (held.size < a.committedSize) throw new AnchorError("anchor.committedSize", `it is ${a.committedSize}, the account holds ${held.size} leaves`);
+  if (held.size < a.committedSize) throw unlessBehind(new AnchorError("anchor.committedSize", `it is ${a.committedSize}, the account holds ${held.size} leaves`));
   if (held.size > a.committedSize) return held;
   if (held.root !== a.committedRoot) throw new AnchorError("anchor.committedRoot", `it is ${a.committedRoot}, the account holds ${held.root}`);
   if (slot !== a.slot) throw new AnchorError("anchor.slot", `it is ${a.slot}, the account was last written in slot ${slot}`);

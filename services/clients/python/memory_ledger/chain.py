@@ -11,7 +11,7 @@ from typing import Any
 
 from .connection import Connections, Fetch, Request
 from .encoding import from_base58, parse_json, to_base58
-from .errors import AnchorError, ChainUnreachableError, NotAnchoredError
+from .errors import AnchorError, ChainUnreachableError, LedgerError, NotAnchoredError
 from .schema import Anchor, Receipt
 
 
@@ -61,7 +61,9 @@ def check_anchor_onchain(rpc_url: str, a: Anchor, owner: str, fetch: Fetch | Non
     account = node.call("getAccountInfo", a["account"], {"encoding": "base64", "commitment": "finalized"})
     if not isinstance(account, dict) or "value" not in account:
         raise ChainUnreachableError("getAccountInfo: malformed reply")
-    held = _check_account(a, account["value"], owner)
+    context = account.get("context")
+    reached = context.get("slot") if isinstance(context, dict) else None
+    held = _check_account(a, account["value"], reached if isinstance(reached, int) else a["slot"], owner)
     _check_transaction(a, node.transaction(a["txSignature"]), owner)
     return held
 
@@ -79,10 +81,15 @@ def check_anchor_issuer(a: Anchor, owner: str, by: Issuer) -> None:
         raise AnchorError("anchor.account", f"it is {a['account']}, the authority commits to this owner's log at {at}")
 
 
-def _check_account(a: Anchor, account: Any, owner: str) -> Onchain:
+def _check_account(a: Anchor, account: Any, reached: int, owner: str) -> Onchain:
     """Compares the account's 128 bytes (docs/audit.md has the layout) with the anchor."""
+    def unless_behind(wrong: AnchorError) -> LedgerError:
+        """What a node held before the anchor's slot says nothing against the anchor."""
+        behind = ChainUnreachableError(f"the node has reached slot {reached}, the anchor is of slot {a['slot']}")
+        return behind if reached < a["slot"] else wrong
+
     if not account:
-        raise AnchorError("anchor.account", f"there is no account {a['account']} on the chain")
+        raise unless_behind(AnchorError("anchor.account", f"there is no account {a['account']} on the chain"))
     try:
         program, data = account["owner"], base64.b64decode(account["data"][0], validate=True)
     except (binascii.Error, ValueError, TypeError, LookupError):
@@ -100,7 +107,7 @@ def _check_account(a: Anchor, account: Any, owner: str) -> Onchain:
     held = Onchain(to_base58(authority), int.from_bytes(data[72:80], "little"), data[80:112].hex())
     slot = int.from_bytes(data[112:120], "little")
     if held.size < a["committedSize"]:
-        raise AnchorError("anchor.committedSize", f"it is {a['committedSize']}, the account holds {held.size} leaves")
+        raise unless_behind(AnchorError("anchor.committedSize", f"it is {a['committedSize']}, the account holds {held.size} leaves"))
     if held.size > a["committedSize"]:
         return held
     if held.root != a["committedRoot"]:

@@ -236,7 +236,7 @@ class Receipts(unittest.TestCase):
         for body in (b"<html>", [], {"error": {"message": "no"}}, {}, {"result": None}):
             with self.assertRaises(ledger.ChainUnreachableError):
                 ledger.check_onchain("http://rpc", receipt, lambda _: answer(body))
-        for account in ({}, None):
+        for account in ({}, None, {"context": {"slot": 4241}, "value": None}):
             without = node(lambda method, _, account=account: receipt["anchor"]["cluster"] if method == "getGenesisHash" else account)
             with self.assertRaises(ledger.ChainUnreachableError):
                 ledger.check_onchain("http://rpc", receipt, without)

@@ -40,9 +40,9 @@ export async function checkOnchain(rpcUrl: string, receipt: Anchored, options: C
   const call = (method: string, ...params: unknown[]) => rpc(rpcUrl, options, method, params);
   const genesis = await genesisHash(call);
   if (genesis !== a.cluster) throw new AnchorError("anchor.cluster", `it is ${a.cluster}, the node is on the chain ${genesis}`);
-  const account = (await call("getAccountInfo", a.account, { encoding: "base64", commitment: "finalized" })) as { value?: Account | null } | null;
+  const account = (await call("getAccountInfo", a.account, { encoding: "base64", commitment: "finalized" })) as { context?: { slot: number }; value?: Account | null } | null;
   if (account?.value === undefined) throw new ChainUnreachableError("getAccountInfo: malformed reply");
-  const held = await checkAccount(a, account.value, receipt.entry.owner);
+  const held = await checkAccount(a, account.value, account.context?.slot ?? a.slot, receipt.entry.owner);
   checkTransaction(a, await transaction(call, a.txSignature), receipt.entry.owner);
   return held;
 }
@@ -81,8 +81,10 @@ export interface Transaction {
 }
 
 /** Compares the account's 128 bytes (docs/audit.md has the layout) with the anchor. */
-async function checkAccount(a: Anchor, account: Account | null, owner: string): Promise<Onchain> {
-  if (!account) throw new AnchorError("anchor.account", `there is no account ${a.account} on the chain`);
+async function checkAccount(a: Anchor, account: Account | null, reached: number, owner: string): Promise<Onchain> {
+  // What a node held before the anchor's slot says nothing against the anchor.
+  const unlessBehind = (wrong: AnchorError) => reached < a.slot ? new ChainUnreachableError(`the node has reached slot ${reached}, the anchor is of slot ${a.slot}`) : wrong;
+  if (!account) throw unlessBehind(new AnchorError("anchor.account", `there is no account ${a.account} on the chain`));
   if (account.owner !== a.programId) throw new AnchorError("anchor.programId", `it is ${a.programId}, the account belongs to ${account.owner}`);
   let data: Uint8Array;
   try {
@@ -98,7 +100,7 @@ async function checkAccount(a: Anchor, account: Account | null, owner: string): 
   if (derived !== a.account) throw new AnchorError("anchor.account", `the program keeps this owner's commitment at ${derived}`);
   const held = { authority: toBase58(authority), size: Number(view.getBigUint64(72, true)), root: toHex(data.subarray(80, 112)) };
   const slot = Number(view.getBigUint64(112, true));
-  if (held.size < a.committedSize) throw new AnchorError("anchor.committedSize", `it is ${a.committedSize}, the account holds ${held.size} leaves`);
+  if (held.size < a.committedSize) throw unlessBehind(new AnchorError("anchor.committedSize", `it is ${a.committedSize}, the account holds ${held.size} leaves`));
   if (held.size > a.committedSize) return held;
   if (held.root !== a.committedRoot) throw new AnchorError("anchor.committedRoot", `it is ${a.committedRoot}, the account holds ${held.root}`);
   if (slot !== a.slot) throw new AnchorError("anchor.slot", `it is ${a.slot}, the account was last written in slot ${slot}`);

@@ -206,9 +206,11 @@ export function vectors(ledger, files) {
     for (const body of ["<html>", '{"result":null}']) {
       await rejects(ledger.checkOnchain("http://rpc", receipt, { fetch: async () => new Response(body) }), ledger.ChainUnreachableError);
     }
-    const withoutAccount = async (url, request) =>
-      JSON.parse(request.body).method === "getAccountInfo" ? new Response('{"result":{}}') : nodeOf(vectorChain(11))(url, request);
-    await rejects(ledger.checkOnchain("http://rpc", receipt, { fetch: withoutAccount }), ledger.ChainUnreachableError);
+    for (const [result, error] of [["{}", ledger.ChainUnreachableError], ['{"context":{"slot":4241},"value":null}', ledger.ChainUnreachableError], ['{"context":{"slot":4242},"value":null}', ledger.AnchorError]]) {
+      const saying = async (url, request) =>
+        JSON.parse(request.body).method === "getAccountInfo" ? new Response(`{"result":${result}}`) : nodeOf(vectorChain(11))(url, request);
+      await rejects(ledger.checkOnchain("http://rpc", receipt, { fetch: saying }), error);
+    }
     const fetch = async (url) => Promise.reject(new TypeError(`error sending request for url (${url})`)); // as in Deno
     for (const url of ["https://user:secret@127.0.0.1:1", "https://127.0.0.1:99999/secret", "https://127.0.0.1:1/secret"]) {
       ok(!String(await rejects(ledger.checkOnchain(url, receipt, { fetch }), ledger.ChainUnreachableError)).includes("secret"), url);
