@@ -81,7 +81,8 @@ type Commitment struct {
 type Chain interface {
 	// GenesisHash identifies the chain.
 	GenesisHash(ctx context.Context) (string, error)
-	Commitments(ctx context.Context, owners []events.Owner) ([]*Commitment, error)
+	// Commitments returns the owners' accounts, and the slot that the chain's node has reached.
+	Commitments(ctx context.Context, owners []events.Owner) (all []*Commitment, reached uint64, err error)
 }
 
 // Config configures an audit. Only Log and Report are required. The summary lists every

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -83,12 +84,12 @@ type chain map[events.Owner]*audit.Commitment
 // GenesisHash returns the hash of the chain that the genuine log was committed on.
 func (c chain) GenesisHash(context.Context) (string, error) { return "c", nil }
 
-func (c chain) Commitments(_ context.Context, owners []events.Owner) ([]*audit.Commitment, error) {
+func (c chain) Commitments(_ context.Context, owners []events.Owner) ([]*audit.Commitment, uint64, error) {
 	all := make([]*audit.Commitment, len(owners))
 	for i, o := range owners {
 		all[i] = c[o]
 	}
-	return all, nil
+	return all, math.MaxUint64, nil
 }
 
 // raw is an encoded message, for tampering.
@@ -318,6 +319,10 @@ func TestTheChainIsCompared(t *testing.T) {
 		if c.good != (len(found) == 0) || slices.ContainsFunc(found, func(f audit.Finding) bool { return f.Check != audit.CheckOnchain || f.Owner != owner }) {
 			t.Errorf("%s: found %v, %+v", name, found, summary)
 		}
+		_, summary = verify(t, audit.Config{Log: log.Replayed(), Chain: behindChain{chain{owner: c.account}}})
+		if older := c.account == nil || c.account.Size < 8; older != strings.Contains(fmt.Sprint(summary.Incomplete), "has reached slot 0") || older && summary.Findings > 0 {
+			t.Errorf("%s, at a node that is behind: %+v", name, summary)
+		}
 	}
 	gone := fixture.NumberedActor(9).Owner
 	if found, _ := verify(t, audit.Config{Log: log.Replayed(), Owner: gone, Chain: chain{gone: {Size: 3}}}); len(found) != 1 || found[0].Owner != gone {
@@ -430,6 +435,14 @@ type deadChain struct{}
 
 func (deadChain) GenesisHash(context.Context) (string, error) { return "", errors.New("out of reach") }
 
-func (deadChain) Commitments(context.Context, []events.Owner) ([]*audit.Commitment, error) {
-	return nil, errors.New("out of reach")
+func (deadChain) Commitments(context.Context, []events.Owner) ([]*audit.Commitment, uint64, error) {
+	return nil, 0, errors.New("out of reach")
+}
+
+// behindChain is a chain whose node has not reached the batches' slot.
+type behindChain struct{ chain }
+
+func (c behindChain) Commitments(ctx context.Context, owners []events.Owner) ([]*audit.Commitment, uint64, error) {
+	all, _, err := c.chain.Commitments(ctx, owners)
+	return all, 0, err
 }

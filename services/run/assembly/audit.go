@@ -253,18 +253,18 @@ func (o *Onchain) GenesisHash(ctx context.Context) (string, error) {
 
 // Commitments implements audit.Chain with two requests. It requests the genesis hash
 // last, to learn which chain answered.
-func (o *Onchain) Commitments(ctx context.Context, owners []events.Owner) ([]*audit.Commitment, error) {
+func (o *Onchain) Commitments(ctx context.Context, owners []events.Owner) ([]*audit.Commitment, uint64, error) {
 	addresses := make([]solana.PublicKey, len(owners))
 	for i, owner := range owners {
 		addresses[i], _ = commitment.Address(o.program, o.authority, owner.Bytes())
 	}
-	accounts, _, err := o.client.Accounts(ctx, addresses, chain.Finalized)
+	accounts, reached, err := o.client.Accounts(ctx, addresses, chain.Finalized)
 	if err != nil {
-		return nil, fmt.Errorf("read %d accounts: %w", len(addresses), err)
+		return nil, 0, fmt.Errorf("read %d accounts: %w", len(addresses), err)
 	}
 	cluster, err := o.GenesisHash(ctx)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	commitments := make([]*audit.Commitment, len(accounts))
 	for i, account := range accounts {
@@ -273,15 +273,15 @@ func (o *Onchain) Commitments(ctx context.Context, owners []events.Owner) ([]*au
 		}
 		decoded, err := verify.DecodeAccount(account.Data)
 		if err != nil {
-			return nil, fmt.Errorf("account %s: %w", addresses[i], err)
+			return nil, 0, fmt.Errorf("account %s: %w", addresses[i], err)
 		}
 		if decoded.Owner != solana.PublicKey(owners[i].Bytes()) || decoded.Authority != o.authority {
-			return nil, fmt.Errorf("account %s is about another owner or authority", addresses[i])
+			return nil, 0, fmt.Errorf("account %s is about another owner or authority", addresses[i])
 		}
 		commitments[i] = &audit.Commitment{
 			Size: decoded.Size, Root: decoded.Root, Slot: decoded.Slot,
 			Cluster: cluster, ProgramID: o.program.String(), Account: addresses[i].String(),
 		}
 	}
-	return commitments, nil
+	return commitments, reached, nil
 }

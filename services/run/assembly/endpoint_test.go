@@ -22,7 +22,7 @@ func TestNoKeyOfTheEndpointInErrors(t *testing.T) {
 		anybody := solana.SystemProgramID.String()
 		chain, err := assembly.NewOnchain(config.Config{SolanaRPCURL: url, CommitmentProgramID: anybody}, anybody)
 		if err == nil {
-			_, err = chain.Commitments(t.Context(), []events.Owner{events.Owner(anybody)})
+			_, _, err = chain.Commitments(t.Context(), []events.Owner{events.Owner(anybody)})
 		}
 		if err == nil || strings.Contains(err.Error(), "s3cr3t") {
 			t.Errorf("%v", err)
