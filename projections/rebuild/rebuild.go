@@ -122,6 +122,22 @@ func (r *rebuild) run(ctx context.Context) error {
 	if err := r.begin(ctx); err != nil {
 		return err
 	}
+	if err := r.replace(ctx); err != nil {
+		if ctx.Err() != nil {
+			return err // the next rebuild drops what this one made
+		}
+		// Half-filled tables would keep the room that the live ones need on a full disk.
+		if r.replayer != nil {
+			schema.Disconnect(r.replayer.Conn)
+		}
+		return errors.Join(err, r.discard(ctx, r.fresh))
+	}
+	r.say("dropping the old tables")
+	return r.discard(ctx, r.old, r.fresh)
+}
+
+// replace makes the new tables and swaps them in.
+func (r *rebuild) replace(ctx context.Context) error {
 	if err := r.create(ctx); err != nil {
 		return err
 	}
@@ -132,16 +148,9 @@ func (r *rebuild) run(ctx context.Context) error {
 		return err
 	}
 	if r.result.Differences > 0 && !r.cfg.Force {
-		if err := r.discard(ctx, r.fresh); err != nil {
-			return err
-		}
 		return ErrDifferent
 	}
-	if err := r.swapIn(ctx); err != nil {
-		return err
-	}
-	r.say("dropping the old tables")
-	return r.discard(ctx, r.old, r.fresh)
+	return r.swapIn(ctx)
 }
 
 func tables() []string {

@@ -300,7 +300,7 @@ func TestACheckpointOfNoSenseIsCured(t *testing.T) {
 }
 
 // A newer program's migration that ran during the rebuild is not undone by swapping in
-// tables without it.
+// tables without it, and a rebuild that fails leaves no half-filled tables on the disk.
 func TestAMigrationMeanwhileIsNotUndone(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -319,7 +319,7 @@ func TestAMigrationMeanwhileIsNotUndone(t *testing.T) {
 		}
 	}
 	result, err := rebuild.Run(t.Context(), cfg)
-	if !errors.Is(err, rebuild.ErrMigrated) || result.Swapped || s.generation() != before {
+	if !errors.Is(err, rebuild.ErrMigrated) || result.Swapped || s.generation() != before || s.schemas() != 1 {
 		t.Errorf("%+v, %v", result, err)
 	}
 }
