@@ -2,27 +2,25 @@
 
 const maxContent = 10_000, maxTitle = 500, maxURL = 8_192;
 
-/** Runs in the page, once, when the user asks for it. */
-function read() {
-  return {
-    selection: getSelection().toString(),
-    text: (document.querySelector('main, article') ?? document.body)?.innerText ?? '',
-  };
-}
+// Each runs in the page.
+const selection = () => getSelection().toString().trim();
+const text = () => (document.querySelector('main, article') ?? document.body)?.innerText ?? '';
+
+// Some pages, such as the browser's own, can't be read.
+const read = (target, func) => chrome.scripting.executeScript({ target, func }).then((all) => all.map(({ result }) => result), () => []);
+
+/** Returns what is selected in a frame of a tab, or without one in the first frame that has a selection, or ''. */
+export const selectionIn = async (tabId, frameId) =>
+  (await read(frameId === undefined ? { tabId, allFrames: true } : { tabId, frameIds: [frameId] }, selection)).find(Boolean) ?? '';
 
 /**
- * Returns the body of a write: the selection, or else the page's title and text. Some pages,
- * such as the browser's own, can't be read: then only the menu's selection and the title are
- * available.
+ * Returns the body of a write: the selection, or else the page's title and text.
  * @param what {selection, frameId} of the context menu. An undefined selection means: look for
  *   one in the page. An empty selection means: save the page.
  */
-export async function capture(tab, { selection: given, frameId = 0 } = {}) {
-  const target = { tabId: tab.id, frameIds: [frameId] };
-  const [injected] = await chrome.scripting.executeScript({ target, func: read }).catch(() => []);
-  const { selection, text } = injected?.result ?? { selection: '', text: '' };
-  const selected = given === '' ? '' : selection.trim() || given?.trim() || '';
-  return bodyOf(selected || `${tab.title ?? ''}\n\n${text}`, tab);
+export async function capture(tab, { selection: given, frameId } = {}) {
+  const selected = given === '' ? '' : await selectionIn(tab.id, frameId) || given?.trim();
+  return bodyOf(selected || `${tab.title ?? ''}\n\n${(await read({ tabId: tab.id }, text))[0] ?? ''}`, tab);
 }
 
 /** Fits a text to the service's limits. If the text was cut, the metadata says so. */

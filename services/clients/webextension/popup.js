@@ -1,4 +1,4 @@
-import { capture } from './capture.js';
+import { capture, selectionIn } from './capture.js';
 import { queue, save, search, serviceURL, session, shown, signIn, signOut, whenSent } from './service.js';
 import { sendable } from './queue.js';
 
@@ -96,5 +96,4 @@ chrome.storage.onChanged.addListener(async ({ queue: changed }) => {
 });
 await render();
 // A page that can't be read has no selection to offer.
-chrome.scripting.executeScript({ target: { tabId: tab.id }, func: () => !getSelection().isCollapsed })
-  .then(([{ result }]) => { $('save-selection').hidden = !result; }, () => {});
+selectionIn(tab.id).then((selected) => { $('save-selection').hidden = !selected; });

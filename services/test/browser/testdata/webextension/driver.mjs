@@ -18,7 +18,7 @@ const home = `chrome-extension://${config.extensionId}`;
 const network = new Network(config.api);
 await network.listen();
 const article = http.createServer((_, response) => response.setHeader('Content-Type', 'text/html; charset=utf-8').end(
-  '<!doctype html><title>On bees</title><nav>Menu</nav><main><p id="p">Bees dance to tell the way.</p><p>Hives hum ☂.</p></main>'));
+  '<!doctype html><title>On bees</title><nav>Menu <iframe srcdoc="<textarea>Drones wait.</textarea>"></iframe></nav><main><p id="p">Bees dance to tell the way.</p><p>Hives hum ☂.</p></main>'));
 await new Promise((resolve) => article.listen(0, '127.0.0.1', resolve));
 const articleURL = `http://127.0.0.1:${article.address().port}/bees`;
 
@@ -195,7 +195,7 @@ async function popupOver(page) {
 async function savesPage() {
   const page = await context.newPage();
   await page.goto(articleURL);
-  await page.evaluate(() => getSelection().selectAllChildren(document.getElementById('p')));
+  await page.frameLocator('iframe').locator('textarea').selectText();
   const inPopup = await popupOver(page);
   const press = (id) => inPopup(`(async () => {
     while (document.readyState !== 'complete') await new Promise(requestAnimationFrame);
@@ -205,6 +205,8 @@ async function savesPage() {
     button.click();
     await stored;
   })()`);
+  await press('save-selection');
+  await page.evaluate(() => { frames[0].getSelection().removeAllRanges(); getSelection().selectAllChildren(document.getElementById('p')); });
   await press('save-selection');
   await press('save-page');
   await page.evaluate(() => getSelection().removeAllRanges());
@@ -224,8 +226,8 @@ async function savesPage() {
     return result;
   }, articleURL);
   assert.match(inPage, /not allowed/);
-  const whole = 'On bees\n\nBees dance to tell the way.\n\nHives hum ☂.', newest = (await contents()).slice(-4);
-  assert.deepEqual(newest.map(({ content }) => content), ['Bees dance to tell the way.', whole, whole, whole]);
+  const whole = 'On bees\n\nBees dance to tell the way.\n\nHives hum ☂.', newest = (await contents()).slice(-5);
+  assert.deepEqual(newest.map(({ content }) => content), ['Drones wait.', 'Bees dance to tell the way.', whole, whole, whole]);
   for (const { metadata } of newest) assert.deepEqual(metadata, { source: 'web extension', title: 'On bees', url: articleURL });
   await page.close();
 }
