@@ -4,7 +4,7 @@ const maxContent = 10_000, maxTitle = 500, maxURL = 8_192;
 
 // Each runs in the page.
 const selection = () => getSelection().toString().trim();
-const text = () => (document.querySelector('main, article') ?? document.body)?.innerText ?? '';
+const text = () => [...document.querySelectorAll('main, article'), document.body].find((part) => part?.innerText.trim())?.innerText ?? '';
 
 // Some pages, such as the browser's own, can't be read.
 const read = (target, func) => chrome.scripting.executeScript({ target, func }).then((all) => all.map(({ result }) => result), () => []);

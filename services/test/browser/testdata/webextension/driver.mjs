@@ -18,7 +18,7 @@ const home = `chrome-extension://${config.extensionId}`;
 const network = new Network(config.api);
 await network.listen();
 const article = http.createServer((_, response) => response.setHeader('Content-Type', 'text/html; charset=utf-8').end(
-  '<!doctype html><title>On bees</title><nav>Menu <iframe srcdoc="<textarea>Drones wait.</textarea>"></iframe></nav><main><p id="p">Bees dance to tell the way.</p><p>Hives hum ☂.</p></main>'));
+  '<!doctype html><title>On bees</title><nav>Menu <iframe srcdoc="<textarea>Drones wait.</textarea>"></iframe><article></article></nav><main><p id="p">Bees dance to tell the way.</p><p>Hives hum ☂.</p></main>'));
 await new Promise((resolve) => article.listen(0, '127.0.0.1', resolve));
 const articleURL = `http://127.0.0.1:${article.address().port}/bees`;
 
