@@ -74,7 +74,7 @@ function Link({ kind, api, grants, live, known, keys, refused }) {
   }), []);
   useEffect(() => {
     if (!link || link.ended) return;
-    const timer = setTimeout(() => keep({ ...current.current, ended: 'expired' }), Date.parse(link.expiresAt) - Date.now());
+    const timer = setTimeout(() => keep({ ...current.current, ended: 'expired' }), Date.parse(link.expiresAt) + api.session.ahead - Date.now());
     return () => clearTimeout(timer);
   }, [link]);
   if (!link && !grants) return null;

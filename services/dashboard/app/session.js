@@ -60,9 +60,16 @@ export function ledgerOf(session) {
   });
 }
 
-// signInTo signs in to one of the two APIs. Both have the same routes for sign-in.
+// signInTo signs in to one of the two APIs. Both have the same routes for sign-in. The session's end is by this machine's
+// clock, which may be ahead of the service's by some milliseconds or an hour: the challenge says when it was made.
 export async function signInTo(url, wallet) {
-  return new MemoryLedger({ url, publicUrl: url === location.origin ? publicUrl : url, retries: 1 }).signIn(wallet);
+  let ahead;
+  const signMessage = (message) => {
+    ahead = Date.now() - Date.parse(/^Issued At: (.+)$/m.exec(new TextDecoder().decode(message))[1]);
+    return wallet.signMessage(message);
+  };
+  const session = await new MemoryLedger({ url, publicUrl: url === location.origin ? publicUrl : url, retries: 1 }).signIn({ ...wallet, signMessage });
+  return { ...session, ahead, expiresAt: new Date(Date.parse(session.expiresAt) + ahead).toISOString() };
 }
 
 // grantsOf returns the client of the extension API, which makes links. That API has its

@@ -415,10 +415,14 @@ export const scenarios = {
     assert.equal(await text.inputValue(), 'half a thou');
     await v.page.clock.fastForward('01:00:01');
     await v.page.getByText('Your session has ended').waitFor();
-    await v.page.clock.setSystemTime(Date.now());
+    await v.page.clock.setSystemTime(Date.now() + 3_590_000);
     await v.page.getByRole('button', { name: 'Continue with Test Wallet' }).click();
     assert.equal(await text.inputValue(), 'half a thou');
     v.expected.push(/401/); // for the stream of events, which ends with its session
+    await v.go('Hand out');
+    for (const name of ['Sign with Test Wallet', 'Make link']) await v.page.getByRole('button', { name }).first().click();
+    await v.page.getByText('Made by you').waitFor();
+    assert.equal(await v.page.getByText(/Your session ends at|expired/).count(), 0, 'by a clock that is an hour ahead');
     await v.page.getByRole('button', { name: 'Sign out' }).click();
     await v.dialog.getByRole('button', { name: 'Sign out here only' }).click();
     await v.page.getByRole('button', { name: 'Continue with Test Wallet' }).waitFor();
