@@ -3,18 +3,19 @@ import { html, useLayoutEffect, useRef, useState } from './vendor-preact.js';
 import { Problem, Unfold, listOf, tagsOf, useTask } from './parts.js';
 import { draftOf, keepDraft } from './session.js';
 
-/** Stores memories: [store, storing, error, change]. Call change when the memory to store is another one. */
-function useStore(api) {
-  const attempt = useRef();
+/** Stores memories: [store, storing, error, change]. Call change when the memory to store is another one. name is its draft's. */
+function useStore(api, name) {
+  const keepKey = (key) => keepDraft(api.session.publicKey, `key:${name}`, key);
   const [store, storing, error] = useTask(async (memory, done) => {
-    // Use the same key for the next try: the memory may be stored although the answer was lost.
-    attempt.current ??= crypto.randomUUID();
-    const written = await api.ledger.memories.store(memory, { idempotencyKey: attempt.current }).catch(api.guard);
-    attempt.current = undefined;
+    // Use the same key for the next try, also after a reload: the memory may be stored although the answer was lost.
+    const idempotencyKey = draftOf(api.session.publicKey, `key:${name}`) ?? crypto.randomUUID();
+    keepKey(idempotencyKey);
+    const written = await api.ledger.memories.store(memory, { idempotencyKey }).catch(api.guard);
+    keepKey();
     api.refresh();
     done(written);
   });
-  return [store, storing, error, () => { attempt.current = undefined; }];
+  return [store, storing, error, () => keepKey()];
 }
 
 /** Holds a draft that outlives the session. */
@@ -28,7 +29,7 @@ const nothing = { text: '', source: '', day: '', tags: '', namespace: '' };
 export function Write({ api }) {
   const [kept, keep] = useDraft(api.session.publicKey, 'new'), draft = kept ?? nothing;
   const [open, setOpen] = useState(false), [saved, setSaved] = useState(false);
-  const [store, storing, error, anew] = useStore(api), newest = useRef();
+  const [store, storing, error, anew] = useStore(api, 'new'), newest = useRef();
   newest.current = kept;
   const { text, ...more } = draft;
   const change = (next) => { anew(); setSaved(false); keep(Object.values(next).some(Boolean) ? next : undefined); };
@@ -60,7 +61,7 @@ export function Write({ api }) {
 /** Stores a new text in place of a memory. The draft is kept elsewhere, so that it survives a look at the memory. */
 export function Correct({ api, memory, draft, onDraft, onBack, onDone }) {
   const box = useRef();
-  const [store, storing, error, anew] = useStore(api);
+  const [store, storing, error, anew] = useStore(api, memory.id);
   useLayoutEffect(() => box.current.focus(), []);
   const { namespace } = memory.metadata, tags = tagsOf(memory.metadata);
   const save = () => store({ content: draft, tags: tags.length > 0 ? tags : undefined, namespace: typeof namespace === 'string' ? namespace : undefined, supersedes: [memory.id] }, (written) => { onDraft(undefined); onDone(written); });

@@ -393,14 +393,18 @@ export const scenarios = {
 
   async 'a draft outlives its session'(v) {
     await v.signIn({ clock: true });
-    const text = v.page.getByRole('textbox', { name: 'New memory' }), answer = await v.hold('**/memories', { times: 1 });
+    const text = v.page.getByRole('textbox', { name: 'New memory' });
+    const stored = new Promise((resolve) => v.page.route('**/memories', (route) => route.fetch().then(resolve), { times: 1 })); // and never answered
     await text.fill('a whole thought');
+    await text.press('Control+Enter');
+    await stored.then(() => v.page.reload());
+    const answer = await v.hold('**/memories', { times: 1 });
     await text.press('Control+Enter');
     await v.page.getByText('Storing…').waitFor();
     await text.fill('half a thou');
     answer();
     await v.page.getByText('Stored.').waitFor();
-    assert.equal(await text.inputValue(), 'half a thou', 'begun while the one before was stored');
+    assert.deepEqual([await text.inputValue(), (await v.call('GET', '/memories')).length], ['half a thou', 1], 'begun while the one before was stored, once');
     await v.page.clock.fastForward('54:00');
     assert.equal(await v.page.getByText('Your session ends at').count(), 0);
     await v.page.clock.fastForward('01:30');
