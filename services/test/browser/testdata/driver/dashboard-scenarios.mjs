@@ -153,6 +153,7 @@ export const scenarios = {
     await v.rows.filter({ hasText: 'warm chair' }).click();
     await v.dialog.getByText('A session of yours').waitFor();
     await v.everyLook('memory');
+    await v.printed('memory');
     await v.dialog.getByRole('button', { name: 'Retract…' }).click();
     await v.dialog.getByText('Take it back for good?').waitFor();
     await v.dialog.getByRole('button', { name: 'Retract', exact: true }).click();

@@ -200,6 +200,18 @@ export class Visit extends Looks {
     await this.page.emulateMedia({ colorScheme: 'light' });
   }
 
+  // printed checks that paper shows all of a dialog, however little of it the window shows.
+  async printed(state) {
+    await this.page.setViewportSize({ width: 1280, height: 300 });
+    const cut = () => this.dialog.evaluate((el) => el.scrollHeight - el.clientHeight - Math.min(0, el.getBoundingClientRect().top + scrollY));
+    assert.ok(await cut() > 1, 'the window shows all of the dialog');
+    await this.page.emulateMedia({ media: 'print' });
+    assert.ok(await cut() <= 1, 'paper does not show all of the dialog');
+    await this.shot(`${state}-printed`);
+    await this.page.emulateMedia({ media: 'screen' });
+    await this.page.setViewportSize({ width: 1280, height: 900 });
+  }
+
   async shot(state) {
     if (!this.config.screenshots || !this.page) return;
     await this.page.screenshot({ path: path.join(this.config.screenshots, `dashboard-${this.name.replaceAll(/\W+/g, '-')}-${++this.shots}-${state}.png`) });
