@@ -205,8 +205,7 @@ func newKey(c *stacktest.Client, session stacktest.Header) (id, key string) {
 // TestAnAgentDoesTheWholeRound: an agent can use every tool with an API key, and with a
 // session.
 func TestAnAgentDoesTheWholeRound(t *testing.T) {
-	t.Parallel()
-	s := stacktest.Start(t, stacktest.Options{})
+	s := shared(t)
 	core := s.Core[0]
 	for _, by := range []string{"key", "session"} {
 		t.Run(by, func(t *testing.T) {
@@ -312,8 +311,7 @@ func TestAnAgentIsToldWhatToDo(t *testing.T) {
 // TestAnAgentRepeatsItself: a call that the same credential repeats stores nothing twice,
 // without an idempotencyKey. It stores a memory again that was retracted since.
 func TestAnAgentRepeatsItself(t *testing.T) {
-	t.Parallel()
-	s := stacktest.Start(t, stacktest.Options{Core: 2})
+	s := shared(t)
 	core := s.Core[0]
 	owner := core.SignIn(stacktest.NewWallet())
 	_, key := newKey(core, owner)
@@ -351,8 +349,7 @@ func TestAnAgentRepeatsItself(t *testing.T) {
 // TestAnAgentStoresWhatItSent: a message that the SDK would change before it is stored is
 // refused.
 func TestAnAgentStoresWhatItSent(t *testing.T) {
-	t.Parallel()
-	core := stacktest.Start(t, stacktest.Options{}).Core[0]
+	core := shared(t).Core[0]
 	owner := core.SignIn(stacktest.NewWallet())
 	_, key := newKey(core, owner)
 	headers := []stacktest.Header{stacktest.Bearer(key), stacktest.With("Accept", "application/json"), stacktest.With("Content-Type", "application/json")}
@@ -377,8 +374,7 @@ func TestAnAgentStoresWhatItSent(t *testing.T) {
 
 // TestAnAgentThatIsRefused: a client that follows the refusal learns how to get access.
 func TestAnAgentThatIsRefused(t *testing.T) {
-	t.Parallel()
-	core := stacktest.Start(t, stacktest.Options{}).Core[0]
+	core := shared(t).Core[0]
 	owner := core.SignIn(stacktest.NewWallet())
 	id, key := newKey(core, owner)
 	session := agent(t, core, key)
@@ -407,8 +403,7 @@ func TestAnAgentThatIsRefused(t *testing.T) {
 
 // TestAnAnswerToAnAgentIsShort: answers are short, for memories of any length and script.
 func TestAnAnswerToAnAgentIsShort(t *testing.T) {
-	t.Parallel()
-	core := stacktest.Start(t, stacktest.Options{}).Core[0]
+	core := shared(t).Core[0]
 	owner := core.SignIn(stacktest.NewWallet())
 	_, key := newKey(core, owner)
 	session := agent(t, core, key)
@@ -482,8 +477,7 @@ func TestAnAnswerToAnAgentIsShort(t *testing.T) {
 // TestAnAnswerIsCheap: an answer costs little more than the texts in it, and get shows what
 // stands around a place in a long text.
 func TestAnAnswerIsCheap(t *testing.T) {
-	t.Parallel()
-	core := stacktest.Start(t, stacktest.Options{}).Core[0]
+	core := shared(t).Core[0]
 	owner := core.SignIn(stacktest.NewWallet())
 	_, key := newKey(core, owner)
 	session := agent(t, core, key)
@@ -523,8 +517,7 @@ func tokensOf(text string) int {
 // TestAnAgentOverStandardInput: `ledger mcp` offers the same tools, and reports what does
 // not work.
 func TestAnAgentOverStandardInput(t *testing.T) {
-	t.Parallel()
-	s := stacktest.Start(t, stacktest.Options{})
+	s := shared(t)
 	core := s.Core[0]
 	owner := core.SignIn(stacktest.NewWallet())
 	id, key := newKey(core, owner)

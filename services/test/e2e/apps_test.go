@@ -102,8 +102,7 @@ func denied(c *stacktest.Client, form, code string) {
 // TestAppOfTheSDK: the protocol's own Go client connects from the URL alone. It discovers,
 // registers, gets consent, and calls tools.
 func TestAppOfTheSDK(t *testing.T) {
-	t.Parallel()
-	core := stacktest.Start(t, stacktest.Options{}).Core[0]
+	core := shared(t).Core[0]
 	session := core.SignIn(stacktest.NewWallet())
 	const redirect = "http://127.0.0.1:49152/callback"
 	handler, err := auth.NewAuthorizationCodeHandler(&auth.AuthorizationCodeHandlerConfig{
@@ -271,8 +270,7 @@ func TestAppReplays(t *testing.T) {
 // TestAppAttacks: requests that RFC 9700 warns of are refused. No refused request sends the
 // browser anywhere.
 func TestAppAttacks(t *testing.T) {
-	t.Parallel()
-	core := stacktest.Start(t, stacktest.Options{}).Core[0]
+	core := shared(t).Core[0]
 	session := core.SignIn(stacktest.NewWallet())
 	a := newApp(core)
 	mine, _, _ := strings.Cut(a.Get("client_id"), ".")
@@ -368,8 +366,7 @@ func TestAppAttacks(t *testing.T) {
 // TestResearchTools: search and fetch have the form of ChatGPT's connectors. Their text is the
 // JSON of the result, and the url opens the memory in the dashboard.
 func TestResearchTools(t *testing.T) {
-	t.Parallel()
-	core := stacktest.Start(t, stacktest.Options{}).Core[0]
+	core := shared(t).Core[0]
 	session := core.SignIn(stacktest.NewWallet())
 	id := core.Expect(201, "POST", "/memories", map[string]any{"content": "Ada's manager is Helena.\nShe sits in <Oslo>.", "source": "chat"}, session).Text("id")
 	core.Expect(201, "POST", "/memories", map[string]any{"content": "The bees are in the garden"}, session)

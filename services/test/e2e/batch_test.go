@@ -25,8 +25,7 @@ func numbered(n int) []string {
 }
 
 func TestBatch(t *testing.T) {
-	t.Parallel()
-	s := stacktest.Start(t, stacktest.Options{Core: 2})
+	s := shared(t)
 	session := s.Core[0].SignIn(stacktest.NewWallet())
 	key := stacktest.Bearer(s.Core[0].Expect(201, "POST", "/keys", map[string]any{"label": "x"}, session).Text("key"))
 	s.Core[0].Expect(201, "POST", "/memories", batchOf("alone")["memories"].([]any)[0], session)

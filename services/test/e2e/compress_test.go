@@ -17,8 +17,7 @@ import (
 // checks that, too: the clients ask for gzip, and a compressed answer is an error
 // unless the API's document says that it may be compressed.
 func TestOnlyListsAreCompressed(t *testing.T) {
-	t.Parallel()
-	s := stacktest.Start(t, stacktest.Options{})
+	s := shared(t)
 	core, extension := s.Core[0], s.Extension[0]
 	wallet := stacktest.NewWallet()
 	session, other := core.SignIn(wallet), extension.SignIn(wallet)

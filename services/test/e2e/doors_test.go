@@ -12,8 +12,7 @@ import (
 // TestEveryUseOfAKeyIsRecorded: each request that a live key is let in for is a use, even
 // if it changed nothing or was refused later. At most one use a minute is recorded.
 func TestEveryUseOfAKeyIsRecorded(t *testing.T) {
-	t.Parallel()
-	core := stacktest.Start(t, stacktest.Options{}).Core[0]
+	core := shared(t).Core[0]
 	session := core.SignIn(stacktest.NewWallet())
 	once := stacktest.With("Idempotency-Key", "once")
 	core.Expect(201, "POST", "/memories", map[string]any{"content": "once"}, session, once)
@@ -68,8 +67,7 @@ func TestEveryUseOfAKeyIsRecorded(t *testing.T) {
 }
 
 func TestMemoryDrops(t *testing.T) {
-	t.Parallel()
-	s := stacktest.Start(t, stacktest.Options{Core: 1, Extension: 2})
+	s := shared(t)
 	c := s.Extension[0]
 	wallet := stacktest.NewWallet()
 	session := c.SignIn(wallet)
@@ -106,8 +104,7 @@ func headerNames(h http.Header) string {
 }
 
 func TestGrantRanges(t *testing.T) {
-	t.Parallel()
-	c := stacktest.Start(t, stacktest.Options{}).Extension[0]
+	c := shared(t).Extension[0]
 	session := c.SignIn(stacktest.NewWallet())
 	for path, uses := range map[string]struct {
 		name string
@@ -130,8 +127,7 @@ func TestGrantRanges(t *testing.T) {
 // TestLookingAtACaseSpendsNothing: prefetches, previews and range requests get the same
 // refusal for a live token as for a dead one. They do not spend the read, nor does HEAD.
 func TestLookingAtACaseSpendsNothing(t *testing.T) {
-	t.Parallel()
-	c := stacktest.Start(t, stacktest.Options{}).Extension[0]
+	c := shared(t).Extension[0]
 	session := c.SignIn(stacktest.NewWallet())
 	made := c.Expect(201, "POST", "/agent-cases", nil, session)
 	alive := strings.TrimPrefix(made.Text("url"), c.URL)

@@ -113,8 +113,7 @@ func TestErasure(t *testing.T) {
 // is the same, and the text must not come back. So a used Idempotency-Key is refused, and a
 // drop is dead for everyone.
 func TestAnErasureEndsRepetitions(t *testing.T) {
-	t.Parallel()
-	s := stacktest.Start(t, stacktest.Options{Core: 2})
+	s := shared(t)
 	core, other, extension, wallet := s.Core[0], s.Core[1], s.Extension[0], stacktest.NewWallet()
 	session, visitor := core.SignIn(wallet), extension.SignIn(wallet)
 	once := stacktest.With("Idempotency-Key", "once")
@@ -153,8 +152,7 @@ func TestAnErasureEndsRepetitions(t *testing.T) {
 // TestErasureIsAskedForByTheWallet: only a signed erasure challenge erases. Any other
 // answer is refused as at sign-in, and does not use up the good challenge.
 func TestErasureIsAskedForByTheWallet(t *testing.T) {
-	t.Parallel()
-	s := stacktest.Start(t, stacktest.Options{})
+	s := shared(t)
 	core, extension, wallet, thief := s.Core[0], s.Extension[0], stacktest.NewWallet(), stacktest.NewWallet()
 	session := core.SignIn(wallet)
 	core.Expect(201, "POST", "/memories", `{"content":"kept"}`, session)

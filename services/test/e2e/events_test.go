@@ -52,8 +52,7 @@ func typesOf(all []eventView) (types []string) {
 }
 
 func TestEventPages(t *testing.T) {
-	t.Parallel()
-	s := stacktest.Start(t, stacktest.Options{Core: 2})
+	s := shared(t)
 	wallet, other := stacktest.NewWallet(), stacktest.NewWallet()
 	session, extension := s.Core[0].SignIn(wallet), s.Extension[0].SignIn(wallet)
 	stranger := s.Core[1].SignIn(other)
@@ -240,8 +239,7 @@ func TestEventStream(t *testing.T) {
 // TestADeadCredentialSeesNoMore: a stream ends within a second of its credential, and shows
 // nothing that happened after it.
 func TestADeadCredentialSeesNoMore(t *testing.T) {
-	t.Parallel()
-	s := stacktest.Start(t, stacktest.Options{Core: 2})
+	s := shared(t)
 	session := s.Core[0].SignIn(stacktest.NewWallet())
 	made := s.Core[0].Expect(201, "POST", "/keys", map[string]any{"label": "x"}, session)
 	open, _ := openStream(t, s.Core[0], "?after=0", stacktest.Bearer(made.Text("key")))
@@ -292,8 +290,7 @@ func currentSession(t *testing.T, c *stacktest.Client, session stacktest.Header)
 // TestAKeySeesNoOtherCredentials: events tell an API key neither the labels of keys nor the
 // ids of sessions, in pages and in streams. They tell them to a session.
 func TestAKeySeesNoOtherCredentials(t *testing.T) {
-	t.Parallel()
-	core := stacktest.Start(t, stacktest.Options{}).Core[0]
+	core := shared(t).Core[0]
 	session := core.SignIn(stacktest.NewWallet())
 	made := core.Expect(201, "POST", "/keys", map[string]any{"label": "bank laptop", "scopes": []string{"read"}}, session)
 	core.Expect(201, "POST", "/memories", map[string]any{"content": "x"}, session)

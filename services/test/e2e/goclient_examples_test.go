@@ -8,15 +8,13 @@ import (
 	"testing"
 
 	memoryledger "github.com/memory-ledger/ledger/services/clients/go"
-	"github.com/memory-ledger/ledger/services/test/stacktest"
 )
 
 // TestGoClientReadme runs the README's program in its own module, outside of this
 // workspace, and counts the modules that the client brings.
 func TestGoClientReadme(t *testing.T) {
 	slow(t) // compiles a program
-	t.Parallel()
-	s := stacktest.Start(t, stacktest.Options{})
+	s := shared(t)
 	client := must(filepath.Abs("../../clients/go"))
 	readme := must(os.ReadFile(filepath.Join(client, "README.md")))
 	_, after, found := strings.Cut(string(readme), "```go\n")

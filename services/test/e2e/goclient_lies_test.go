@@ -149,8 +149,7 @@ func flipFirst(name string) func(string) string {
 
 // TestGoClientCatchesLies: each lie of a service has its own error.
 func TestGoClientCatchesLies(t *testing.T) {
-	t.Parallel()
-	s := stacktest.Start(t, stacktest.Options{})
+	s := shared(t)
 	service := startLiar(t, s.Core[0].URL)
 	ctx := t.Context()
 	wallet := newKeyWallet(t)
@@ -430,8 +429,7 @@ func (rewriter) RoundTrip(r *http.Request) (*http.Response, error) {
 // TestGoClientCatchesAnotherText: the receipt of a text that was changed before it was
 // stored reveals the change, although the receipt is good.
 func TestGoClientCatchesAnotherText(t *testing.T) {
-	t.Parallel()
-	s := stacktest.Start(t, stacktest.Options{})
+	s := shared(t)
 	c := newGoClient(t, s, memoryledger.WithHTTPClient(&http.Client{Transport: rewriter{}}))
 	id := must(c.Write(t.Context(), "as written", nil)).ID
 	var v *memoryledger.VerificationError
@@ -443,8 +441,7 @@ func TestGoClientCatchesAnotherText(t *testing.T) {
 // TestGoClientHeadsOutliveIt: the next process detects a fork against the head that the
 // previous one stored.
 func TestGoClientHeadsOutliveIt(t *testing.T) {
-	t.Parallel()
-	s := stacktest.Start(t, stacktest.Options{})
+	s := shared(t)
 	service := startLiar(t, s.Core[0].URL)
 	store := memoryledger.FileHeads(t.TempDir() + "/heads.json")
 	ctx, wallet := t.Context(), newKeyWallet(t)

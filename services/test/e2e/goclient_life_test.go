@@ -8,14 +8,12 @@ import (
 	"testing"
 
 	memoryledger "github.com/memory-ledger/ledger/services/clients/go"
-	"github.com/memory-ledger/ledger/services/test/stacktest"
 )
 
 // TestGoClientCorrects: the client checks members and corrections of an honest service, and
 // two receipts prove a correction without it.
 func TestGoClientCorrects(t *testing.T) {
-	t.Parallel()
-	s := stacktest.Start(t, stacktest.Options{})
+	s := shared(t)
 	ctx, c := t.Context(), newGoClient(t, s)
 	old := must(c.Write(ctx, "Ada lives in Oslo", nil))
 	other := must(c.Write(ctx, "Bob lives in Rome", nil))
@@ -73,8 +71,7 @@ func TestGoClientCorrects(t *testing.T) {
 // TestGoClientWithALimitedKey: an honest service is not called a liar, and a lie about what
 // can be checked is caught.
 func TestGoClientWithALimitedKey(t *testing.T) {
-	t.Parallel()
-	s := stacktest.Start(t, stacktest.Options{})
+	s := shared(t)
 	ctx, c := t.Context(), newGoClient(t, s)
 	service := startLiar(t, s.Core[0].URL)
 	must(c.Store(ctx, memoryledger.NewMemory{Content: "at home", Namespace: "home"}))

@@ -18,7 +18,6 @@ import (
 	"time"
 
 	memoryledger "github.com/memory-ledger/ledger/services/clients/go"
-	"github.com/memory-ledger/ledger/services/test/stacktest"
 )
 
 // badNetwork is a proxy in which every third request meets a fault. Four of the five
@@ -131,9 +130,8 @@ func networkWrites(t *testing.T) int {
 // TestGoClientBadNetwork: over a network that cuts, delays, doubles and truncates, each
 // write is stored exactly once.
 func TestGoClientBadNetwork(t *testing.T) {
-	t.Parallel()
 	count := networkWrites(t)
-	s := stacktest.Start(t, stacktest.Options{})
+	s := shared(t)
 	straight := newGoClient(t, s)
 	network := &badNetwork{target: s.Core[0].URL}
 	key := must(straight.CreateKey(t.Context(), memoryledger.NewKey{Label: "through the bad network"}))
@@ -195,8 +193,7 @@ func TestGoClientBadNetwork(t *testing.T) {
 // TestGoClientFollowsOverABadNetwork: a stream that is cut repeatedly delivers each event
 // once, in order.
 func TestGoClientFollowsOverABadNetwork(t *testing.T) {
-	t.Parallel()
-	s := stacktest.Start(t, stacktest.Options{})
+	s := shared(t)
 	c := newGoClient(t, s, memoryledger.WithHTTPClient(http.DefaultClient))
 	key := must(c.CreateKey(t.Context(), memoryledger.NewKey{Label: "follower"}))
 	cut, streams := cuttingProxy(t, s.Core[0].URL)

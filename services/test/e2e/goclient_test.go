@@ -67,8 +67,7 @@ func memoryIDs(memories []memoryledger.Memory) (ids []string) {
 }
 
 func TestGoClientMemories(t *testing.T) {
-	t.Parallel()
-	s := stacktest.Start(t, stacktest.Options{})
+	s := shared(t)
 	ctx, c := t.Context(), newGoClient(t, s)
 	var ids []string
 	for n := range 5 {
@@ -147,8 +146,7 @@ func TestGoClientMemories(t *testing.T) {
 
 // TestGoClientProvesWhileOthersWrite: a log that grows between two answers is no lie.
 func TestGoClientProvesWhileOthersWrite(t *testing.T) {
-	t.Parallel()
-	s := stacktest.Start(t, stacktest.Options{})
+	s := shared(t)
 	ctx, stop := context.WithCancel(t.Context())
 	c := newGoClient(t, s)
 	id := must(c.Write(ctx, "proven again and again", nil)).ID
@@ -173,8 +171,7 @@ func TestGoClientProvesWhileOthersWrite(t *testing.T) {
 }
 
 func TestGoClientSearch(t *testing.T) {
-	t.Parallel()
-	s := stacktest.Start(t, stacktest.Options{})
+	s := shared(t)
 	ctx, c := t.Context(), newGoClient(t, s)
 	var ids []string
 	for n, text := range []string{"The cat sleeps", "A Cat wakes", "A dog barks", "Many cats"} {
@@ -210,8 +207,7 @@ func TestGoClientSearch(t *testing.T) {
 }
 
 func TestGoClientKeysAndGrants(t *testing.T) {
-	t.Parallel()
-	s := stacktest.Start(t, stacktest.Options{})
+	s := shared(t)
 	ctx := t.Context()
 	// The client calls both APIs, so its answers are not checked against one document.
 	c := newGoClient(t, s, memoryledger.WithExtensionURL(s.Extension[0].URL), memoryledger.WithHTTPClient(http.DefaultClient))
@@ -303,8 +299,7 @@ func TestGoClientKeysAndGrants(t *testing.T) {
 }
 
 func TestGoClientExport(t *testing.T) {
-	t.Parallel()
-	s := stacktest.Start(t, stacktest.Options{})
+	s := shared(t)
 	ctx, c := t.Context(), newGoClient(t, s)
 	if leaves, err := all(c.Export(ctx, memoryledger.ExportOptions{})); err != nil || len(leaves) != 0 {
 		t.Errorf("an empty log: %v, %v", leaves, err)

@@ -9,8 +9,7 @@ import (
 )
 
 func TestIdempotencyKey(t *testing.T) {
-	t.Parallel()
-	s := stacktest.Start(t, stacktest.Options{Core: 2})
+	s := shared(t)
 	wallet := stacktest.NewWallet()
 	session, other := s.Core[0].SignIn(wallet), s.Extension[0].SignIn(wallet)
 	key := stacktest.With("Idempotency-Key", "order-66!")
@@ -42,8 +41,7 @@ func TestIdempotencyKey(t *testing.T) {
 // TestADropCanBeRetried: a retry after a lost answer spends no other write, even if the
 // write was the last one. Each drop has its own keys.
 func TestADropCanBeRetried(t *testing.T) {
-	t.Parallel()
-	s := stacktest.Start(t, stacktest.Options{Extension: 2})
+	s := shared(t)
 	wallet := stacktest.NewWallet()
 	session := s.Extension[0].SignIn(wallet)
 	mint := func(writes int) (id, path string) {

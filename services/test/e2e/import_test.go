@@ -16,7 +16,6 @@ import (
 // TestImports: notes of other programs become memories, once, however often the import runs.
 // A note that has changed supersedes what it said before.
 func TestImports(t *testing.T) {
-	t.Parallel()
 	l, ledger := newLife(t), stacktest.Program(t, stacktest.Ledger)
 	key := l.core().Expect(201, "POST", "/keys", map[string]any{"label": "import"}, l.session).Text("key")
 	run := func(args ...string) string {

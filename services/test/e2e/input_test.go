@@ -18,8 +18,7 @@ func nest(depth int) string {
 // unchanged, and a refusal says why. After each input, ordinary writes and reads of
 // another owner work: odd input never stops a projection.
 func TestOddInput(t *testing.T) {
-	t.Parallel()
-	core := stacktest.Start(t, stacktest.Options{}).Core[0]
+	core := shared(t).Core[0]
 	session, bystander := core.SignIn(stacktest.NewWallet()), core.SignIn(stacktest.NewWallet())
 	for _, c := range []struct {
 		name   string
@@ -107,8 +106,7 @@ func checkKept(t *testing.T, core *stacktest.Client, session stacktest.Header, n
 }
 
 func TestExtensionLimits(t *testing.T) {
-	t.Parallel()
-	c := stacktest.Start(t, stacktest.Options{}).Extension[0]
+	c := shared(t).Extension[0]
 	session := c.SignIn(stacktest.NewWallet())
 	write := func(status int, content, source any) {
 		t.Helper()

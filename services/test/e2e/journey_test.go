@@ -82,8 +82,7 @@ func checkProof(t testing.TB, p proofAnswer, size uint64) {
 }
 
 func TestTheMainJob(t *testing.T) {
-	t.Parallel()
-	s := stacktest.Start(t, stacktest.Options{})
+	s := shared(t)
 	core, extension, wallet := s.Core[0], s.Extension[0], stacktest.NewWallet()
 	session := core.SignIn(wallet)
 	other := extension.SignIn(wallet)
@@ -135,8 +134,7 @@ func TestTheMainJob(t *testing.T) {
 }
 
 func TestReadsAreNeverStale(t *testing.T) {
-	t.Parallel()
-	s := stacktest.Start(t, stacktest.Options{Core: 2, Extension: 1})
+	s := shared(t)
 	wallet := stacktest.NewWallet()
 	session, other := s.Core[0].SignIn(wallet), s.Extension[0].SignIn(wallet)
 	for round := range 60 {

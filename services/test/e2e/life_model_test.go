@@ -45,7 +45,6 @@ func (m lifeModel) alike(place int) (places []int) {
 // TestCorrectionsAgreeWithAModel: after random writes, corrections, and retractions on two
 // replicas, lists, ranked searches and single memories say what the model says.
 func TestCorrectionsAgreeWithAModel(t *testing.T) {
-	t.Parallel()
 	l := newLife(t)
 	for seed := range uint64(3) {
 		chance := rand.New(rand.NewPCG(seed, 58))
@@ -115,7 +114,6 @@ func TestCorrectionsAgreeWithAModel(t *testing.T) {
 // TestRandomWalksOfALimitedKey: whatever a key that is limited to a namespace calls, no
 // answer has a text, a name or an id from outside.
 func TestRandomWalksOfALimitedKey(t *testing.T) {
-	t.Parallel()
 	l := newLife(t)
 	walks := 8
 	if testing.Short() {

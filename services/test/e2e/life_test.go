@@ -27,7 +27,7 @@ type lifeOf struct {
 }
 
 func newLife(t *testing.T) *lifeOf {
-	s, wallet := stacktest.Start(t, stacktest.Options{Core: 2}), stacktest.NewWallet()
+	s, wallet := shared(t), stacktest.NewWallet()
 	return &lifeOf{T: t, stack: s, session: s.Core[0].SignIn(wallet), visitor: s.Extension[0].SignIn(wallet)}
 }
 
@@ -69,7 +69,6 @@ func filter(members map[string]any) map[string]any { return map[string]any{"filt
 // TestAMemorySaysWhenAndWhat: dates, tags and namespaces are merged into the metadata, which
 // the leaf proves. Searches filter by them and order by when things happened.
 func TestAMemorySaysWhenAndWhat(t *testing.T) {
-	t.Parallel()
 	l := newLife(t)
 	for _, m := range []struct {
 		content string
@@ -134,7 +133,6 @@ func TestAMemorySaysWhenAndWhat(t *testing.T) {
 // TestCorrections: what was corrected stays, with its proof, and is shown no longer where
 // the present is asked for. A correction that is taken back brings it back.
 func TestCorrections(t *testing.T) {
-	t.Parallel()
 	l := newLife(t)
 	ranked := func() []string {
 		l.Helper()
@@ -238,7 +236,6 @@ func tokenIn(set stacktest.Header) string {
 // TestALimitedKeyLearnsNothingOfOthers: every route and tool, with keys for one namespace
 // and for two, on memories inside and outside.
 func TestALimitedKeyLearnsNothingOfOthers(t *testing.T) {
-	t.Parallel()
 	l := newLife(t)
 	core := l.stack.Core[0]
 	key := func(namespaces ...string) stacktest.Header {
@@ -362,7 +359,6 @@ func TestALimitedKeyLearnsNothingOfOthers(t *testing.T) {
 // TestAgentsCorrect: by id, and by the text that was recalled. The correction stays where
 // the old memory was.
 func TestAgentsCorrect(t *testing.T) {
-	t.Parallel()
 	l := newLife(t)
 	tools := agent(t, l.stack.Core[0], tokenIn(l.session))
 	remember := func(text string, members map[string]any) (id, answer string) {

@@ -10,8 +10,7 @@ import (
 // TestUnknownMembers: a member that a route does not know is refused on every route, in
 // nested objects too, and nothing is stored. Sign-in ignores such members.
 func TestUnknownMembers(t *testing.T) {
-	t.Parallel()
-	s := stacktest.Start(t, stacktest.Options{})
+	s := shared(t)
 	core, extension, wallet := s.Core[0], s.Extension[0], stacktest.NewWallet()
 	session, other := core.SignIn(wallet), extension.SignIn(wallet)
 	drop := strings.TrimPrefix(extension.Expect(201, "POST", "/memory-drops", nil, other).Text("url"), extension.URL)
@@ -64,8 +63,7 @@ func TestUnknownMembers(t *testing.T) {
 // TestSourceOnCore: core takes a source as the extension API does, and makes the same leaf
 // of it.
 func TestSourceOnCore(t *testing.T) {
-	t.Parallel()
-	s := stacktest.Start(t, stacktest.Options{})
+	s := shared(t)
 	core, extension, wallet := s.Core[0], s.Extension[0], stacktest.NewWallet()
 	session, other := core.SignIn(wallet), extension.SignIn(wallet)
 	const body = `{"content":"x","source":" s ","metadata":{"source":"not this","n":1}}`

@@ -44,8 +44,7 @@ func isPage(t *testing.T, a stacktest.Answer, title string) {
 
 // TestDropPage: people leave memories with a form.
 func TestDropPage(t *testing.T) {
-	t.Parallel()
-	s := stacktest.Start(t, stacktest.Options{Extension: 2})
+	s := shared(t)
 	c := s.Extension[0]
 	session := c.SignIn(stacktest.NewWallet())
 	made := c.Expect(201, "POST", "/memory-drops", map[string]any{"maxWrites": 3}, session)
@@ -123,8 +122,7 @@ func TestDropPage(t *testing.T) {
 
 // TestCasePage: people see what opening a case spends before they open it.
 func TestCasePage(t *testing.T) {
-	t.Parallel()
-	c := stacktest.Start(t, stacktest.Options{}).Extension[0]
+	c := shared(t).Extension[0]
 	session := c.SignIn(stacktest.NewWallet())
 	c.Expect(201, "POST", "/memories", map[string]any{"content": "to be read", "source": "s"}, session)
 	made := c.Expect(201, "POST", "/agent-cases", map[string]any{"maxReads": 3}, session)

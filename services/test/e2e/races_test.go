@@ -15,11 +15,6 @@ type arena struct {
 	t *testing.T
 }
 
-func newArena(t *testing.T) *arena {
-	t.Helper()
-	return &arena{stacktest.Start(t, stacktest.Options{Core: 2, Extension: 2}), t}
-}
-
 // rush lets clients act at the same time: none begins before all are ready.
 func rush(clients int, act func(client int)) {
 	var ready, done sync.WaitGroup
@@ -104,8 +99,7 @@ func (a *arena) held(session stacktest.Header) [2]int {
 // TestGrantsUnderRace: 20 readers compete for one read, and 30 writers for three writes,
 // while the owner watches.
 func TestGrantsUnderRace(t *testing.T) {
-	t.Parallel()
-	a := newArena(t)
+	a := &arena{shared(t), t}
 	for _, race := range []struct {
 		kind             string
 		uses, contenders int
@@ -146,8 +140,7 @@ func TestGrantsUnderRace(t *testing.T) {
 // TestMintsUnderRace: of ten concurrent mints, one is active in the end, and the answers
 // count the nine others as revoked, while earlier ones are used and looked at.
 func TestMintsUnderRace(t *testing.T) {
-	t.Parallel()
-	a := newArena(t)
+	a := &arena{shared(t), t}
 	for _, kind := range []string{"case", "drop"} {
 		const mints, uses = 10, 3
 		session := a.Extension[0].SignIn(stacktest.NewWallet())
@@ -211,8 +204,7 @@ func TestMintsUnderRace(t *testing.T) {
 
 // TestDropsAreLinearizable mixes all operations for a longer time, for both kinds.
 func TestDropsAreLinearizable(t *testing.T) {
-	t.Parallel()
-	a := newArena(t)
+	a := &arena{shared(t), t}
 	session := a.Extension[0].SignIn(stacktest.NewWallet())
 	for round := range 6 {
 		const uses = 4
@@ -285,8 +277,7 @@ func (a *arena) contest(api []*stacktest.Client, owner, credential stacktest.Hea
 // TestEndedSessionAgainstUse: a session of either API opens everything until its owner
 // ends it with another session, and nothing after that, on any replica.
 func TestEndedSessionAgainstUse(t *testing.T) {
-	t.Parallel()
-	a := newArena(t)
+	a := &arena{shared(t), t}
 	for round := range 4 {
 		wallet := stacktest.NewWallet()
 		owner, api := a.Core[round%2].SignIn(wallet), []string{"core", "extension"}[round%2]
@@ -311,8 +302,7 @@ func TestEndedSessionAgainstUse(t *testing.T) {
 // TestAnEndedSessionMakesNoKey: a key that a session requests while it is being ended is
 // made before the end, or not at all.
 func TestAnEndedSessionMakesNoKey(t *testing.T) {
-	t.Parallel()
-	a := newArena(t)
+	a := &arena{shared(t), t}
 	for round := range 4 {
 		wallet := stacktest.NewWallet()
 		owner, session := a.Core[0].SignIn(wallet), a.Core[1].SignIn(wallet)
@@ -339,8 +329,7 @@ func TestAnEndedSessionMakesNoKey(t *testing.T) {
 // TestRevokedKeyWritesNothing: an API key opens everything until it is revoked, and
 // nothing after that.
 func TestRevokedKeyWritesNothing(t *testing.T) {
-	t.Parallel()
-	a := newArena(t)
+	a := &arena{shared(t), t}
 	for round := range 3 {
 		wallet := stacktest.NewWallet()
 		owner := a.Core[round%2].SignIn(wallet)
@@ -447,7 +436,7 @@ func (o *ownersClient) list() {
 // replicas. No earlier session is let in after it, and the owner begins again.
 func TestErasureIsLinearizable(t *testing.T) {
 	t.Parallel()
-	a := newArena(t)
+	a := &arena{stacktest.Start(t, stacktest.Options{Core: 2, Extension: 2}), t}
 	rush(4, func(int) {
 		wallet, h := stacktest.NewWallet(), newHistory(t)
 		var mu sync.Mutex

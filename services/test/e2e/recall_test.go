@@ -32,8 +32,7 @@ func indexes(found []scored) (leaves []uint64) {
 // TestRankedSearch: questions in words find the memories that answer them, best first. A
 // memory is found as soon as its write is acknowledged, on any replica.
 func TestRankedSearch(t *testing.T) {
-	t.Parallel()
-	s := stacktest.Start(t, stacktest.Options{Core: 2})
+	s := shared(t)
 	wallet := stacktest.NewWallet()
 	session := s.Core[0].SignIn(wallet)
 	search := func(n int, body map[string]any) []scored {
@@ -91,8 +90,7 @@ func TestRankedSearch(t *testing.T) {
 
 // TestBadSelections: each bad selection gets an error that says what is wrong.
 func TestBadSelections(t *testing.T) {
-	t.Parallel()
-	s := stacktest.Start(t, stacktest.Options{})
+	s := shared(t)
 	session := s.Core[0].SignIn(stacktest.NewWallet())
 	s.Core[0].Expect(201, "POST", "/memories", map[string]any{"content": "x"}, session)
 	for _, body := range []string{

@@ -32,9 +32,8 @@ func alike(t *testing.T, answers map[string]stacktest.Answer) {
 // TestDeadTokensAreRefusedAlike: the answer does not tell why a grant's token opens
 // nothing, whatever the body is. Neither does the page.
 func TestDeadTokensAreRefusedAlike(t *testing.T) {
-	t.Parallel()
-	s := stacktest.Start(t, stacktest.Options{})
-	base, projected := s.Beside(t)
+	s := shared(t)
+	base, projected := common.Beside(t)
 	c := s.Extension[0]
 	session := c.SignIn(stacktest.NewWallet())
 	key := stacktest.With("Idempotency-Key", "k")
@@ -78,9 +77,8 @@ func TestDeadTokensAreRefusedAlike(t *testing.T) {
 // TestDeadCredentialsAreRefusedAlike does the same for API keys and extension sessions. A
 // replica that saw a credential alive refuses it for its death, not for its body.
 func TestDeadCredentialsAreRefusedAlike(t *testing.T) {
-	t.Parallel()
-	s := stacktest.Start(t, stacktest.Options{})
-	base, projected := s.Beside(t)
+	s := shared(t)
+	base, projected := common.Beside(t)
 	core, extension, wallet := s.Core[0], s.Extension[0], stacktest.NewWallet()
 	owner := core.SignIn(wallet)
 	note := map[string]any{"content": "x", "source": "s"}

@@ -13,9 +13,8 @@ import (
 // TestASessionEndsWhileItIsRemembered: a remembered session ends at its time, for writes
 // and for reads, even if that time passes while the read waits for the log.
 func TestASessionEndsWhileItIsRemembered(t *testing.T) {
-	t.Parallel()
-	s := stacktest.Start(t, stacktest.Options{})
-	base, f := s.Beside(t)
+	s := shared(t)
+	base, f := common.Beside(t)
 	header := "Bearer " + s.Extension[0].Token(stacktest.NewWallet())
 	over := time.Now().Add(s.Config.ExtensionSessionTTL + time.Minute)
 	for name, ask := range map[string]func(*access.Authenticator) error{
@@ -50,9 +49,8 @@ func TestASessionEndsWhileItIsRemembered(t *testing.T) {
 // TestASessionThatOnlyWritesIsVerifiedOnce: a signed session that has written is remembered,
 // and still ends when it is signed out, and at its time.
 func TestASessionThatOnlyWritesIsVerifiedOnce(t *testing.T) {
-	t.Parallel()
-	s := stacktest.Start(t, stacktest.Options{})
-	base, f := s.Beside(t)
+	s := shared(t)
+	base, f := common.Beside(t)
 	wallet := stacktest.NewWallet()
 	token := s.Core[0].Token(wallet)
 	header, now := "Bearer "+token, time.Now()

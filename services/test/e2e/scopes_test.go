@@ -25,8 +25,7 @@ func makeKey(core *stacktest.Client, session stacktest.Header, scopes ...string)
 // TestKeyScopes: a key's agents may do exactly what the key was made for. TestWhoMayDoWhat
 // shows the same of the routes.
 func TestKeyScopes(t *testing.T) {
-	t.Parallel()
-	core := stacktest.Start(t, stacktest.Options{}).Core[0]
+	core := shared(t).Core[0]
 	session := core.SignIn(stacktest.NewWallet())
 	kept := core.Expect(201, "POST", "/memories", map[string]any{"content": "kept"}, session).Text("id")
 	tools := map[string]string{"recall": "read", "recent": "read", "get": "read", "search": "read", "fetch": "read", "prove": "read", "open_case": "share", "remember": "write", "leave_memory": "share", "retract": "retract"}
@@ -64,8 +63,7 @@ func TestKeyScopes(t *testing.T) {
 // TestKeysThatExpire: the requested values are shown, and impossible ones are refused.
 // TestDeadCredentialsAreRefusedAlike shows that an expired key is dead.
 func TestKeysThatExpire(t *testing.T) {
-	t.Parallel()
-	core := stacktest.Start(t, stacktest.Options{}).Core[0]
+	core := shared(t).Core[0]
 	session := core.SignIn(stacktest.NewWallet())
 	made := core.Expect(201, "POST", "/keys", map[string]any{
 		"label": "x", "scopes": []string{"retract", "read", "read"}, "expiresAt": "2099-06-01T12:00:00.1239+02:00",

@@ -12,8 +12,7 @@ import (
 )
 
 func TestSignatureAsBytes(t *testing.T) {
-	t.Parallel()
-	s := stacktest.Start(t, stacktest.Options{})
+	s := shared(t)
 	c, wallet := s.Extension[0], stacktest.NewWallet()
 	message := c.Expect(200, "POST", "/auth/challenge", map[string]any{"publicKey": wallet.PublicKey}).Text("message")
 	numbers := []int{}
@@ -52,8 +51,7 @@ func TestSignatureAsBytes(t *testing.T) {
 
 // TestHardwareWallets sign an envelope of the message, on either API and for an erasure.
 func TestHardwareWallets(t *testing.T) {
-	t.Parallel()
-	s, wallet := stacktest.Start(t, stacktest.Options{}), stacktest.NewWallet()
+	s, wallet := shared(t), stacktest.NewWallet()
 	signer, err := base58.Decode(wallet.PublicKey)
 	noErr(t, err)
 	answer := func(c *stacktest.Client, purpose string, signers ...byte) map[string]any {

@@ -214,12 +214,12 @@ var programs struct {
 }
 
 // Main is pgtest.Main for tests that use Program.
-func Main(m *testing.M) {
+func Main(m *testing.M, after ...func()) {
 	var err error
 	if programs.dir, err = os.MkdirTemp("", "ledger-programs-"); err != nil {
 		panic(err)
 	}
-	pgtest.Main(m, func() { _ = os.RemoveAll(programs.dir) })
+	pgtest.Main(m, append(after, func() { _ = os.RemoveAll(programs.dir) })...)
 }
 
 // Program builds a command, once for all tests of this process, and returns its path. It
