@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/memory-ledger/ledger/services/test/stacktest"
@@ -127,4 +128,226 @@ func TestExtensionLimits(t *testing.T) {
 	write(400, "x", 1)
 	write(400, []string{"x"}, "s")
 	c.Expect(400, "POST", "/memories", map[string]any{"content": "x", "source": "s", "metadata": 1}, session)
+}
+
+// TestUnknownMembers: a member that a route does not know is refused on every route, in
+// nested objects too, and nothing is stored. Sign-in ignores such members.
+func TestUnknownMembers(t *testing.T) {
+	s := shared(t)
+	core, extension, wallet := s.Core[0], s.Extension[0], stacktest.NewWallet()
+	session, other := core.SignIn(wallet), extension.SignIn(wallet)
+	drop := strings.TrimPrefix(extension.Expect(201, "POST", "/memory-drops", nil, other).Text("url"), extension.URL)
+	erase := wallet.Answer(core.Expect(200, "POST", "/auth/challenge", map[string]any{"publicKey": wallet.PublicKey, "purpose": "erase"}).Text("message"))
+	erase["sure"] = true
+	for _, c := range []struct {
+		api          *stacktest.Client
+		path         string
+		body         any
+		unknown, has string
+	}{
+		{core, "/keys", `{"label":"x","scope":["read"],"expires":"2026-12-01"}`, "/scope", "scopes"},
+		{core, "/memories", `{"content":"x","tag":["a"]}`, "/tag", "metadata"},
+		{core, "/memories/batch", `{"memories":[{"content":"x"},{"content":"y","meta":{}}]}`, "/memories/1/meta", "metadata"},
+		{core, "/memories/batch", `{"memories":[{"content":"x"}],"atomic":true}`, "/atomic", "memories"},
+		{core, "/memories/search", `{"filters":{"source":"x"}}`, "/filters", "filter"},
+		{core, "/memories/search", `{"filter":{"sources":"x"}}`, "/filter/sources", "source"},
+		{core, "/memories/search", `{"filter":{"via":{"kind":"key","key":"x"}}}`, "/filter/via/key", "id"},
+		{core, "/erasure", erase, "/sure", "signature"},
+		{extension, "/memories", `{"content":"x","source":"s","when":"today"}`, "/when", "metadata"},
+		{extension, "/agent-cases", `{"maxWrites":1}`, "/maxWrites", "maxReads"},
+		{extension, "/memory-drops", `{"minutes":1}`, "/minutes", "expiresInMinutes"},
+		{core, "/memories/x/forget", `{"reason":"private"}`, "/reason", "none here"},
+		{extension, "/agent-cases/x/revoke", `{"at":"2030-01-01"}`, "/at", "none here"},
+		{extension, drop, `{"content":"x","from":"me"}`, "/from", "source"},
+	} {
+		credential := session
+		if c.api == extension {
+			credential = other
+		}
+		a := c.api.Expect(400, "POST", c.path, c.body, credential)
+		if text := a.Text("error"); !strings.Contains(text, `unknown member "`+c.unknown+`"`) || !strings.Contains(text, c.has) {
+			t.Errorf("%s %v: %s", c.path, c.body, text)
+		}
+	}
+	for _, path := range []string{"/memories/x", "/keys/x", "/grants/x", "/import"} {
+		core.Expect(400, "DELETE", path, `{"reason":"private"}`, session)
+	}
+	if n := core.Expect(200, "GET", "/log", nil, session).Number("treeSize"); n != 0 {
+		t.Errorf("%d memories were stored", n)
+	}
+	extension.Expect(201, "POST", drop, `{"content":"x","source":"me","metadata":{"from":{"any":"thing"}}}`)
+
+	message := core.Expect(200, "POST", "/auth/challenge", map[string]any{"publicKey": wallet.PublicKey, "app": "x"}).Text("message")
+	signed := wallet.Answer(message)
+	signed["signatureType"] = "ed25519"
+	core.Expect(200, "POST", "/auth/verify", signed)
+}
+
+// TestSourceOnCore: core takes a source as the extension API does, and makes the same leaf
+// of it.
+func TestSourceOnCore(t *testing.T) {
+	s := shared(t)
+	core, extension, wallet := s.Core[0], s.Extension[0], stacktest.NewWallet()
+	session, other := core.SignIn(wallet), extension.SignIn(wallet)
+	const body = `{"content":"x","source":" s ","metadata":{"source":"not this","n":1}}`
+	a := core.Expect(201, "POST", "/memories", body, session)
+	b := extension.Expect(201, "POST", "/memories", body, other)
+	batch := decode[[]map[string]any](t, core.Expect(201, "POST", "/memories/batch", `{"memories":[`+body+`]}`, session).Body)
+	if a.Text("leafHash") != b.Text("leafHash") || batch[0]["leafHash"] != a.Text("leafHash") {
+		t.Errorf("core %s, extension %s, batch %v", a.Body, b.Body, batch)
+	}
+	found := decode[[]view](t, core.Expect(200, "POST", "/memories/search", `{"filter":{"source":"s"}}`, session).Body)
+	if len(found) != 3 || string(found[0].Metadata) != `{"n":1,"source":"s"}` {
+		t.Errorf("found %v", found)
+	}
+	for _, source := range []any{"", " \n", strings.Repeat("s", 81), nil, 1, "s\ufffe"} {
+		core.Expect(400, "POST", "/memories", map[string]any{"content": "x", "source": source}, session)
+		core.Expect(400, "POST", "/memories/batch", map[string]any{"memories": []any{map[string]any{"content": "x", "source": source}}}, session)
+	}
+	core.Expect(201, "POST", "/memories", map[string]any{"content": "x", "source": strings.Repeat("😀", 80)}, session)
+}
+
+func batchOf(contents ...string) map[string]any {
+	memories := make([]any, len(contents))
+	for i, content := range contents {
+		memories[i] = map[string]any{"content": content, "metadata": map[string]any{"n": i}}
+	}
+	return map[string]any{"memories": memories}
+}
+
+func numbered(n int) []string {
+	contents := make([]string, n)
+	for i := range contents {
+		contents[i] = fmt.Sprint("memory ", i)
+	}
+	return contents
+}
+
+func TestBatch(t *testing.T) {
+	s := shared(t)
+	session := s.Core[0].SignIn(stacktest.NewWallet())
+	key := stacktest.Bearer(s.Core[0].Expect(201, "POST", "/keys", map[string]any{"label": "x"}, session).Text("key"))
+	s.Core[0].Expect(201, "POST", "/memories", batchOf("alone")["memories"].([]any)[0], session)
+	wrote := decode[[]view](t, s.Core[0].Expect(201, "POST", "/memories/batch", batchOf(numbered(256)...), key).Body)
+	if len(wrote) != 256 {
+		t.Fatalf("%d answers", len(wrote))
+	}
+	listed := decode[[]view](t, s.Core[1].Expect(200, "GET", "/memories", nil, session).Body)[1:]
+	for i, w := range wrote {
+		m := listed[i]
+		if w.LeafIndex != uint64(i+1) || m.ID != w.ID || m.LeafIndex != w.LeafIndex || m.LeafHash != w.LeafHash || m.Content != fmt.Sprint("memory ", i) {
+			t.Fatalf("answer %d is %+v, the memory %+v", i, w, m)
+		}
+	}
+	s.Core[1].Expect(200, "GET", "/memories/"+wrote[200].ID+"/receipt", nil, key)
+
+	// A refused batch stores nothing.
+	for body, status := range map[string]int{
+		`{}`: 400, `{"memories":[]}`: 400, `{"memories":null}`: 400, `{"memories":{}}`: 400, `{"memories":[null]}`: 400,
+		`{"memories":[{"content":"x"},{"content":""}]}`:                                                                                               400,
+		`{"memories":[{"content":"x"},{"content":"y","metadata":1}]}`:                                                                                 400,
+		`{"memories":[` + strings.Repeat(`{"content":"x"},`, 256) + `{"content":"x"}]}`:                                                               400,
+		`{"memories":[{"content":"x"},{"content":"` + strings.Repeat("x", 262145) + `"}]}`:                                                            413,
+		`{"memories":[` + strings.Repeat(`{"content":"x","metadata":{"n":[`+strings.Repeat("1e20,", 2800)+`1]}},`, 64) + `{"content":"x"}]}`:          413,
+		`{"memories":[` + strings.Repeat(`{"content":"`+strings.Repeat("x", 262144)+`"},`, 3) + `{"content":"` + strings.Repeat("x", 262144) + `"}]}`: 413,
+	} {
+		if a := s.Core[0].Expect(status, "POST", "/memories/batch", body, session); status == 400 && strings.Contains(body, `"content":""`) &&
+			a.Text("error") != "memories[1]: content must not be empty" {
+			t.Errorf("%s", a.Body)
+		}
+	}
+	// The longest body fits into one message.
+	large := `{"memories":[` + strings.Repeat(`{"content":"`+strings.Repeat("x", 4000)+`"},`, 255) + `{"content":"` + strings.Repeat("x", 24000) + `"}]}`
+	s.Core[0].Expect(201, "POST", "/memories/batch", large, session)
+	if head := s.Core[1].Expect(200, "GET", "/log", nil, session); head.Number("treeSize") != 1+256+256 {
+		t.Errorf("log %s", head.Body)
+	}
+	s.Core[0].Expect(401, "POST", "/memories/batch", batchOf("x"))
+}
+
+func TestIdempotencyKey(t *testing.T) {
+	s := shared(t)
+	wallet := stacktest.NewWallet()
+	session, other := s.Core[0].SignIn(wallet), s.Extension[0].SignIn(wallet)
+	key := stacktest.With("Idempotency-Key", "order-66!")
+	first := s.Core[0].Expect(201, "POST", "/memories", `{"content":"x","metadata":{"a":1,"b":2}}`, session, key)
+	// The same body, written differently, on another replica.
+	again := s.Core[1].Expect(201, "POST", "/memories", `{"metadata":{"b":2.0,"a":1},"content":"x"}`, session, key)
+	if string(first.Body) != string(again.Body) {
+		t.Errorf("first %s, again %s", first.Body, again.Body)
+	}
+	s.Core[1].Expect(422, "POST", "/memories", `{"content":"y","metadata":{"a":1,"b":2}}`, session, key)
+	s.Core[0].Expect(201, "POST", "/memories", `{"content":"z"}`, session, stacktest.With("Idempotency-Key", "another"))
+	// The extension API shares the keys of an owner.
+	e1 := s.Extension[0].Expect(201, "POST", "/memories", `{"content":"e","source":"s"}`, other, stacktest.With("Idempotency-Key", "e"))
+	e2 := s.Extension[0].Expect(201, "POST", "/memories", `{"content":"e","source":"s"}`, other, stacktest.With("Idempotency-Key", "e"))
+	if string(e1.Body) != string(e2.Body) {
+		t.Errorf("first %s, again %s", e1.Body, e2.Body)
+	}
+	// The same key of another owner is a different key.
+	stranger := s.Core[0].SignIn(stacktest.NewWallet())
+	s.Core[0].Expect(201, "POST", "/memories", `{"content":"y"}`, stranger, key)
+	for _, bad := range []string{"", " ", "with space", strings.Repeat("k", 256), "é"} {
+		s.Core[0].Expect(400, "POST", "/memories", `{"content":"x"}`, session, stacktest.With("Idempotency-Key", bad))
+	}
+	if head := s.Core[0].Expect(200, "GET", "/log", nil, session); head.Number("treeSize") != 3 {
+		t.Errorf("log %s", head.Body)
+	}
+}
+
+// TestADropCanBeRetried: a retry after a lost answer spends no other write, even if the
+// write was the last one. Each drop has its own keys.
+func TestADropCanBeRetried(t *testing.T) {
+	s := shared(t)
+	wallet := stacktest.NewWallet()
+	session := s.Extension[0].SignIn(wallet)
+	mint := func(writes int) (id, path string) {
+		a := s.Extension[0].Expect(201, "POST", "/memory-drops", map[string]any{"maxWrites": writes}, session)
+		return a.Text("id"), "/memory-drops/" + tokenOf(a)
+	}
+	key := stacktest.With("Idempotency-Key", "k")
+	_, earlier := mint(2)
+	s.Extension[0].Expect(201, "POST", earlier, `{"content":"x"}`, key)
+
+	id, path := mint(1) // revokes the earlier one
+	first := s.Extension[0].Expect(201, "POST", path, `{"content":"x","metadata":{"a":1}}`, key)
+	for _, replica := range s.Extension { // the write was the last one: the drop is spent
+		again := replica.Expect(201, "POST", path, `{"metadata":{"a":1.0},"content":"x"}`, key)
+		if string(again.Body) != string(first.Body) {
+			t.Errorf("first %s, again %s", first.Body, again.Body)
+		}
+		replica.Expect(422, "POST", path, `{"content":"y"}`, key)
+		replica.Expect(404, "POST", path, `{"content":"x"}`)
+		replica.Expect(404, "POST", path, `{"content":"x"}`, stacktest.With("Idempotency-Key", "another"))
+		replica.Expect(404, "POST", path, `{"content":"x"}`, stacktest.With("Idempotency-Key", "not a key"))
+		replica.Expect(422, "POST", earlier, `{"content":"y"}`, key)
+		replica.Expect(404, "POST", earlier, `{"content":"y"}`)
+	}
+	if got := s.Extension[0].Expect(200, "GET", "/memory-drops/"+id+"/status", nil, session).Number("writeCount"); got != 1 {
+		t.Errorf("%d writes were spent", got)
+	}
+	// The same key text, used by the owner, is a different key.
+	own := s.Extension[0].Expect(201, "POST", "/memories", `{"content":"y","source":"s"}`, session, key)
+	if own.Text("id") == first.Text("memoryId") {
+		t.Errorf("the owner's write got the answer of the drop's: %s", own.Body)
+	}
+	// Many retries at the same time spend one write.
+	id, path = mint(5)
+	s.Extension[0].Expect(400, "POST", path, `{"content":"x"}`, stacktest.With("Idempotency-Key", "not a key"))
+	answers := make([]string, 20)
+	var group sync.WaitGroup
+	for i := range answers {
+		group.Go(func() {
+			answers[i] = string(s.Extension[i%2].Expect(201, "POST", path, `{"content":"once"}`, key).Body)
+		})
+	}
+	group.Wait()
+	for _, a := range answers {
+		if a != answers[0] {
+			t.Errorf("%s and %s", a, answers[0])
+		}
+	}
+	if got := s.Extension[1].Expect(200, "GET", "/memory-drops/"+id+"/status", nil, session).Number("writeCount"); got != 1 {
+		t.Errorf("%d writes were spent", got)
+	}
 }
