@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
 	"github.com/memory-ledger/ledger/infra/testkit"
 	"github.com/memory-ledger/ledger/services/access"
 	"github.com/memory-ledger/ledger/services/command"
@@ -180,3 +181,5 @@ func TestADocumentHasAsManyMemoriesAsItSays(t *testing.T) {
 		t.Errorf("it has %d", n)
 	}
 }
+
+func TestMain(m *testing.M) { pgtest.Main(m) }
