@@ -44,11 +44,10 @@ func TestTypeScriptClient(t *testing.T) {
 // frameworks' own libraries.
 func TestFrameworks(t *testing.T) {
 	slow(t) // needs npm
-	t.Parallel()
+	s := shared(t)
 	buildClient(t)
 	dir := "../../clients/frameworks"
 	compiled(t, dir, npmBuild(dir))
-	s := stacktest.Start(t, stacktest.Options{})
 	cmd := exec.CommandContext(t.Context(), "npm", "test")
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "CORE_URL="+s.Core[0].URL, "EXTENSION_URL="+s.Extension[0].URL)

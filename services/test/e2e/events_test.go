@@ -239,7 +239,8 @@ func TestEventStream(t *testing.T) {
 // TestADeadCredentialSeesNoMore: a stream ends within a second of its credential, and shows
 // nothing that happened after it.
 func TestADeadCredentialSeesNoMore(t *testing.T) {
-	s := shared(t)
+	t.Parallel()
+	s := stacktest.Start(t, stacktest.Options{Core: 2}) // nothing else slows it
 	session := s.Core[0].SignIn(stacktest.NewWallet())
 	made := s.Core[0].Expect(201, "POST", "/keys", map[string]any{"label": "x"}, session)
 	open, _ := openStream(t, s.Core[0], "?after=0", stacktest.Bearer(made.Text("key")))

@@ -238,8 +238,7 @@ func TestMovingALog(t *testing.T) {
 // the same leaves.
 func TestAKilledImportGoesOn(t *testing.T) {
 	slow(t)
-	t.Parallel()
-	from, wallet := stacktest.Start(t, stacktest.Options{}), stacktest.NewWallet()
+	from, wallet := shared(t), stacktest.NewWallet()
 	session := from.Core[0].SignIn(wallet)
 	for part := range 40 {
 		var texts []string
@@ -282,8 +281,7 @@ func TestAKilledImportGoesOn(t *testing.T) {
 
 // TestGivingUpAnImport: the leaves that were added stay, and the log is open for others.
 func TestGivingUpAnImport(t *testing.T) {
-	t.Parallel()
-	from, wallet := stacktest.Start(t, stacktest.Options{}), stacktest.NewWallet()
+	from, wallet := shared(t), stacktest.NewWallet()
 	session := from.Core[0].SignIn(wallet)
 	from.Core[0].Expect(201, "POST", "/memories/batch", batchOf("one", "two", "three"), session)
 	export := from.Core[0].Expect(200, "GET", "/export", nil, session).Body
@@ -304,8 +302,7 @@ func TestGivingUpAnImport(t *testing.T) {
 
 // TestAnImportedCorrectionNamesALeafTwice: metadata may hold what the service would not write.
 func TestAnImportedCorrectionNamesALeafTwice(t *testing.T) {
-	t.Parallel()
-	from, wallet := stacktest.Start(t, stacktest.Options{}), stacktest.NewWallet()
+	from, wallet := shared(t), stacktest.NewWallet()
 	core, session := from.Core[0], from.Core[0].SignIn(wallet)
 	hash := core.Expect(201, "POST", "/memories", map[string]any{"content": "Ada lives in Oslo"}, session).Text("leafHash")
 	core.Expect(201, "POST", "/memories", map[string]any{"content": "Ada lives in Porto", "metadata": map[string]any{"supersedes": []string{hash, hash}}}, session)
@@ -324,8 +321,7 @@ func TestAnImportedCorrectionNamesALeafTwice(t *testing.T) {
 // TestAnOwnerTakesAFile: the command moves an owner's log from one deployment to another, and
 // the Go client finds and proves the memories there by the ids that they had.
 func TestAnOwnerTakesAFile(t *testing.T) {
-	t.Parallel()
-	from, ledger := stacktest.Start(t, stacktest.Options{}), stacktest.Program(t, stacktest.Ledger)
+	from, ledger := shared(t), stacktest.Program(t, stacktest.Ledger)
 	to, _ := another(t, 0)
 	keypair, file := filepath.Join(t.TempDir(), "wallet.json"), filepath.Join(t.TempDir(), "export.ndjson")
 	run := func(exit int, args ...string) string {
