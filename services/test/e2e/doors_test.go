@@ -67,35 +67,6 @@ func TestEveryUseOfAKeyIsRecorded(t *testing.T) {
 	}
 }
 
-func TestMemoryDrops(t *testing.T) {
-	s := shared(t)
-	c := s.Extension[0]
-	wallet := stacktest.NewWallet()
-	session := c.SignIn(wallet)
-	drop := c.Expect(201, "POST", "/memory-drops", map[string]any{"maxWrites": 2}, session)
-	path := strings.TrimPrefix(drop.Text("url"), c.URL)
-	if !strings.HasPrefix(path, "/memory-drops/svc_drop_") || drop.Number("remainingWrites") != 2 || drop.Number("revokedPreviousCount") != 0 {
-		t.Errorf("drop %s", drop.Body)
-	}
-	// A bad body spends no write.
-	for _, bad := range []string{`{}`, `{"content":""}`, `{"content":"x","source":""}`, `{"content":"x","metadata":[]}`, `{"content":1}`, `nope`, `{"content":"` + strings.Repeat("x", 10001) + `"}`} {
-		c.Expect(400, "POST", path, bad)
-	}
-	first := s.Extension[1].Expect(201, "POST", path, map[string]any{"content": " kept as it is ", "source": "pen", "metadata": map[string]any{"a": 1}})
-	if first.Field("ok") != true || first.Field("anchored") != false || first.Text("leafHash") == "" || first.Text("createdAt") == "" {
-		t.Errorf("first %s", first.Body)
-	}
-	status := c.Expect(200, "GET", "/memory-drops/"+drop.Text("id")+"/status", nil, session)
-	if status.Number("writeCount") != 1 || status.Number("remainingWrites") != 1 || status.Field("revoked") != false || status.Field("expired") != false {
-		t.Errorf("status %s", status.Body)
-	}
-	c.Expect(201, "POST", path, map[string]any{"content": "second"})
-	listed := decode[struct{ Memories []view }](t, c.Expect(200, "GET", "/memories", nil, session).Body)
-	if len(listed.Memories) != 2 || listed.Memories[0].Content != " kept as it is " || string(listed.Memories[0].Metadata) != `{"a":1,"source":"pen"}` {
-		t.Errorf("listed %+v", listed)
-	}
-}
-
 func headerNames(h http.Header) string {
 	names := ""
 	for _, n := range []string{"Content-Type", "Content-Length", "Cache-Control", "Vary", "Retry-After", "Connection"} {

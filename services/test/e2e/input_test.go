@@ -301,15 +301,30 @@ func TestADropCanBeRetried(t *testing.T) {
 	s := shared(t)
 	wallet := stacktest.NewWallet()
 	session := s.Extension[0].SignIn(wallet)
-	mint := func(writes int) (id, path string) {
+	mint := func(writes, revokes int) (id, path string) {
 		a := s.Extension[0].Expect(201, "POST", "/memory-drops", map[string]any{"maxWrites": writes}, session)
-		return a.Text("id"), "/memory-drops/" + tokenOf(a)
+		path = strings.TrimPrefix(a.Text("url"), s.Extension[0].URL)
+		if !strings.HasPrefix(path, "/memory-drops/svc_drop_") || a.Number("remainingWrites") != writes || a.Number("revokedPreviousCount") != revokes {
+			t.Errorf("drop %s", a.Body)
+		}
+		return a.Text("id"), path
 	}
 	key := stacktest.With("Idempotency-Key", "k")
-	_, earlier := mint(2)
-	s.Extension[0].Expect(201, "POST", earlier, `{"content":"x"}`, key)
+	id, earlier := mint(2, 0)
+	left := s.Extension[1].Expect(201, "POST", earlier, `{"content":" kept as it is ","source":"pen","metadata":{"a":1}}`, key)
+	if left.Field("ok") != true || left.Field("anchored") != false || left.Text("leafHash") == "" || left.Text("createdAt") == "" {
+		t.Errorf("left %s", left.Body)
+	}
+	status := s.Extension[0].Expect(200, "GET", "/memory-drops/"+id+"/status", nil, session)
+	if status.Number("writeCount") != 1 || status.Number("remainingWrites") != 1 || status.Field("revoked") != false || status.Field("expired") != false {
+		t.Errorf("status %s", status.Body)
+	}
+	listed := decode[struct{ Memories []view }](t, s.Extension[0].Expect(200, "GET", "/memories", nil, session).Body).Memories
+	if len(listed) != 1 || listed[0].Content != " kept as it is " || string(listed[0].Metadata) != `{"a":1,"source":"pen"}` {
+		t.Errorf("listed %+v", listed)
+	}
 
-	id, path := mint(1) // revokes the earlier one
+	id, path := mint(1, 1) // revokes the earlier one
 	first := s.Extension[0].Expect(201, "POST", path, `{"content":"x","metadata":{"a":1}}`, key)
 	for _, replica := range s.Extension { // the write was the last one: the drop is spent
 		again := replica.Expect(201, "POST", path, `{"metadata":{"a":1.0},"content":"x"}`, key)
@@ -332,7 +347,7 @@ func TestADropCanBeRetried(t *testing.T) {
 		t.Errorf("the owner's write got the answer of the drop's: %s", own.Body)
 	}
 	// Many retries at the same time spend one write.
-	id, path = mint(5)
+	id, path = mint(5, 0)
 	s.Extension[0].Expect(400, "POST", path, `{"content":"x"}`, stacktest.With("Idempotency-Key", "not a key"))
 	answers := make([]string, 20)
 	var group sync.WaitGroup
