@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -123,5 +124,133 @@ func TestAFollowerOfALogThatGotShorter(t *testing.T) {
 	_, _ = open(t, server.URL())
 	if err := <-ended; !errors.Is(err, eventlog.ErrTruncated) {
 		t.Errorf("it ended with %v", err)
+	}
+}
+
+// A log that lost a message in its middle is never read as if it were whole.
+// The stream here allows deletion, which the log's stream never does.
+func TestReadersSeeAGap(t *testing.T) {
+	t.Parallel()
+	const messages, lost = 2500, 1777
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	nc, js := natstest.Connect(t, natstest.Start(t).URL())
+	cfg := natsconf.StreamConfig(eventlog.StreamName, 1)
+	cfg.DenyDelete, cfg.DenyPurge = false, false
+	stream, err := js.CreateStream(ctx, cfg)
+	must(t, err)
+	subject := events.Subject{Family: events.FamilyLedger, Owner: logtest.Owner(), Kind: events.KindMemory}.String()
+	for i := range messages {
+		must(t, testkit.ErrorOf(js.PublishAsync(subject, []byte(strconv.Itoa(i)))))
+	}
+	select {
+	case <-js.PublishAsyncComplete():
+	case <-ctx.Done():
+		t.Fatal(ctx.Err())
+	}
+	must(t, stream.DeleteMsg(ctx, lost))
+	log, err := eventlog.Open(ctx, nc)
+	must(t, err)
+	for name, reader := range map[string]eventlog.PartReader{
+		"direct": log, "bulk": log.Bulk(),
+	} {
+		last := uint64(0)
+		err := reader.Read(ctx, eventlog.ReadConfig{To: messages}, func(s eventlog.Slice) error {
+			last = s.Last
+			return nil
+		})
+		if !errors.Is(err, eventlog.ErrGap) || last >= lost {
+			t.Errorf("%s: read up to %d: %v", name, last, err)
+		}
+	}
+	for name, follower := range map[string]eventlog.Follower{"direct": log, "consumer": log} {
+		last := uint64(0)
+		err := follower.Follow(ctx, eventlog.FollowConfig{}, func(s eventlog.Slice) error {
+			last = s.Last
+			return nil
+		})
+		if !errors.Is(err, eventlog.ErrGap) || last >= lost {
+			t.Errorf("%s: followed up to %d: %v", name, last, err)
+		}
+	}
+}
+
+// TestWhatCantBeReadIsNotCalledMissing: a server that fails to read a message says
+// that it has none. A reader that believed this would take the log for empty. It would
+// also assume that an owner who is behind has nothing to wait for.
+func TestWhatCantBeReadIsNotCalledMissing(t *testing.T) {
+	t.Parallel()
+	server := natstest.StartProcess(t)
+	// A restarted server has read its newest message. With a long duplicate window it also
+	// reads the rest to find the ids, and then drops the block from memory. With a short
+	// window it keeps the block.
+	_, js := natstest.Connect(t, server.URL())
+	cfg := natsconf.StreamConfig(eventlog.StreamName, 1)
+	cfg.Duplicates = 2 * time.Minute
+	_, err := js.CreateStream(t.Context(), cfg)
+	must(t, err)
+	appender, _ := open(t, server.URL())
+	const messages = 3
+	owner, stranger := logtest.Owner(), logtest.Owner()
+	stored := command(owner, fill(t, t.Context(), appender, owner, messages-1))
+	mustAppend(t, t.Context(), appender, stored)
+	// The server keeps new messages in memory, so restart it.
+	server.Stop()
+	server.Start()
+	log, _ := open(t, server.URL())
+	feed := server.Starve()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	filter := events.OwnerFilter(events.FamilyLedger, owner)
+	told := uint64(0)                  // the newest sequence that a question returned
+	patience := 300 * time.Millisecond // a server that can't read does not answer these
+	questions := map[string]func(context.Context) error{
+		"head": func(ctx context.Context) (err error) { told, err = log.Head(ctx); return err },
+		"owner head": func(ctx context.Context) (err error) {
+			told, err = log.OwnerHead(ctx, events.FamilyAny, owner)
+			return err
+		},
+		"newest": func(ctx context.Context) error {
+			r, found, err := log.OwnerNewest(ctx, events.FamilyLedger, owner, "")
+			if told = r.Seq; err == nil && !found {
+				return errors.New("not found")
+			}
+			return err
+		},
+		"tail": func(ctx context.Context) error {
+			return log.OwnerTail(ctx, events.FamilyLedger, owner, 1, func(r eventlog.Record) error { told = r.Seq; return nil })
+		},
+		"read": func(ctx context.Context) error {
+			ctx, cancel := context.WithTimeout(ctx, patience) // else it would wait
+			defer cancel()
+			return log.Read(ctx, eventlog.ReadConfig{To: messages, Subject: filter}, func(s eventlog.Slice) error { told = s.Last; return nil })
+		},
+		"append": func(ctx context.Context) (err error) { // of a message that is already stored
+			ctx, cancel := context.WithTimeout(ctx, patience)
+			defer cancel()
+			told, err = log.Append(ctx, stored)
+			return err
+		},
+	}
+	for name, ask := range questions {
+		told = 0
+		want := eventlog.ErrUnavailable
+		if name == "append" {
+			want = eventlog.ErrUncertain
+		}
+		if err := ask(ctx); !errors.Is(err, want) || told != 0 {
+			t.Errorf("%s of a server that can't read: told of %d, %v", name, told, err)
+		}
+	}
+	if seq, err := log.OwnerHead(ctx, events.FamilyAny, stranger); err != nil || seq != 0 {
+		t.Errorf("an owner without a message: %d, %v", seq, err)
+	}
+	feed()
+	patience = time.Minute
+	for name, ask := range questions {
+		told = 0
+		if err := ask(ctx); err != nil || told != messages {
+			t.Errorf("%s: told of %d, %v", name, told, err)
+		}
 	}
 }
