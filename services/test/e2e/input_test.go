@@ -311,6 +311,10 @@ func TestADropCanBeRetried(t *testing.T) {
 	}
 	key := stacktest.With("Idempotency-Key", "k")
 	id, earlier := mint(2, 0)
+	// A bad body spends no write.
+	for _, bad := range []string{`{}`, `{"content":""}`, `{"content":"x","source":""}`, `{"content":"x","metadata":[]}`, `{"content":1}`, `nope`, `{"content":"` + strings.Repeat("x", 10001) + `"}`} {
+		s.Extension[0].Expect(400, "POST", earlier, bad)
+	}
 	left := s.Extension[1].Expect(201, "POST", earlier, `{"content":" kept as it is ","source":"pen","metadata":{"a":1}}`, key)
 	if left.Field("ok") != true || left.Field("anchored") != false || left.Text("leafHash") == "" || left.Text("createdAt") == "" {
 		t.Errorf("left %s", left.Body)
