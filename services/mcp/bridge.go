@@ -37,7 +37,7 @@ type Bridge struct {
 var (
 	errUnauthorized = errors.New("the service refuses the API key (401), nothing was done: it is wrong, has expired or was revoked. " +
 		"Ask the person to make a new one. Unless it is in LEDGER_API_KEY_FILE, this program must then be restarted")
-	errNoKey        = errors.New("the API key can't be read, nothing was done")
+	errNoKey = errors.New("the API key can't be read, nothing was done")
 )
 
 // NewBridge returns a Bridge to the core API at a base URL. The function key returns the
