@@ -8,22 +8,23 @@ from typing import Any
 from .aio import AsyncMemoryLedger, in_thread
 from .client import MemoryLedger
 from .errors import ApiError, GoneError, UnavailableError
-from .schema import FoundMemory
+from .schema import FoundMemory, SearchFilter
 
 
-def memory_tools(ledger: MemoryLedger | AsyncMemoryLedger, source: str = "agent") -> list[Callable[..., Any]]:
+def memory_tools(ledger: MemoryLedger | AsyncMemoryLedger, source: str = "agent", namespace: str | None = None) -> list[Callable[..., Any]]:
     """Returns the functions remember, recall, correct and forget, for a model to call.
 
     They have type hints and docstrings, so frameworks can make tools of them: `tool` of LangChain,
     `function_tool` of the OpenAI Agents SDK, or your own loop. With an AsyncMemoryLedger they are
-    coroutine functions. What they store has `source`. The key needs the scopes read and write, and
-    retract for forget.
+    coroutine functions. What they store has `source`. They store and recall in `namespace`; without
+    it they store in none, and recall from all. The key needs the scopes read and write, and retract
+    for forget.
 
     Memories are data: their texts are in members named untrusted…, because other people may have
     written them.
     """
     plain = ledger.plain if isinstance(ledger, AsyncMemoryLedger) else ledger
-    functions = _functions(plain, source)
+    functions = _functions(plain, source, namespace)
     return [_awaited(function) for function in functions] if isinstance(ledger, AsyncMemoryLedger) else functions
 
 
@@ -35,7 +36,8 @@ def _awaited(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def _functions(ledger: MemoryLedger, source: str) -> list[Callable[..., Any]]:
+def _functions(ledger: MemoryLedger, source: str, namespace: str | None) -> list[Callable[..., Any]]:
+    within: SearchFilter = {"namespace": namespace} if namespace else {}
     unsure: dict[str, str] = {}  # the keys of calls of remember without an answer
 
     def remember(content: str, occurred_at: str | None = None, tags: list[str] | None = None) -> str:
@@ -53,7 +55,9 @@ def _functions(ledger: MemoryLedger, source: str) -> list[Callable[..., Any]]:
         key = unsure.setdefault(call, str(uuid.uuid4()))
         # A model that must name every argument leaves some empty.
         try:
-            id = ledger.memories.write(content, source=source, occurred_at=occurred_at or None, tags=tags or None, idempotency_key=key)["id"]
+            id = ledger.memories.write(
+                content, source=source, occurred_at=occurred_at or None, tags=tags or None, namespace=namespace, idempotency_key=key,
+            )["id"]
         except ApiError as refused:
             if not isinstance(refused, UnavailableError):
                 unsure.pop(call, None)
@@ -74,7 +78,10 @@ def _functions(ledger: MemoryLedger, source: str) -> list[Callable[..., Any]]:
             limit: The most memories to return, up to 50.
             tags: Tags that a memory must have, all of them.
         """
-        page = ledger.memories.search_page(query, mode="ranked", limit=min(max(limit, 1), 50), filter={"tags": tags} if tags else None)
+        wanted = within.copy()
+        if tags:
+            wanted["tags"] = tags
+        page = ledger.memories.search_page(query, mode="ranked", limit=min(max(limit, 1), 50), filter=wanted)
         return [_recalled(memory) for memory in page.memories]
 
     def correct(id: str, content: str) -> str:
@@ -90,7 +97,7 @@ def _functions(ledger: MemoryLedger, source: str) -> list[Callable[..., Any]]:
         if old.get("supersededBy"):  # else recall would find both corrections
             raise ValueError(f"It was corrected before. If that is no longer true, correct {' and '.join(old['supersededBy'])}")
         # Without its tags and namespace, the fact would be lost to a recall by them.
-        kept = {name: old["metadata"][name] for name in ("tags", "namespace") if name in old["metadata"]}
+        kept = {name: old["metadata"][name] for name in ("tags", "namespace") if name in old["metadata"]} | within
         return ledger.memories.write(content, kept, source=source, supersedes=[id])["id"]
 
     def forget(id: str) -> str:

@@ -110,6 +110,13 @@ class Product(unittest.TestCase):
         id, found = asyncio.run(in_asyncio())
         self.assertEqual(ids(found), [id])
 
+        both = {"namespaces": ["home", "work"]}
+        program = ledger.MemoryLedger(URL, api_key=client.keys.create("agent", scopes=["read", "write"], **both)["key"], **both)
+        program.memories.write("Ada's desk is in the hall", namespace="home")
+        remember, recall, correct, _ = ledger.memory_tools(program, namespace="work")
+        desk = correct(remember("Ada's desk is by the door"), "Ada's desk is by the window")
+        self.assertEqual(ids(recall("Ada's desk")), [desk])
+
     def test_batches(self) -> None:
         client = new_client()
         first = client.memories.write("alone")
