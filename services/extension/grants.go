@@ -94,10 +94,10 @@ func (a *API) status(kind events.GrantKind) func(*fiber.Ctx, access.Caller) erro
 		if err != nil {
 			return err
 		}
-		terms := grant.TermsOf(kind)
+		terms, now := grant.TermsOf(kind), a.Grants.Now()
 		return c.JSON(fiber.Map{
 			terms.UsedField: g.Used, terms.LeftField: g.MaxUses - g.Used,
-			"revoked": g.RevokedAt != nil, "expired": !a.Grants.Now().Before(g.ExpiresAt.Time()),
+			"revoked": g.Revoked(now), "expired": !now.Before(g.ExpiresAt.Time()),
 		})
 	}
 }

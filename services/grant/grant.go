@@ -170,7 +170,7 @@ func (s *Service) Revoke(ctx context.Context, owner events.Owner, by command.Cre
 			return false, err
 		}
 	}
-	return revoke.Revoked || g.RevokedAt != nil, nil
+	return revoke.Revoked || g.Revoked(s.Now()), nil
 }
 
 // Open finds the grant of a token. It returns ErrDead for a token that opens nothing, but

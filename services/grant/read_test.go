@@ -21,7 +21,7 @@ import (
 	"github.com/memory-ledger/ledger/services/test/stacktest"
 )
 
-var must = testkit.Must
+var must, errorOf = testkit.Must, testkit.ErrorOf
 
 // counter is the grant service of a replica beside a stack. The test calls it directly.
 type counter struct {
@@ -115,6 +115,24 @@ func TestNoMoreReadersAtWorkThanReadsLeft(t *testing.T) {
 		}
 		if late != 2-reads || len(atWork) != reads || s.used() != reads {
 			t.Errorf("of %d reads %d are spent, %d came too late, and %d worked", reads, s.used(), late, len(atWork))
+		}
+	}
+}
+
+// TestAnExpiredGrantIsNotRevoked: ending it records that, and each repetition gets the answer
+// of the first.
+func TestAnExpiredGrantIsNotRevoked(t *testing.T) {
+	t.Parallel()
+	c, owner := newCounter(t), events.Owner(stacktest.NewWallet().PublicKey)
+	minted, err := c.Mint(t.Context(), access.Caller{Owner: owner}, grant.Asked{Kind: events.GrantDrop, Uses: 1}) // for no time
+	must(t, err)
+	for again := range 2 {
+		must(t, errorOf(c.Fence.WaitOwner(t.Context(), owner)))
+		g, err := c.ByID(t.Context(), owner, events.GrantDrop, minted.ID)
+		must(t, err)
+		revoked, err := c.Revoke(t.Context(), owner, command.Credential{}, events.GrantDrop, minted.ID)
+		if err != nil || revoked || g.Revoked(c.Now()) || (g.RevokedAt != nil) != (again == 1) {
+			t.Errorf("revoked %v, %v, %+v", revoked, err, g)
 		}
 	}
 }

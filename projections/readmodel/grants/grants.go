@@ -34,6 +34,13 @@ func (g Grant) Live(now time.Time) bool {
 	return g.RevokedAt == nil && g.Used < g.MaxUses && now.Before(g.ExpiresAt.Time())
 }
 
+// Revoked reports whether a revocation ended the grant, and not its expiry before: a
+// revocation is recorded also of a grant that has expired, which may be alive by a clock that
+// is behind.
+func (g Grant) Revoked(now time.Time) bool {
+	return g.RevokedAt != nil && (g.RevokedAt.Before(g.ExpiresAt) || now.Before(g.ExpiresAt.Time()))
+}
+
 const columns = `id, owner, kind, token_hash, minted_at, expires_at, max_uses, used, revoked_at, minted_by, namespace`
 
 // ByTokenHash returns the grant whose token has this SHA-256, live or ended.
