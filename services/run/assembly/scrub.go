@@ -80,7 +80,9 @@ func (s *scrub) checkKey(ctx context.Context, owner events.Owner) error {
 	switch {
 	case errors.Is(err, keystore.ErrForgotten): // the owner erased everything
 		return nil
-	case errors.Is(err, keystore.ErrMasterKey), errors.Is(err, keystore.ErrSealed):
+	case errors.Is(err, keystore.ErrMasterKey): // no backup helps
+		return keystore.ErrMasterKey
+	case errors.Is(err, keystore.ErrSealed):
 		return errKeyLost
 	case !errors.Is(err, keystore.ErrNoKey):
 		return err

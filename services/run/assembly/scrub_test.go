@@ -55,8 +55,8 @@ func TestReadinessFindsAHole(t *testing.T) {
 }
 
 // TestReadinessFindsALostKey: an owner's data key that is gone without the mark of an
-// erasure is told before the owner reads. An erased key is not lost. A backup cures both it
-// and an entry that another owner's key replaced.
+// erasure is told before the owner reads. An erased key is not lost, nor is one that another
+// master key wraps. A backup cures both a lost one and an entry that another owner's key replaced.
 func TestReadinessFindsALostKey(t *testing.T) {
 	t.Parallel()
 	data, database := t.TempDir(), "DATABASE_URL="+pgtest.Database(t)
@@ -97,4 +97,8 @@ func TestReadinessFindsALostKey(t *testing.T) {
 		t.Errorf("%d keys were put back, want the lost one and the replaced one", put)
 	}
 	run.until("the key is back", "/readyz", nil, says("data keys", "ok"))
+	later := bytes.Replace(key.Data, []byte(`"master":"`), []byte(`"master":"0`), 1)
+	_, js = natstest.Connect(t, run.cfg.NATSURL)
+	must(t, errorOf(js.Publish(t.Context(), key.Subject, later)))
+	run.until("readiness tells of another master key", "/readyz", nil, says("data keys", keystore.ErrMasterKey.Error()))
 }
