@@ -22,14 +22,15 @@ func newRewrap() *cobra.Command {
 		Short: "Rotates the master key: wraps every data key with MASTER_KEY, while MASTER_KEY_PREVIOUS still unwraps",
 		Long: `Rotates the master key while the services run:
 
-  1. restart the services with the new key as MASTER_KEY and the old one as
-     MASTER_KEY_PREVIOUS: they read entries of both and wrap with the new one
-  2. run this command with the same two variables, until it says that MASTER_KEY alone
+  1. with several replicas of the APIs: restart all, one by one, with the new key as
+     MASTER_KEY_PREVIOUS beside the old MASTER_KEY, so that each can read what others wrap
+  2. restart them with the new key as MASTER_KEY and the old one as MASTER_KEY_PREVIOUS
+  3. run this command with the same two variables, until it says that MASTER_KEY alone
      opens every data key
-  3. restart the services without MASTER_KEY_PREVIOUS, then destroy the old key
+  4. restart them without MASTER_KEY_PREVIOUS, then destroy the old key
 
 Data keys do not change, so nothing is sealed again, and no memory changes. An old
-backup of the keystore still needs the old key; make a new backup after step 2.
+backup of the keystore still needs the old key; make a new backup after step 3.
 After an interruption at any point, run it again.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
