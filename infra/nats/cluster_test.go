@@ -63,6 +63,18 @@ func TestCluster(t *testing.T) {
 	provision(t, w)
 	refusals(t, nodes[0])
 	replicasStay(t, w.as("admin"))
+	replicasAreAdded(t, w.as("admin"))
+}
+
+// replicasAreAdded: a service that runs meanwhile goes on reading its buckets.
+func replicasAreAdded(t *testing.T, admin jetstream.JetStream) {
+	t.Helper()
+	must(t, admin.DeleteStream(t.Context(), "KV_ledger_keys"))
+	keys, err := natsconf.CreateBucket(t.Context(), admin, "ledger_keys", 1)
+	must(t, err)
+	must(t, errorOf(keys.Create(t.Context(), "owner", []byte("wrapped"))))
+	must(t, errorOf(natsconf.Provision(t.Context(), admin, 3)))
+	must(t, errorOf(keys.Get(t.Context(), "owner")))
 }
 
 // replicasStay: Provision with no number, or with a smaller number, keeps the replicas of

@@ -111,21 +111,17 @@ func plan(ctx context.Context, js jetstream.JetStream, replicas int) ([]jetstrea
 	return streams, nil
 }
 
-// replicate sets how many servers keep a stream, and what depends on that.
+// replicate sets how many servers keep a stream, and what depends on that. Buckets are read from
+// the leader only, whatever the number: a replica that is behind may not have a key, or a
+// sign-in, that another service made; and an open bucket does not notice more replicas.
 func replicate(cfg *jetstream.StreamConfig, replicas int) {
 	cfg.Replicas = replicas
-	switch {
-	case replicas == 1:
-	case cfg.Name == Stream:
+	if replicas > 1 && cfg.Name == Stream {
 		// A server with the only replica checks what an append expects before its id, so the
 		// file has the shortest window that a server accepts: ids cost memory. The leader of
 		// several replicas checks ids first. By the id it tells an append that is still being
 		// replicated from one that conflicts, so the window must outlast the retries.
 		cfg.Duplicates = 2 * time.Minute
-	default:
-		// Buckets are read from the leader only: a replica that is behind may not have
-		// a key, or a sign-in, that another service made.
-		cfg.AllowDirect = false
 	}
 }
 
