@@ -84,7 +84,8 @@ export async function leavesAMemory(stage) {
 export async function opensACase(stage) {
   stage.expected.push(/status of 404/);
   const own = owner(stage.config.api);
-  await own('POST', '/memories', { content: 'Keeps bees.', source: 'chat' });
+  const long = 'chat'.repeat(20); // one word, as wide as it may be
+  await own('POST', '/memories', { content: 'Keeps bees.', source: long, tags: [long] });
   const made = await own('POST', '/agent-cases', { maxReads: 2 });
   const left = async () => (await own('GET', `/agent-cases/${made.id}/status`)).remainingReads;
   await visit(stage, made.url);
