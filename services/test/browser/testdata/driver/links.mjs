@@ -110,6 +110,16 @@ export async function opensACase(stage) {
   assert.match(text, /Keeps bees\./);
   assert.equal(await left(), 1);
   await visit(stage, made.url);
-  await page.getByRole('button', { name: 'Open and use up the link' }).waitFor();
+  const last = page.getByRole('button', { name: 'Open and use up the link' });
   await stage.everyLook('last');
+  // A second click before the answer would find the link used up, and the browser would show only that.
+  let go, asked = 0;
+  const clicked = new Promise((resolve) => { go = resolve; });
+  await page.route(made.url, (route) => { asked++; return clicked.then(() => route.continue()); });
+  const { x, y } = await last.boundingBox();
+  await Promise.all([page.waitForRequest(made.url), page.mouse.click(x + 9, y + 9)]);
+  await page.mouse.click(x + 9, y + 9);
+  go();
+  await heading(stage, '1 memory');
+  assert.equal(asked, 1);
 }
