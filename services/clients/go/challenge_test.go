@@ -46,7 +46,7 @@ func TestSignsOnlyTheServicesText(t *testing.T) {
 			case lost && n == 3:
 				return answer(http.StatusUnauthorized, `{"error":"nonce was used"}`), nil
 			}
-			body, err := json.Marshal(map[string]any{"message": message, "token": "t", "erased": 1})
+			body, err := json.Marshal(map[string]any{"message": message, "token": "t", "expiresAt": now, "publicKey": "", "erased": 1})
 			return answer(http.StatusOK, string(body)), err
 		})
 		client, _ := service.client()

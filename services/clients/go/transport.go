@@ -9,8 +9,11 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/url"
+	"reflect"
 	"regexp"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -84,7 +87,29 @@ func decode(name string, text []byte, into any) error {
 	if err != nil {
 		return serviceLies(ErrMalformed, name, "%v", err)
 	}
+	if member := missing(text, into); member != "" {
+		return serviceLies(ErrMalformed, member, "%s answers without it", name)
+	}
 	return nil
+}
+
+// missing names the first member of a struct that must be in its JSON and is not. It would
+// be zero, as if the service had said so: a write without a leaf, a link without a URL.
+func missing(text []byte, into any) string {
+	kind := reflect.TypeOf(into).Elem()
+	if kind.Kind() != reflect.Struct {
+		return ""
+	}
+	var members map[string]jsontext.Value
+	_ = json.Unmarshal(text, &members) // was decoded before: it is an object, or null
+	for field := range kind.Fields() {
+		name, _, optional := strings.Cut(field.Tag.Get("json"), ",")
+		nullable := slices.Contains([]reflect.Kind{reflect.Pointer, reflect.Map, reflect.Slice}, field.Type.Kind())
+		if value := members[name]; name != "" && !optional && !nullable && (value == nil || value.Kind() == 'n') {
+			return name
+		}
+	}
+	return ""
 }
 
 // open sends a request and returns the answer, which the caller closes.

@@ -93,6 +93,9 @@ func TestWhatIsRepeated(t *testing.T) {
 		"a key, lost":              {func() (*http.Response, error) { return nil, io.EOF }, createKey, ErrConnection, 1},
 		"lost":                     {func() (*http.Response, error) { return nil, io.EOF }, write, ErrConnection, 4},
 		"another form":             {func() (*http.Response, error) { return answer(200, `{"id":7}`), nil }, write, ErrMalformed, 1},
+		"nothing stored":           {func() (*http.Response, error) { return answer(200, `{}`), nil }, write, ErrMalformed, 1},
+		"no leaf":                  {func() (*http.Response, error) { return answer(200, `{"id":"1","leafHash":null,"leafIndex":0}`), nil }, write, ErrMalformed, 1},
+		"no key":                   {func() (*http.Response, error) { return answer(200, `null`), nil }, createKey, ErrMalformed, 1},
 		"a hash that is not one":   {func() (*http.Response, error) { return answer(200, `{"leafHash":"E3"}`), nil }, write, ErrMalformed, 1},
 		"the same key, other body": {func() (*http.Response, error) { return answer(422, ""), nil }, write, ErrKeyReused, 1},
 	} {
