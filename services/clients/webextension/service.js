@@ -166,7 +166,9 @@ export async function save(body) {
 export async function sendQueue() {
   const to = await session();
   if (!to?.token && !to?.drop) return 0;
-  return queue.flush(to, ({ key, body }) => call(to, 'POST', to.drop ?? '/memories', { idempotencyKey: key, body }).catch(async (error) => {
+  return queue.flush(to, ({ key, body }) => call(to, 'POST', to.drop ?? '/memories', { idempotencyKey: key, body }).then(({ leafHash }) => {
+    if (!leafHash) throw new Error('Another service answers there.');
+  }, async (error) => {
     if (!to.drop || error.status !== 404) throw error;
     // The link takes nothing more. The owner decides what becomes of what is left.
     await navigator.locks.request('writer', async () => {

@@ -246,7 +246,7 @@ async function sendsOnce() {
   await context.close();
   network.state = 'deaf';
   await start();
-  const deadline = Date.now() + 15_000;
+  const deadline = Date.now() + 30_000;
   while (network.writes.length < before + 2 && Date.now() < deadline) await until('the worker is up', () => true);
   await queueLength(1);
   network.state = 'up';
@@ -256,6 +256,13 @@ async function sendsOnce() {
   const keys = network.writes.slice(before);
   assert.ok(keys.length >= 2 && new Set(keys).size === 1, `one key for all attempts: ${keys}`);
   assert.equal((await contents()).filter(({ content }) => content === 'Kept without a connection').length, 1);
+  network.state = 'stranger';
+  await click('Kept from a stranger');
+  while (network.writes.length === before + keys.length && Date.now() < deadline) await until('the worker is up', () => true);
+  network.state = 'up';
+  await worker.evaluate(() => dispatchEvent(new Event('online')));
+  await queueLength(0);
+  assert.equal((await contents()).at(-1).content, 'Kept from a stranger');
 }
 
 async function searches() {
