@@ -35,7 +35,7 @@ var (
 )
 
 const (
-	// MaxKeys bounds an owner's live API keys.
+	// MaxKeys bounds an owner's API keys that are alive, maybe only by a slow clock.
 	MaxKeys = 1000
 	// MaxSessions bounds an owner's live sessions of each API. One more ends the oldest.
 	MaxSessions = 1000
@@ -437,9 +437,10 @@ func (c *CreateKey) decide(s *State, now time.Time) (Decision, error) {
 	}}, nil
 }
 
+// liveKeys counts the keys that EndAccess ends with one message, so it must have a bound.
 func liveKeys(s *State, now time.Time) (n int) {
 	for _, k := range s.Keys {
-		if k.live(now) {
+		if !k.over(now) {
 			n++
 		}
 	}

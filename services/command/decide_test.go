@@ -452,8 +452,8 @@ func TestTooManySessions(t *testing.T) {
 	}
 }
 
-// TestExpiredKeys don't count as live, do not accumulate, and stay dead, no matter which
-// uses were recorded.
+// TestExpiredKeys don't count as live once they are over by all clocks, do not accumulate,
+// and stay dead, no matter which uses were recorded.
 func TestExpiredKeys(t *testing.T) {
 	s := NewState(testOwner)
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -466,7 +466,11 @@ func TestExpiredKeys(t *testing.T) {
 	for i := range MaxKeys {
 		create(fmt.Sprint(i), events.At(now.Add(time.Minute)))
 	}
-	now = now.Add(time.Minute + clockSpread)
+	now = now.Add(time.Minute)
+	if _, err := (&CreateKey{KeyID: "more"}).decide(s, now); !errors.Is(err, ErrTooManyKeys) {
+		t.Errorf("more keys than an erasure can end with one message: %v", err)
+	}
+	now = now.Add(clockSpread)
 	create("more", events.At(now.Add(time.Minute)))
 	if len(s.Keys) != 1 {
 		t.Fatalf("%d keys are kept", len(s.Keys))
