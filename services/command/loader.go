@@ -81,14 +81,9 @@ func (r ReadModel) loadDay(ctx context.Context, tx pgx.Tx, state *State) error {
 func (r ReadModel) loadCredentials(ctx context.Context, tx pgx.Tx, state *State) error {
 	now := r.Now()
 	ended := now.Add(-day) // see gone
-	retracted, err := retractions.Leaves(ctx, tx, state.Owner, state.Leaves)
-	if err != nil {
+	var err error
+	if state.Retracted, state.Forgotten, err = retractions.Leaves(ctx, tx, state.Owner, state.Leaves); err != nil {
 		return err
-	}
-	for _, r := range retracted {
-		if state.Retracted.Add(r.Leaf); r.Forgotten {
-			state.Forgotten.Add(r.Leaf)
-		}
 	}
 	if state.Erased, err = retractions.FindErased(ctx, tx, state.Owner); err != nil {
 		return err

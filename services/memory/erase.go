@@ -5,7 +5,6 @@ import (
 	"errors"
 
 	"github.com/memory-ledger/ledger/events"
-	"github.com/memory-ledger/ledger/events/verify/leaf"
 	"github.com/memory-ledger/ledger/projections/readmodel/retractions"
 	"github.com/memory-ledger/ledger/services/command"
 	"github.com/memory-ledger/ledger/services/keystore"
@@ -52,7 +51,7 @@ func (s *Service) Forget(ctx context.Context, r Reader, credential command.Crede
 	switch {
 	case err != nil:
 		return err
-	case m.LeafIndex < extent.without.erased:
+	case m.LeafIndex < extent.erased:
 		return ErrRetracted
 	case m.Sealing != events.SealedByLeaf:
 		return ErrNotAlone
@@ -116,24 +115,5 @@ func (s *Service) EnsureDataKey(ctx context.Context, owner events.Owner, erasure
 		if err := s.DestroyKey(ctx, owner, erasures); err != nil {
 			return err
 		}
-	}
-}
-
-// without is the set of leaves whose text is gone.
-type without struct {
-	erased    uint64   // all leaves before this one
-	retracted []uint64 // and these later leaves, rising
-}
-
-func (w without) count() uint64 { return w.erased + uint64(len(w.retracted)) }
-
-func (w without) removeFrom(set leaf.Set) {
-	words := min(w.erased/64, uint64(len(set)))
-	clear(set[:words])
-	for leaf := words * 64; leaf < min(w.erased, words*64+64); leaf++ {
-		set.Remove(leaf)
-	}
-	for _, leaf := range w.retracted {
-		set.Remove(leaf)
 	}
 }

@@ -3,10 +3,11 @@ package memory
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/events/verify/leaf"
 	"github.com/memory-ledger/ledger/projections/fence"
 	"github.com/memory-ledger/ledger/projections/readmodel/batches"
 	"github.com/memory-ledger/ledger/projections/readmodel/memories"
@@ -16,9 +17,9 @@ import (
 
 // extent is the size of an owner's log, and how much of it is anchored. It is immutable.
 type extent struct {
-	leaves  uint64
-	newest  *batches.Batch // the largest confirmed batch, or nil
-	without without        // leaves
+	leaves uint64
+	newest *batches.Batch // the largest confirmed batch, or nil
+	erased uint64         // how many leaves, from the first on
 }
 
 // anchored returns how many leaves the largest confirmed batch covers.
@@ -52,16 +53,26 @@ func (s *Service) extent(ctx context.Context, r Reader) (*extent, error) {
 	)
 	batches.QueueLatestConfirmed(&batch, r.Owner, &newest, &found)
 	owners.QueueFind(&batch, r.Owner, &owner)
-	retractions.QueueLeaves(&batch, r.Owner, &e.without.retracted)
 	retractions.QueueErased(&batch, r.Owner, &erased)
 	if err := s.Pool.SendBatch(ctx, &batch).Close(); err != nil {
 		return nil, fmt.Errorf("how far the log goes: %w", err)
 	}
-	// Later leaves: what was written and taken back since the owner was read.
-	e.leaves, e.without.erased = owner.LeafCount, min(erased.Leaves, owner.LeafCount)
-	e.without.retracted = slices.DeleteFunc(e.without.retracted, func(leaf uint64) bool { return leaf < e.without.erased || leaf >= e.leaves })
+	e.leaves, e.erased = owner.LeafCount, min(erased.Leaves, owner.LeafCount)
 	if found {
 		e.newest = &newest
 	}
 	return &e, nil
+}
+
+// present returns those of the first leaves that were neither erased nor retracted. The caller
+// has a time slot: with millions of retractions, the database needs a second.
+func (s *Service) present(ctx context.Context, owner events.Owner, size, erased uint64) (leaf.Set, error) {
+	retracted, _, err := retractions.Leaves(ctx, s.Pool, owner, size)
+	if err != nil {
+		return nil, err
+	}
+	set := leaf.Below(size)
+	set.Drop(retracted)
+	set.Drop(leaf.Below(erased))
+	return set, nil
 }

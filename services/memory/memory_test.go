@@ -2,6 +2,8 @@ package memory
 
 import (
 	"math"
+	"runtime"
+	"slices"
 	"testing"
 	"time"
 
@@ -11,6 +13,7 @@ import (
 	"github.com/memory-ledger/ledger/infra/testkit"
 	"github.com/memory-ledger/ledger/projections/readmodel/batches"
 	"github.com/memory-ledger/ledger/projections/readmodel/memories"
+	"github.com/memory-ledger/ledger/projections/readmodel/retractions"
 	"github.com/memory-ledger/ledger/services/command"
 )
 
@@ -116,6 +119,38 @@ func TestHeadSaysWhatWaits(t *testing.T) {
 	last := h.cut(t, w)
 	h.confirm(t, w, last, 4)
 	check("all anchored", nil, false)
+}
+
+// TestManyRetractions: a page reads a bit for each leaf that an owner retracted, and not half a
+// megabyte for 50,000 of them. It counts this process's bytes, so it runs alone.
+func TestManyRetractions(t *testing.T) {
+	h := newHistory(t)
+	w := h.writer(t)
+	h.write(t, w, "one")
+	const leaves = 50_000
+	must(t, errorOf(h.pool.Exec(t.Context(), `INSERT INTO memories (owner, leaf_index, id, leaf_hash, metadata, sealed, created_at, seq)
+		SELECT $1, leaf, gen_random_uuid(), '', '{}', '', now(), 9 FROM generate_series(1, $2::bigint - 1) AS leaf`, w.owner, leaves)))
+	must(t, errorOf(h.pool.Exec(t.Context(), `INSERT INTO retractions (owner, leaf_index, forgotten, seq)
+		SELECT $1, leaf, leaf % 3 = 0, 9 FROM generate_series(1, $2::bigint + 99) AS leaf WHERE leaf NOT IN (63, 64, 6463, $2 - 1)`, w.owner, leaves)))
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	p, err := h.service(0).Select(t.Context(), Reader{Owner: w.owner}, Selection{Order: Oldest, Limit: 10}, nil)
+	must(t, err)
+	runtime.ReadMemStats(&after)
+	var found []uint64
+	for _, hit := range p.hits {
+		found = append(found, hit.Leaf)
+	}
+	if want := []uint64{0, 63, 64, 6463, leaves - 1}; !slices.Equal(found, want) {
+		t.Errorf("found %v, want %v", found, want)
+	}
+	if bytes := after.TotalAlloc - before.TotalAlloc; bytes > 1<<19 {
+		t.Errorf("a page of %d memories took %d bytes", len(found), bytes)
+	}
+	_, forgotten, err := retractions.Leaves(t.Context(), h.pool, w.owner, leaves)
+	if err != nil || forgotten.Count() != leaves/3-1 || !forgotten.Has(3) || forgotten.Has(63) {
+		t.Errorf("%d forgotten, %v", forgotten.Count(), err)
+	}
 }
 
 // TestMomentsOfARanking: a time that a ranking can't hold becomes the next one that it can.

@@ -116,11 +116,20 @@ func (s *Service) Head(ctx context.Context, r Reader) (LogHead, error) {
 	if err != nil {
 		return LogHead{}, err
 	}
+	release, err := s.Slots.Take(ctx, r.Owner, false)
+	if err != nil {
+		return LogHead{}, err
+	}
+	present, err := s.present(ctx, r.Owner, e.leaves, e.erased)
+	release()
+	if err != nil {
+		return LogHead{}, err
+	}
 	root, err := tree.Root(ctx, s.Pool, r.Owner, e.leaves)
 	if err != nil {
 		return LogHead{}, fmt.Errorf("root of %d leaves: %w", e.leaves, err)
 	}
-	head := LogHead{Owner: r.Owner, TreeSize: e.leaves, Memories: e.leaves - e.without.count(), Root: root}
+	head := LogHead{Owner: r.Owner, TreeSize: e.leaves, Memories: uint64(present.Count()), Root: root}
 	if e.anchored() < e.leaves {
 		at, found, err := memories.WrittenAt(ctx, s.Pool, r.Owner, e.anchored())
 		if err != nil {

@@ -67,11 +67,11 @@ type Picked struct {
 	query     *search.Query // nil: all memories, or a ranking
 	log       uint64        // its size
 	size      uint64        // the first leaf that is not selected
-	without   without
-	visible   *leaf.Set   // the leaves that the reader may know of; nil: all
-	present   leaf.Set    // those that have a text, unless every leaf counts, and are not left out as superseded
-	passing   leaf.Set    // those of present that pass the filter
-	moments   []time.Time // when each leaf occurred, for that order only
+	erased    uint64        // how many leaves, from the first on
+	visible   *leaf.Set     // the leaves that the reader may know of; nil: all
+	present   leaf.Set      // those that have a text, unless every leaf counts, and are not left out as superseded
+	passing   leaf.Set      // those of present that pass the filter
+	moments   []time.Time   // when each leaf occurred, for that order only
 	at        pageStart
 	from, to  uint64       // leaves that were not looked at
 	begun     bool         // had a time slot, or is a ranking under way
@@ -98,7 +98,7 @@ func (s *Service) Select(ctx context.Context, r Reader, sel Selection, gone func
 	if err != nil {
 		return nil, err
 	}
-	p := &Picked{service: s, reader: r, selection: sel, log: extent.leaves, size: extent.leaves, without: extent.without, Abandoned: gone}
+	p := &Picked{service: s, reader: r, selection: sel, log: extent.leaves, size: extent.leaves, erased: extent.erased, Abandoned: gone}
 	if p.at, err = parsePlace(sel); err != nil {
 		return nil, err
 	}
@@ -223,7 +223,12 @@ func (p *Picked) filter(ctx context.Context) error {
 	sel := p.selection
 	p.present = leaf.Below(p.size)
 	if !sel.Every {
-		p.without.removeFrom(p.present)
+		if err := p.slot(ctx, func() (err error) {
+			p.present, err = p.service.present(ctx, p.reader.Owner, p.size, p.erased)
+			return err
+		}); err != nil {
+			return err
+		}
 	}
 	if sel.Filter.All() && p.reader.Namespaces == nil && !sel.Current && sel.Order != Occurred {
 		p.passing = slices.Clone(p.present)

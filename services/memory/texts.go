@@ -127,7 +127,7 @@ func (p *Picked) open(ctx context.Context, number, to uint64, most int, yield fu
 	// missing adds the leaves before one, which have no row.
 	missing := func(before uint64) {
 		for c.end() < before {
-			if c.end() >= p.without.erased {
+			if c.end() >= p.erased {
 				c.damaged = append(c.damaged, c.end())
 			}
 			if add(nil, 0); c.leaves() == chunkLeaves {
@@ -138,7 +138,7 @@ func (p *Picked) open(ctx context.Context, number, to uint64, most int, yield fu
 	err = memories.Bodies(ctx, p.service.Pool, p.reader.Owner, number*chunkLeaves, to, func(b memories.Body) error {
 		missing(b.Leaf)
 		var text []byte
-		if b.Leaf >= p.without.erased {
+		if b.Leaf >= p.erased {
 			bytes += len(b.Sealed)
 			id, err := uuid.UUID(b.ID).MarshalText()
 			if err == nil {

@@ -250,6 +250,13 @@ func (s Set) Keep(other Set) {
 	}
 }
 
+// Drop removes all leaves of the other set.
+func (s Set) Drop(other Set) {
+	for word := range min(len(s), len(other)) {
+		s[word] &^= other[word]
+	}
+}
+
 // Count returns how many leaves are in the set.
 func (s Set) Count() (n int) {
 	for _, word := range s {

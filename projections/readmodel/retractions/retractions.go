@@ -10,32 +10,35 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/events/verify/leaf"
 	"github.com/memory-ledger/ledger/projections/internal/column"
 	"github.com/memory-ledger/ledger/projections/projector"
 	"github.com/memory-ledger/ledger/projections/schema"
 )
 
-// Retraction is one retracted leaf. A leaf that was retracted and then forgotten has two.
-type Retraction struct {
-	Leaf      uint64
-	Forgotten bool
-}
-
-// Leaves returns the owner's retractions of leaves below size, in ascending order.
-func Leaves(ctx context.Context, q schema.Querier, owner events.Owner, size uint64) ([]Retraction, error) {
-	return column.All(ctx, q, "retractions", func(row pgx.Row) (r Retraction, err error) {
-		err = row.Scan(&r.Leaf, &r.Forgotten)
-		return r, err
-	}, `SELECT leaf_index, forgotten FROM retractions WHERE owner = $1 AND leaf_index < $2 ORDER BY leaf_index, forgotten`,
-		string(owner), min(size, math.MaxInt64))
-}
-
-// QueueLeaves adds the query of the retracted leaves of the whole log to a batch. The leaves
-// come as one array, because each row would cost more than its leaf.
-func QueueLeaves(batch *pgx.Batch, owner events.Owner, leaves *[]uint64) {
-	batch.Queue(`SELECT array_agg(DISTINCT leaf_index ORDER BY leaf_index) FROM retractions WHERE owner = $1`, string(owner)).QueryRow(func(row pgx.Row) error {
-		return row.Scan(leaves)
-	})
+// Leaves returns the owner's retracted leaves below size, and those of them that were
+// forgotten. A row of the query has 64 leaves: an owner may have retracted millions.
+func Leaves(ctx context.Context, q schema.Querier, owner events.Owner, size uint64) (retracted, forgotten leaf.Set, err error) {
+	rows, err := q.Query(ctx, `SELECT leaf_index / 64, bit_or(1::bigint << (leaf_index % 64)::int), bit_or(forgotten::int::bigint << (leaf_index % 64)::int)
+		FROM retractions WHERE owner = $1 AND leaf_index >= 0 AND leaf_index < $2 GROUP BY 1`, string(owner), min(size, math.MaxInt64))
+	put := func(set *leaf.Set, word, bits int64) {
+		if bits != 0 {
+			set.Add(uint64(word) * 64) // makes room
+			(*set)[word] = uint64(bits)
+		}
+	}
+	if err == nil {
+		var word, all, gone int64
+		_, err = pgx.ForEachRow(rows, []any{&word, &all, &gone}, func() error {
+			put(&retracted, word, all)
+			put(&forgotten, word, gone)
+			return nil
+		})
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("retractions: %w", err)
+	}
+	return retracted, forgotten, nil
 }
 
 // Forgotten are the leaves of an owner that were forgotten.
@@ -58,9 +61,9 @@ func ForgottenAfter(ctx context.Context, q schema.Querier, seq uint64) ([]Forgot
 // Projection adds a row for the first retraction of each memory, and for the first time that
 // it was forgotten.
 var Projection = projector.Fold("retractions", []string{"retractions"}, func(w *projector.Writer, r *projector.Record, e *events.Event) error {
-	insert := func(leaf uint64, forgotten bool) {
+	insert := func(index uint64, forgotten bool) {
 		w.Exec(`INSERT INTO retractions (owner, leaf_index, forgotten, seq) VALUES ($1, $2, $3, $4)
-			ON CONFLICT (owner, leaf_index, forgotten) DO NOTHING`, e.Owner, leaf, forgotten, r.Seq)
+			ON CONFLICT (owner, leaf_index, forgotten) DO NOTHING`, e.Owner, index, forgotten, r.Seq)
 	}
 	switch data := e.Data.(type) {
 	case *events.MemoryRetracted:
