@@ -17,6 +17,7 @@ import (
 	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/infra/testkit"
 	"github.com/memory-ledger/ledger/services/grant"
+	"github.com/memory-ledger/ledger/services/keystore"
 )
 
 var must, errorOf = testkit.Must, testkit.ErrorOf
@@ -88,7 +89,7 @@ func TestCauses(t *testing.T) {
 
 // TestUncertainWrites: the answer to a write with an unknown result says so, and says how
 // to repeat the write where that is safe. An import that ends because the service stops can be
-// sent again.
+// sent again, and so can a write whose key another replica has wrapped by a newer master key.
 func TestUncertainWrites(t *testing.T) {
 	t.Parallel()
 	app := BareApp()
@@ -96,10 +97,12 @@ func TestUncertainWrites(t *testing.T) {
 	app.Post("/memories", uncertain)
 	app.Post("/memory-drops/:token", uncertain)
 	app.Post("/import", func(*fiber.Ctx) error { return fmt.Errorf("add: %w", context.Canceled) })
+	app.Post("/rotated", func(*fiber.Ctx) error { return fmt.Errorf("seal: %w", keystore.ErrMasterKey) })
 	for path, want := range map[string]string{
 		"/memories":       `{"error":"the write may or may not have been stored; repeat it with the same Idempotency-Key"}`,
 		"/memory-drops/x": `{"error":"the write may or may not have been stored"}`,
 		"/import":         `{"error":"temporarily unavailable; try again"}`,
+		"/rotated":        `{"error":"temporarily unavailable; try again"}`,
 	} {
 		answer, body := AnswerTo(t, app, httptest.NewRequest(http.MethodPost, path, nil))
 		if answer.StatusCode != 503 || answer.Header.Get("Retry-After") != "1" || body != want {

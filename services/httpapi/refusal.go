@@ -153,7 +153,8 @@ var table = []row{
 	{context.Canceled, http.StatusServiceUnavailable, messageBusy}, // an import while the service stops
 
 	{keystore.ErrForgotten, http.StatusGone, "the key to this content was destroyed"},
-	{keystore.ErrNoKey, http.StatusServiceUnavailable, messageBusy}, // never 410, which is final
+	{keystore.ErrNoKey, http.StatusServiceUnavailable, messageBusy},     // never 410, which is final
+	{keystore.ErrMasterKey, http.StatusServiceUnavailable, messageBusy}, // while a rotation goes on, another replica may have it
 }
 
 func Answer(err error) (status int, message string) {
