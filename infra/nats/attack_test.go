@@ -48,6 +48,7 @@ func requests() map[string]string {
 		"$JS.API.DIRECT.GET.KV_ledger_keys":                       `{"seq":1}`,
 		"$JS.API.DIRECT.GET.KV_ledger_keys.$KV.ledger_keys.owner": ``,
 		"$JS.API.STREAM.INFO.KV_ledger_keys":                      ``,
+		"$JS.API.STREAM.MSG.GET.KV_ledger_apps":                   `{"seq":1}`,
 		"$JS.API.CONSUMER.INFO.LEDGER.projector":                  ``,
 		"$JS.API.CONSUMER.MSG.NEXT.LEDGER.projector":              `{"batch":1,"no_wait":true}`,
 		"$JS.ACK.LEDGER.projector.1.1.1.1.0":                      `+ACK`,
@@ -86,7 +87,7 @@ func requests() map[string]string {
 }
 
 // keystore lists the requests that both APIs make to the buckets.
-var keystore = []string{"$KV.ledger_keys.", "$KV.ledger_nonces.", "$JS.API.DIRECT.GET.KV_ledger_keys", "$JS.API.STREAM.INFO.KV_ledger_keys", "$JS.API.STREAM.MSG.GET.KV_ledger_keys"}
+var keystore = []string{"$KV.ledger_keys.", "$KV.ledger_nonces.", "$JS.API.STREAM.INFO.KV_ledger_keys", "$JS.API.STREAM.MSG.GET.KV_ledger_keys"}
 
 // raftState asks each node whom it follows. It changes nothing.
 const raftState = "$SYS.REQ.SERVER.PING.RAFTZ"
@@ -94,7 +95,7 @@ const raftState = "$SYS.REQ.SERVER.PING.RAFTZ"
 // may lists the requests, of those above, that each user needs. Entries are prefixes.
 var may = map[string][]string{
 	// core deletes keys, because its owners have their keys erased, and connects apps.
-	"core": append([]string{"$KV.ledger_apps.", "$JS.API.DIRECT.GET.KV_ledger_apps", "$JS.API.STREAM.MSG.DELETE.KV_ledger_keys", "ledger.aa.owner.memory", "ledger.aa.owner.session", "ledger.aa.owner.key", "ledger.aa.owner.grant", raftState}, keystore...),
+	"core": append([]string{"$KV.ledger_apps.", "$JS.API.STREAM.MSG.GET.KV_ledger_apps", "$JS.API.STREAM.MSG.DELETE.KV_ledger_keys", "ledger.aa.owner.memory", "ledger.aa.owner.session", "ledger.aa.owner.key", "ledger.aa.owner.grant", raftState}, keystore...),
 	// extension makes no API keys.
 	"extension": append([]string{"ledger.aa.owner.memory", "ledger.aa.owner.session", "ledger.aa.owner.grant", raftState}, keystore...),
 	"projector": {
