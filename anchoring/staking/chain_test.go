@@ -195,7 +195,9 @@ func TestHistoryBelievesOnlyWhatIsWhole(t *testing.T) {
 }
 
 // TestALongHistoryComesOldestFirst: the next look continues after the youngest recorded
-// transaction. So the transactions that one look leaves out must be younger.
+// transaction. So the transactions that one look leaves out must be younger. That holds
+// where the node refuses the rest, too, and what it gave before counts: a look that begins
+// at the same transaction would end at the same one, forever.
 func TestALongHistoryComesOldestFirst(t *testing.T) {
 	t.Parallel()
 	vault := onchain(t, node{}).VaultOf(owner)
@@ -204,14 +206,24 @@ func TestALongHistoryComesOldestFirst(t *testing.T) {
 	for i := 5; i > 0; i-- { // newest first, as a node lists them
 		listed = append(listed, fmt.Sprintf(`{"signature":%q,"slot":%d,"err":null}`, signature(i), i))
 	}
-	c := onchain(t, node{
+	n := node{
 		"getSignaturesForAddress": "[" + strings.Join(listed, ",") + "]",
 		"getTransaction": fmt.Sprintf(`{"slot":5,"blockTime":100,"transaction":{"message":{"accountKeys":[%q]}},"meta":{"err":null,"preTokenBalances":[],
 			"postTokenBalances":[{"accountIndex":0,"mint":%q,"uiTokenAmount":{"amount":"7"}}],"loadedAddresses":{"writable":[],"readonly":[]}}}`, vault, mintID),
-	})
-	for limit, whole := range map[int]bool{2: false, 4: false, 5: true, 6: true} {
+	}
+	answers := 0 // until the node refuses calls
+	c := onchain(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if answers--; answers < 0 {
+			http.Error(w, "slow down", http.StatusTooManyRequests)
+			return
+		}
+		n.ServeHTTP(w, r)
+	}))
+	for _, test := range []struct{ limit, answers, movements int }{{2, 9, 2}, {4, 9, 4}, {5, 9, 5}, {6, 9, 5}, {5, 4, 3}, {4, 2, 1}} {
+		answers = test.answers
+		limit, whole := test.limit, test.movements == 5
 		h, err := c.History(t.Context(), vault, "", limit, chain.Finalized, func(string) bool { return false })
-		if err != nil || h.Complete != whole || len(h.Movements) != min(limit, 5) {
+		if err != nil || h.Complete != whole || len(h.Movements) != test.movements {
 			t.Fatalf("at most %d: %+v, %v", limit, h, err)
 		}
 		for i, m := range h.Movements {

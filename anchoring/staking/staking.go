@@ -272,8 +272,8 @@ func (c *Chain) transaction(ctx context.Context, wallet solana.PublicKey, instru
 // History is a sequence of a vault's movements.
 type History struct {
 	Movements []lots.Movement // oldest first
-	// Complete is false if there are more transactions than were read. The oldest ones
-	// were then read, so that the next call continues after them.
+	// Complete is false if there are more transactions than were read, or than the chain
+	// gave. The oldest ones were then read, so that the next call continues after them.
 	Complete bool
 }
 
@@ -291,6 +291,10 @@ func (c *Chain) History(ctx context.Context, vault solana.PublicKey, after strin
 	h := History{Complete: len(unread) <= limit}
 	for i := len(unread) - 1; i >= max(0, len(unread)-limit); i-- {
 		movement, moved, err := c.movement(ctx, vault, unread[i], level)
+		if err != nil && len(h.Movements) > 0 {
+			h.Complete = false // else an endpoint that limits calls would stop each look at the same place
+			return h, nil
+		}
 		if err != nil {
 			return History{}, err
 		}
