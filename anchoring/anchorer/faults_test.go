@@ -178,8 +178,16 @@ func TestOneBadInstruction(t *testing.T) {
 			t.Errorf("confirmed %v, failed %v", h.confirmed, h.failed)
 		}
 	}
-	w.owners(1)
+	gone := w.owners(1)[0]
 	w.allAnchored(bad)
+
+	// A chain that was put back to an earlier state lacks the account of a later commit.
+	address, _ := commitment.Address(program.LocalID, w.authority.PublicKey(), solana.PublicKey(gone.Bytes()))
+	w.fault(localchaintest.SetAccount(address.String(), 0, solana.SystemProgramID.String(), nil))
+	w.write(gone, 1)
+	w.await("its commit failed", func(all map[events.Owner]*history) bool { return all[gone] != nil && len(all[gone].failed) > 0 })
+	late.Add(int64(time.Hour))
+	w.anchors(gone, 2)
 }
 
 // A transaction commits the batches of two owners. The anchorer is killed after it

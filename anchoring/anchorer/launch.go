@@ -169,6 +169,9 @@ func (d *driver) affordable(ctx context.Context, owners []*owner) ([]*owner, err
 	}
 	paid, out := make([]*owner, 0, len(owners)), 0
 	for _, o := range owners {
+		// A chain that was put back to an earlier state may lack the account, and then refuses
+		// what a later commit costs.
+		o.Created = o.Created && !d.alone(o.key)
 		cost := d.costOf(o)
 		if cost > left {
 			out++
