@@ -118,7 +118,11 @@ func (d *driver) lagging() error {
 // take all the room: they go into flight, and every flight ends. The other owners may
 // make no progress in this step, nor in the next one.
 func (d *driver) find(ctx context.Context) ([]*owner, error) {
-	room := (d.cfg.MaxFlights - len(d.flights)) * packed
+	most := d.cfg.MaxFlights
+	if d.stalled != nil {
+		most = 1 // the log keeps each attempt forever, and one shows as much as many
+	}
+	room := (most - len(d.flights)) * packed
 	if room <= 0 {
 		return nil, nil
 	}

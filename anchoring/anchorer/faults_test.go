@@ -66,13 +66,30 @@ func TestLostOnTheWay(t *testing.T) {
 func TestBlockhashExpires(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, true)
-	// All transactions are lost, and then expire.
+	// All transactions are lost, and then expire. Then a single one is tried at a time.
 	w.fault(localchaintest.Drop(1_000_000))
-	w.owners(3)
+	w.owners(3 * packed)
 	p := w.start(nil, nil)
 	testkit.Await(t, "it says that all expire", func() bool {
 		w.fault(localchaintest.Expire())
 		return errors.Is(p.Ready(), errStalled)
+	})
+	expire := func(all map[events.Owner]*history) (tried int, failed bool) {
+		w.fault(localchaintest.Expire())
+		for _, h := range all {
+			failed = failed || len(h.failed) > 2
+			if len(h.submitted) > 2 {
+				tried++
+			}
+		}
+		return tried, failed
+	}
+	w.await("one more expired", func(all map[events.Owner]*history) bool {
+		tried, failed := expire(all)
+		if failed && tried > packed {
+			t.Errorf("%d owners were tried after it stalled", tried)
+		}
+		return failed
 	})
 	w.fault(localchaintest.Drop(0))
 	for key, h := range w.allAnchored() {
