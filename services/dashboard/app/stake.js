@@ -31,7 +31,8 @@ function Move({ api, status, amount, again }) {
   const change = (set) => (value) => { set(value); setDone(''); forget(); };
 
   const [confirm, confirming, unconfirmed, forget] = useTask(async (signature) => {
-    const landed = await confirmed(api, status.staked, gone);
+    const before = BigInt(status.staked); // others may add to a vault meanwhile
+    const landed = await confirmed(api, (staked) => unstake ? staked < before : staked >= before + units, gone);
     again();
     if (!landed) throw new Error(`Solana did not confirm transaction ${signature} in time. Look it up in your wallet. If it goes through later, the amounts here change.`);
     setDone(`${unstake ? 'Unstaked' : 'Staked'} ${amount(units.toString())}.`);
@@ -91,12 +92,12 @@ async function send(account, base64) {
 
 const confirmMs = 90_000; // about the lifetime of a transaction's blockhash
 
-// confirmed waits until the staked amount differs from before.
-async function confirmed(api, before, gone) {
+// confirmed waits until the staked amount shows the move.
+async function confirmed(api, shows, gone) {
   for (const end = Date.now() + confirmMs; Date.now() < end && !gone.current;) {
     await new Promise((resolve) => setTimeout(resolve, 1000));
     const status = await api.ledger.staking.status().catch(() => null); // can't be read at the moment
-    if (status && status.staked !== before) return true;
+    if (status && shows(BigInt(status.staked))) return true;
   }
   return gone.current;
 }

@@ -1154,11 +1154,15 @@ export const scenarios = {
     await holds('0', '1,000.5');
     await v.close();
 
-    // A transaction that never arrives.
+    // A transaction that never arrives. Meanwhile another account adds to the vault.
     await v.signIn({ hash: '#data', clock: true, wallets: [wallet('solana:signAndSendTransaction', 'keep')] });
     await press('All: 1,000.5');
     await press('Stake, signed with Test Wallet');
     await says('Waiting for Solana to confirm it');
+    await v.page.route('**/staking/status', async (route) => {
+      const response = await route.fetch();
+      await route.fulfill({ response, json: { ...await response.json(), staked: '1' } });
+    });
     await v.page.clock.fastForward('01:31');
     await says('did not confirm transaction');
     await v.everyLook('stake-unconfirmed');
