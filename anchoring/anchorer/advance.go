@@ -1,6 +1,7 @@
 package anchorer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -199,7 +200,7 @@ func (d *driver) settle(ctx context.Context, f *flight, succeeded bool, held map
 		d.status.setFunds(d.unpaid) // the authority could pay for these; the next batch checks again
 		d.metrics.spent.Add(float64(lamports))
 	} else if len(f.owners) == 0 {
-		d.cameToNothing(errors.New("expired"))
+		d.cameToNothing(cmp.Or(f.untaken, errors.New("expired")))
 	}
 	return nil
 }
@@ -316,10 +317,11 @@ func (d *driver) transmit(ctx context.Context) error {
 		}
 		f.sentAt = now
 		err := d.cfg.Chain.Send(ctx, f.Transaction, !f.accepted)
+		f.untaken = cmp.Or(f.untaken, err)
 		var refusal *program.InstructionError
 		switch {
 		case err == nil:
-			f.accepted = true
+			f.accepted, f.untaken = true, nil
 		case errors.As(err, &refusal) && isFunds(refusal):
 			d.status.setFunds(fmt.Errorf("%w: %w", errUnfunded, err))
 		case errors.As(err, &refusal) && refusal.Index < 0: // it is not about the transaction: the node is behind, or has seen it

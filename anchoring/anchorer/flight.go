@@ -19,6 +19,7 @@ type flight struct {
 
 	accepted bool      // preflight accepted it, in this process
 	refused  error     // set: preflight refused it for good
+	untaken  error     // why the node did not accept it so far: the first answer names the cause
 	sentAt   time.Time // last send by this process; zero: none
 	resumed  bool      // not signed by this session
 

@@ -260,5 +260,12 @@ func TestWhatARefusalMeans(t *testing.T) {
 				t.Errorf("%s: refused %v, accepted %t", name, f.refused, f.accepted)
 			}
 		}
+		f := d.flights["0"]
+		for range 5 {
+			must(t, d.settle(t.Context(), f, false, nil))
+		}
+		if !errors.Is(d.stalled, errStalled) || c.sent == 2 && c.answer != nil && !errors.Is(d.stalled, c.answer) {
+			t.Errorf("%s: readiness tells as the cause: %v", name, d.stalled)
+		}
 	}
 }
