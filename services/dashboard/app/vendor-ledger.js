@@ -459,6 +459,7 @@ function checkMembers(value, expected, prefix) {
     if (!Object.hasOwn(expected, name)) throw new MalformedError(prefix + name, "there is no such member");
   }
 }
+var done = { ok: (v) => v === true };
 function parseReceipt(value) {
   if (typeof value === "string") {
     try {
@@ -641,9 +642,14 @@ function checkChallenge(text, site, purpose, account) {
 function callOptions({ signal, timeoutMs }) {
   return { ...signal && { signal }, ...timeoutMs !== void 0 && { timeoutMs } };
 }
-async function json(response) {
-  const body = await response.json();
-  if (typeof body !== "object" || body === null) throw new MalformedError("answer", "it is no object and no list", "service");
+async function json(response, { says, lists }) {
+  const body = await response.json(), objects = lists ? body : [body];
+  if (!Array.isArray(objects) || !objects.every((one) => typeof one === "object" && one !== null && !(lists && Array.isArray(one)))) {
+    throw new MalformedError("answer", lists ? "it is no list of objects" : "it is no object and no list", "service");
+  }
+  for (const one of objects) {
+    for (const [name, is] of Object.entries(lists ?? says ?? {})) if (!is(one[name])) throw new MalformedError(name, "it is missing or malformed", "service");
+  }
   return body;
 }
 var longestWaitMs = 6e4;
@@ -665,8 +671,8 @@ var Transport = class {
         const response = await this.#attempt(request, timer.signal);
         this.#heard = true;
         const { headers } = response;
-        if (response.ok && request.idleMs !== void 0) return { body: partsOf(response, timer, request), headers };
-        if (response.ok) return { body: await (request.read ?? json)(response), headers };
+        if (response.ok && request.idleMs !== void 0 && response.body) return { body: partsOf(response.body, timer, request), headers };
+        if (response.ok) return { body: await (request.read ?? json)(response, request), headers };
         const text = await response.text();
         failure = apiError(response.status, messageOf(text, response), response.headers.get("X-Request-Id") ?? void 0);
         retryAfter = response.headers.get("Retry-After");
@@ -734,14 +740,14 @@ var Timer = class {
     clearTimeout(this.#running);
   }
 };
-async function* partsOf(response, timer, request) {
-  const reader = response.body.getReader();
+async function* partsOf(body, timer, request) {
+  const reader = body.getReader();
   try {
     for (; ; ) {
       timer.start(request.idleMs);
-      const { done, value } = await reader.read();
+      const { done: done2, value } = await reader.read();
       timer.stop();
-      if (done) return;
+      if (done2) return;
       yield value;
     }
   } catch (err) {
@@ -916,6 +922,8 @@ async function* messagesOf(parts) {
 }
 
 // ../../clients/typescript/src/grants.ts
+var isFlag = (v) => typeof v === "boolean";
+var link = { id: isText, url: isText };
 var Grants = class {
   constructor(ledger) {
     this.ledger = ledger;
@@ -923,28 +931,28 @@ var Grants = class {
   ledger;
   /** Makes a link that adds memories. It revokes the owner's previous drop. */
   async createDrop(body = {}, options = {}) {
-    return (await this.ledger.extension("POST", "/memory-drops", { ...options, body })).body;
+    return (await this.ledger.extension("POST", "/memory-drops", { ...options, body, says: link })).body;
   }
   async dropStatus(id, options = {}) {
-    return (await this.ledger.extension("GET", `/memory-drops/${encodeURIComponent(id)}/status`, options)).body;
+    return (await this.ledger.extension("GET", `/memory-drops/${encodeURIComponent(id)}/status`, { ...options, says: { expired: isFlag, remainingWrites: isCount, revoked: isFlag } })).body;
   }
   async revokeDrop(id, options = {}) {
-    return (await this.ledger.extension("POST", `/memory-drops/${encodeURIComponent(id)}/revoke`, options)).body;
+    return (await this.ledger.extension("POST", `/memory-drops/${encodeURIComponent(id)}/revoke`, { ...options, says: { revoked: isFlag } })).body;
   }
   /** Adds a memory through a drop's URL. Needs no session. */
   async fillDrop(url, body, options = {}) {
     const { idempotencyKey = crypto.randomUUID(), ...rest } = options;
-    return (await this.ledger.grant("POST", url, { ...rest, idempotencyKey, body })).body;
+    return (await this.ledger.grant("POST", url, { ...rest, idempotencyKey, body, says: { memoryId: isText } })).body;
   }
   /** Makes a link that reads all memories. It revokes the owner's previous case. */
   async createCase(body = {}, options = {}) {
-    return (await this.ledger.extension("POST", "/agent-cases", { ...options, body })).body;
+    return (await this.ledger.extension("POST", "/agent-cases", { ...options, body, says: link })).body;
   }
   async caseStatus(id, options = {}) {
-    return (await this.ledger.extension("GET", `/agent-cases/${encodeURIComponent(id)}/status`, options)).body;
+    return (await this.ledger.extension("GET", `/agent-cases/${encodeURIComponent(id)}/status`, { ...options, says: { expired: isFlag, remainingReads: isCount, revoked: isFlag } })).body;
   }
   async revokeCase(id, options = {}) {
-    return (await this.ledger.extension("POST", `/agent-cases/${encodeURIComponent(id)}/revoke`, options)).body;
+    return (await this.ledger.extension("POST", `/agent-cases/${encodeURIComponent(id)}/revoke`, { ...options, says: { revoked: isFlag } })).body;
   }
   /** Reads a case by its URL, as markdown. The call spends a read, so it is not retried after a lost answer. */
   async readCase(url, options = {}) {
@@ -1001,8 +1009,8 @@ var Heads = class {
       const abort = () => reject(signal.reason);
       if (signal?.aborted) return abort();
       signal?.addEventListener("abort", abort);
-      const done = this.#last.then(() => (signal?.throwIfAborted(), run()));
-      this.#last = done.then(resolve, reject).finally(() => signal?.removeEventListener("abort", abort));
+      const done2 = this.#last.then(() => (signal?.throwIfAborted(), run()));
+      this.#last = done2.then(resolve, reject).finally(() => signal?.removeEventListener("abort", abort));
     });
   }
   async #once(fetchHead, ask, owner) {
@@ -1165,8 +1173,8 @@ async function* chunksOf(stream) {
   const reader = stream.getReader();
   try {
     for (; ; ) {
-      const { done, value } = await reader.read();
-      if (done) return;
+      const { done: done2, value } = await reader.read();
+      if (done2) return;
       yield value;
     }
   } finally {
@@ -1243,11 +1251,11 @@ var Log = class {
    * stream.
    */
   async import(file, options = {}) {
-    return (await this.ledger.core("POST", "/import", { timeoutMs: Infinity, ...callOptions(options), lines: file, repeatable: false })).body;
+    return (await this.ledger.core("POST", "/import", { timeoutMs: Infinity, ...callOptions(options), lines: file, repeatable: false, says: { added: isCount, treeSize: isCount } })).body;
   }
   /** Ends an import that broke off, so that other memories can be written. The leaves that it added stay. */
   async giveUpImport(options = {}) {
-    await this.ledger.core("DELETE", "/import", options);
+    await this.ledger.core("DELETE", "/import", { ...options, says: done });
   }
   async #checkExport(header, head, options) {
     const { owner, treeSize, root, anchor } = header;
@@ -1275,14 +1283,14 @@ var Sessions = class {
   ledger;
   /** Lists the live sessions, oldest first. */
   async list(options = {}) {
-    return (await this.ledger.core("GET", "/auth/sessions", options)).body;
+    return (await this.ledger.core("GET", "/auth/sessions", { ...options, lists: { id: isText } })).body;
   }
   async end(id, options = {}) {
-    await this.ledger.core("DELETE", `/auth/sessions/${encodeURIComponent(id)}`, options);
+    await this.ledger.core("DELETE", `/auth/sessions/${encodeURIComponent(id)}`, { ...options, says: done });
   }
   /** Ends all sessions except the caller's, and returns how many it ended. */
   async endOthers(options = {}) {
-    return (await this.ledger.core("DELETE", "/auth/sessions", options)).body.ended;
+    return (await this.ledger.core("DELETE", "/auth/sessions", { ...options, says: { ended: isCount } })).body.ended;
   }
 };
 
@@ -1383,10 +1391,8 @@ var Staking = class {
 var remembered = 1e3;
 var digest = async (content, metadata) => toHex(await sha256(utf8(canonicalize(asSent({ content, metadata }), 0))));
 var digestShown = (content, metadata) => digest(content, metadata).catch(() => void 0);
-function listOf(body) {
-  if (!Array.isArray(body) || !body.every(isObject)) throw new MalformedError("answer", "it is no list of objects", "service");
-  return body;
-}
+var created = { id: isText, leafHash: isHash, leafIndex: isCount };
+var found = { id: isText, content: isText, metadata: isObject, createdAt: isText };
 var asSent = (value) => JSON.parse(JSON.stringify(value, (_, part) => {
   if (typeof part !== "object") canonicalize(part);
   return part;
@@ -1460,7 +1466,7 @@ var MemoryLedger = class {
   }
   async #signInTo(url, site, wallet, options) {
     const body = await this.#sign(url, site, wallet, "sign-in", options);
-    return (await this.#transport.send({ ...options, method: "POST", url: `${url}/auth/verify`, body, signed: true })).body;
+    return (await this.#transport.send({ ...options, method: "POST", url: `${url}/auth/verify`, body, signed: true, says: { token: isText } })).body;
   }
   /**
    * Destroys the owner's data key. The owner's texts can no longer be read, and all
@@ -1468,7 +1474,7 @@ var MemoryLedger = class {
    */
   async erase(wallet, options = {}) {
     const body = await this.#sign(this.url, this.publicUrl, wallet, "erase", options);
-    await this.#transport.send({ ...options, method: "POST", url: `${this.url}/erasure`, body, signed: true });
+    await this.#transport.send({ ...options, method: "POST", url: `${this.url}/erasure`, body, signed: true, says: { erased: isCount } });
   }
   /** Has a wallet sign a fresh challenge of the API at `url`, whose public base URL is `site`. */
   async #sign(url, site, wallet, purpose, options) {
@@ -1519,13 +1525,13 @@ var Keys = class {
    */
   async create(label, options = {}) {
     const { scopes, expiresAt, namespaces, ...call } = options;
-    return (await this.ledger.core("POST", "/keys", { ...call, body: { label, scopes, expiresAt, namespaces }, repeatable: false })).body;
+    return (await this.ledger.core("POST", "/keys", { ...call, body: { label, scopes, expiresAt, namespaces }, repeatable: false, says: { id: isText, key: isText } })).body;
   }
   async list(options = {}) {
-    return (await this.ledger.core("GET", "/keys", options)).body;
+    return (await this.ledger.core("GET", "/keys", { ...options, lists: { id: isText } })).body;
   }
   async revoke(id, options = {}) {
-    await this.ledger.core("DELETE", `/keys/${encodeURIComponent(id)}`, options);
+    await this.ledger.core("DELETE", `/keys/${encodeURIComponent(id)}`, { ...options, says: done });
   }
 };
 var Memories = class {
@@ -1547,7 +1553,7 @@ var Memories = class {
   async store(memory, options = {}) {
     const { idempotencyKey = crypto.randomUUID(), ...call } = options;
     const expected = await this.#expect(memory);
-    const { body } = await this.ledger.core("POST", "/memories", { ...call, idempotencyKey, body: memory });
+    const { body } = await this.ledger.core("POST", "/memories", { ...call, idempotencyKey, body: memory, says: created });
     this.#remember(body, expected);
     return body;
   }
@@ -1558,9 +1564,9 @@ var Memories = class {
   async writeBatch(memories, options = {}) {
     const { idempotencyKey = crypto.randomUUID(), ...call } = options;
     const fingerprints = await Promise.all(memories.map((memory) => this.#expect(memory)));
-    const { body } = await this.ledger.core("POST", "/memories/batch", { ...call, idempotencyKey, body: { memories } });
+    const { body } = await this.ledger.core("POST", "/memories/batch", { ...call, idempotencyKey, body: { memories }, lists: created });
     if (this.ledger.verify) {
-      if (listOf(body).length !== memories.length) throw new IncompleteListError("length", `${body.length} answers to ${memories.length} memories`, "service");
+      if (body.length !== memories.length) throw new IncompleteListError("length", `${body.length} answers to ${memories.length} memories`, "service");
       const at = body.findIndex((written, n) => written.leafIndex !== body[0].leafIndex + n);
       if (at > 0) throw new IncompleteListError("leafIndex", `memory ${at} is leaf ${body[at].leafIndex}, the first is ${body[0].leafIndex}`, "service");
     }
@@ -1594,8 +1600,6 @@ var Memories = class {
   }
   #remember(written, expected) {
     if (!this.ledger.verify) return;
-    if (!isHash(written.leafHash)) throw new MalformedError("leafHash", "it is no hash", "service");
-    if (!isCount(written.leafIndex)) throw new MalformedError("leafIndex", "it is no index", "service");
     this.#written.set(written.id, { leafHash: written.leafHash, leafIndex: written.leafIndex, ...expected });
     if (this.#written.size > remembered) this.#written.delete(this.#written.keys().next().value);
   }
@@ -1686,27 +1690,27 @@ var Memories = class {
    * memories are left out. A page is not checked: `list` checks that nothing is missing.
    */
   async page(from, limit, options = {}) {
-    return listOf((await this.ledger.core("GET", `/memories?cursor=${from}&limit=${limit}`, options)).body);
+    return (await this.ledger.core("GET", `/memories?cursor=${from}&limit=${limit}`, { ...options, lists: {} })).body;
   }
   /**
    * Retracts a memory: lists, searches and cases no longer contain it. Its leaf stays. The
    * call needs a session, or a key with the scope `retract`.
    */
   async retract(id, options = {}) {
-    await this.ledger.core("DELETE", pathOf(id), options);
+    await this.ledger.core("DELETE", pathOf(id), { ...options, says: done });
   }
   /**
    * Makes the text of a memory unreadable for good, at once and everywhere. Its leaf, proof,
    * times and metadata stay. The call needs a session.
    */
   async forget(id, options = {}) {
-    await this.ledger.core("POST", `${pathOf(id)}/forget`, options);
+    await this.ledger.core("POST", `${pathOf(id)}/forget`, { ...options, says: done });
   }
   /** Returns the hashes of retracted leaves by index. An export lists these leaves without an entry. */
   async #retracted(options) {
-    const found = /* @__PURE__ */ new Map();
-    for await (const leaf of this.ledger.log.export(callOptions(options))) if (leaf.entry === null) found.set(leaf.index, leaf.leafHash);
-    return found;
+    const found2 = /* @__PURE__ */ new Map();
+    for await (const leaf of this.ledger.log.export(callOptions(options))) if (leaf.entry === null) found2.set(leaf.index, leaf.leafHash);
+    return found2;
   }
   async *#listed(order, options) {
     if (options.stream) {
@@ -1717,8 +1721,8 @@ var Memories = class {
     }
     let path = `/memories?limit=${options.pageSize ?? 500}&order=${order}`;
     while (path) {
-      const page = await this.ledger.core("GET", path, callOptions(options));
-      yield* listOf(page.body);
+      const page = await this.ledger.core("GET", path, { ...callOptions(options), lists: {} });
+      yield* page.body;
       path = nextPage(page.headers.get("Link"));
     }
   }
@@ -1738,8 +1742,8 @@ var Memories = class {
   /** Returns one page of search results, for callers who page themselves. `next` is the `cursor` of the next page. */
   async searchPage(query, options = {}) {
     const { signal: _, timeoutMs: __, ...search } = options;
-    const { body, headers } = await this.ledger.core("POST", "/memories/search", { ...callOptions(options), body: { ...search, query } });
-    return { memories: listOf(body), next: headers.get("Next-Cursor") ?? void 0 };
+    const { body, headers } = await this.ledger.core("POST", "/memories/search", { ...callOptions(options), body: { ...search, query }, lists: found });
+    return { memories: body, next: headers.get("Next-Cursor") ?? void 0 };
   }
   /**
    * Returns a memory's inclusion proof. Its path and its root are checked against the log's
@@ -1850,8 +1854,8 @@ var Memories = class {
   }
 };
 var pathOf = (id) => `/memories/${encodeURIComponent(id)}`;
-function nextPage(link) {
-  const url = /<([^>]*)>\s*;\s*rel="?next"?/.exec(link ?? "")?.[1];
+function nextPage(link2) {
+  const url = /<([^>]*)>\s*;\s*rel="?next"?/.exec(link2 ?? "")?.[1];
   return url === void 0 ? void 0 : `/memories${/\?[^#]*/.exec(url)?.[0] ?? ""}`;
 }
 async function serviceLies(check) {

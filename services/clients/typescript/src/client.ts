@@ -15,7 +15,7 @@ import { Log } from "./log.js";
 import { Sessions } from "./sessions.js";
 import { Staking } from "./staking.js";
 import { directionsOf, fold, RootOfLeaves } from "./merkle.js";
-import { isCount, isObject, isText, parseReceipt, verifyReceipt } from "./receipt.js";
+import { done, isCount, isObject, isText, parseReceipt, verifyReceipt } from "./receipt.js";
 import type {
   CreatedKey, CreatedMemory, FoundMemory, InclusionProof, Key, LogHead, Memory, NewKey, NewMemory, Receipt, SearchRequest, Session,
 } from "./schema/core.js";
@@ -93,11 +93,8 @@ const digest = async (content: string, metadata: unknown): Promise<string> => to
 /** Returns the digest of what the service shows, or nothing if no leaf can hold it. */
 const digestShown = (content: string, metadata: unknown): Promise<string | undefined> => digest(content, metadata).catch(() => undefined);
 
-/** Returns the service's answer, which must be a list of objects. */
-function listOf<T>(body: T[]): T[] {
-  if (!Array.isArray(body) || !body.every(isObject)) throw new MalformedError("answer", "it is no list of objects", "service");
-  return body;
-}
+const created = { id: isText, leafHash: isHash, leafIndex: isCount };
+const found = { id: isText, content: isText, metadata: isObject, createdAt: isText };
 
 /** Returns a value as a request sends it: a Date, for example, as a string. Refuses what JSON would leave out or change. */
 const asSent = (value: unknown): unknown => JSON.parse(JSON.stringify(value, (_, part: unknown) => {
@@ -190,7 +187,7 @@ export class MemoryLedger {
 
   async #signInTo(url: string, site: string, wallet: Wallet, options: CallOptions): Promise<Session> {
     const body = await this.#sign(url, site, wallet, "sign-in", options);
-    return (await this.#transport.send<Session>({ ...options, method: "POST", url: `${url}/auth/verify`, body, signed: true })).body;
+    return (await this.#transport.send<Session>({ ...options, method: "POST", url: `${url}/auth/verify`, body, signed: true, says: { token: isText } })).body;
   }
 
   /**
@@ -199,7 +196,7 @@ export class MemoryLedger {
    */
   async erase(wallet: Wallet, options: CallOptions = {}): Promise<void> {
     const body = await this.#sign(this.url, this.publicUrl, wallet, "erase", options);
-    await this.#transport.send({ ...options, method: "POST", url: `${this.url}/erasure`, body, signed: true });
+    await this.#transport.send({ ...options, method: "POST", url: `${this.url}/erasure`, body, signed: true, says: { erased: isCount } });
   }
 
   /** Has a wallet sign a fresh challenge of the API at `url`, whose public base URL is `site`. */
@@ -257,15 +254,15 @@ export class Keys {
    */
   async create(label: string, options: CallOptions & Pick<NewKey, "scopes" | "expiresAt" | "namespaces"> = {}): Promise<CreatedKey> {
     const { scopes, expiresAt, namespaces, ...call } = options;
-    return (await this.ledger.core<CreatedKey>("POST", "/keys", { ...call, body: { label, scopes, expiresAt, namespaces }, repeatable: false })).body;
+    return (await this.ledger.core<CreatedKey>("POST", "/keys", { ...call, body: { label, scopes, expiresAt, namespaces }, repeatable: false, says: { id: isText, key: isText } })).body;
   }
 
   async list(options: CallOptions = {}): Promise<Key[]> {
-    return (await this.ledger.core<Key[]>("GET", "/keys", options)).body;
+    return (await this.ledger.core<Key[]>("GET", "/keys", { ...options, lists: { id: isText } })).body;
   }
 
   async revoke(id: string, options: CallOptions = {}): Promise<void> {
-    await this.ledger.core("DELETE", `/keys/${encodeURIComponent(id)}`, options);
+    await this.ledger.core("DELETE", `/keys/${encodeURIComponent(id)}`, { ...options, says: done });
   }
 }
 
@@ -288,7 +285,7 @@ export class Memories {
   async store(memory: NewMemory, options: WriteOptions = {}): Promise<Written> {
     const { idempotencyKey = crypto.randomUUID(), ...call } = options;
     const expected = await this.#expect(memory);
-    const { body } = await this.ledger.core<CreatedMemory>("POST", "/memories", { ...call, idempotencyKey, body: memory });
+    const { body } = await this.ledger.core<CreatedMemory>("POST", "/memories", { ...call, idempotencyKey, body: memory, says: created });
     this.#remember(body, expected);
     return body;
   }
@@ -300,9 +297,9 @@ export class Memories {
   async writeBatch(memories: readonly NewMemory[], options: WriteOptions = {}): Promise<Written[]> {
     const { idempotencyKey = crypto.randomUUID(), ...call } = options;
     const fingerprints = await Promise.all(memories.map((memory) => this.#expect(memory)));
-    const { body } = await this.ledger.core<CreatedMemory[]>("POST", "/memories/batch", { ...call, idempotencyKey, body: { memories } });
+    const { body } = await this.ledger.core<CreatedMemory[]>("POST", "/memories/batch", { ...call, idempotencyKey, body: { memories }, lists: created });
     if (this.ledger.verify) {
-      if (listOf(body).length !== memories.length) throw new IncompleteListError("length", `${body.length} answers to ${memories.length} memories`, "service");
+      if (body.length !== memories.length) throw new IncompleteListError("length", `${body.length} answers to ${memories.length} memories`, "service");
       const at = body.findIndex((written, n) => written.leafIndex !== body[0]!.leafIndex + n);
       if (at > 0) throw new IncompleteListError("leafIndex", `memory ${at} is leaf ${body[at]!.leafIndex}, the first is ${body[0]!.leafIndex}`, "service");
     }
@@ -339,8 +336,6 @@ export class Memories {
 
   #remember(written: CreatedMemory, expected: Expected): void {
     if (!this.ledger.verify) return;
-    if (!isHash(written.leafHash)) throw new MalformedError("leafHash", "it is no hash", "service");
-    if (!isCount(written.leafIndex)) throw new MalformedError("leafIndex", "it is no index", "service");
     this.#written.set(written.id, { leafHash: written.leafHash, leafIndex: written.leafIndex, ...expected });
     if (this.#written.size > remembered) this.#written.delete(this.#written.keys().next().value!);
   }
@@ -438,7 +433,7 @@ export class Memories {
    * memories are left out. A page is not checked: `list` checks that nothing is missing.
    */
   async page(from: number, limit: number, options: CallOptions = {}): Promise<Memory[]> {
-    return listOf((await this.ledger.core<Memory[]>("GET", `/memories?cursor=${from}&limit=${limit}`, options)).body);
+    return (await this.ledger.core<Memory[]>("GET", `/memories?cursor=${from}&limit=${limit}`, { ...options, lists: {} })).body;
   }
 
   /**
@@ -446,7 +441,7 @@ export class Memories {
    * call needs a session, or a key with the scope `retract`.
    */
   async retract(id: string, options: CallOptions = {}): Promise<void> {
-    await this.ledger.core("DELETE", pathOf(id), options);
+    await this.ledger.core("DELETE", pathOf(id), { ...options, says: done });
   }
 
   /**
@@ -454,7 +449,7 @@ export class Memories {
    * times and metadata stay. The call needs a session.
    */
   async forget(id: string, options: CallOptions = {}): Promise<void> {
-    await this.ledger.core("POST", `${pathOf(id)}/forget`, options);
+    await this.ledger.core("POST", `${pathOf(id)}/forget`, { ...options, says: done });
   }
 
   /** Returns the hashes of retracted leaves by index. An export lists these leaves without an entry. */
@@ -473,8 +468,8 @@ export class Memories {
     }
     let path: string | undefined = `/memories?limit=${options.pageSize ?? 500}&order=${order}`;
     while (path) {
-      const page: Answer<Memory[]> = await this.ledger.core<Memory[]>("GET", path, callOptions(options));
-      yield* listOf(page.body);
+      const page: Answer<Memory[]> = await this.ledger.core<Memory[]>("GET", path, { ...callOptions(options), lists: {} });
+      yield* page.body;
       path = nextPage(page.headers.get("Link"));
     }
   }
@@ -496,8 +491,8 @@ export class Memories {
   /** Returns one page of search results, for callers who page themselves. `next` is the `cursor` of the next page. */
   async searchPage(query: string, options: SearchPageOptions = {}): Promise<FoundPage> {
     const { signal: _, timeoutMs: __, ...search } = options;
-    const { body, headers } = await this.ledger.core<FoundMemory[]>("POST", "/memories/search", { ...callOptions(options), body: { ...search, query } });
-    return { memories: listOf(body), next: headers.get("Next-Cursor") ?? undefined };
+    const { body, headers } = await this.ledger.core<FoundMemory[]>("POST", "/memories/search", { ...callOptions(options), body: { ...search, query }, lists: found });
+    return { memories: body, next: headers.get("Next-Cursor") ?? undefined };
   }
 
   /**

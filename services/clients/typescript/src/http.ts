@@ -1,4 +1,5 @@
 import { apiError, ConnectionError, CorsError, MalformedError, RateLimitedError, TimeoutError } from "./errors.js";
+import type { Check } from "./receipt.js";
 
 export interface CallOptions {
   signal?: AbortSignal | undefined;
@@ -35,8 +36,12 @@ export interface Request extends CallOptions {
   repeatable?: boolean;
   /** True if the body has what a wallet signed, which counts once. */
   signed?: boolean;
+  /** Members of the answer without which it does not say what was asked for. */
+  says?: Record<string, Check>;
+  /** Those of each object of the list that the answer is. */
+  lists?: Record<string, Check>;
   /** Reads the answer. An error that it throws counts as a dropped connection. */
-  read?: (response: Response) => Promise<unknown>;
+  read?: (response: Response, request: Request) => Promise<unknown>;
   /** If set, the answer is the parts of the body as they arrive. Each part may take this long. Parts are not requested again. */
   idleMs?: number;
 }
@@ -46,9 +51,14 @@ export interface Answer<T> {
   headers: Headers;
 }
 
-async function json(response: Response): Promise<unknown> {
-  const body: unknown = await response.json();
-  if (typeof body !== "object" || body === null) throw new MalformedError("answer", "it is no object and no list", "service");
+async function json(response: Response, { says, lists }: Request): Promise<unknown> {
+  const body: unknown = await response.json(), objects: unknown = lists ? body : [body];
+  if (!Array.isArray(objects) || !objects.every((one) => typeof one === "object" && one !== null && !(lists && Array.isArray(one)))) {
+    throw new MalformedError("answer", lists ? "it is no list of objects" : "it is no object and no list", "service");
+  }
+  for (const one of objects as Record<string, unknown>[]) {
+    for (const [name, is] of Object.entries(lists ?? says ?? {})) if (!is(one[name])) throw new MalformedError(name, "it is missing or malformed", "service");
+  }
   return body;
 }
 
@@ -73,8 +83,8 @@ export class Transport {
         const response = await this.#attempt(request, timer.signal);
         this.#heard = true;
         const { headers } = response;
-        if (response.ok && request.idleMs !== undefined) return { body: partsOf(response, timer, request) as T, headers };
-        if (response.ok) return { body: (await (request.read ?? json)(response)) as T, headers };
+        if (response.ok && request.idleMs !== undefined && response.body) return { body: partsOf(response.body, timer, request) as T, headers };
+        if (response.ok) return { body: (await (request.read ?? json)(response, request)) as T, headers };
         const text = await response.text();
         failure = apiError(response.status, messageOf(text, response), response.headers.get("X-Request-Id") ?? undefined);
         retryAfter = response.headers.get("Retry-After");
@@ -152,8 +162,8 @@ class Timer {
 }
 
 /** Yields the parts of a body. The caller's own time between two parts does not count. */
-async function* partsOf(response: Response, timer: Timer, request: Request): AsyncGenerator<Uint8Array, void> {
-  const reader = response.body!.getReader();
+async function* partsOf(body: ReadableStream<Uint8Array>, timer: Timer, request: Request): AsyncGenerator<Uint8Array, void> {
+  const reader = body.getReader();
   try {
     for (;;) {
       timer.start(request.idleMs!);

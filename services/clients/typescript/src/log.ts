@@ -3,6 +3,7 @@ import { OwnerMismatchError, serviceLied, StaleProofError } from "./errors.js";
 import { verifyExport, type ExportedLeaf, type ExportHeader } from "./export.js";
 import { checkGrowth, checkProof, type Head } from "./heads.js";
 import { callOptions, type CallOptions } from "./http.js";
+import { done, isCount } from "./receipt.js";
 import type { ConsistencyProof, ImportResult, LogHead } from "./schema/core.js";
 
 /** The log as a whole. */
@@ -76,12 +77,12 @@ export class Log {
    * stream.
    */
   async import(file: BodyInit, options: CallOptions = {}): Promise<ImportResult> {
-    return (await this.ledger.core<ImportResult>("POST", "/import", { timeoutMs: Infinity, ...callOptions(options), lines: file, repeatable: false })).body;
+    return (await this.ledger.core<ImportResult>("POST", "/import", { timeoutMs: Infinity, ...callOptions(options), lines: file, repeatable: false, says: { added: isCount, treeSize: isCount } })).body;
   }
 
   /** Ends an import that broke off, so that other memories can be written. The leaves that it added stay. */
   async giveUpImport(options: CallOptions = {}): Promise<void> {
-    await this.ledger.core("DELETE", "/import", options);
+    await this.ledger.core("DELETE", "/import", { ...options, says: done });
   }
 
   async #checkExport(header: ExportHeader, head: LogHead, options: CallOptions): Promise<void> {

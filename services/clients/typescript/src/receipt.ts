@@ -32,6 +32,9 @@ export function checkMembers(value: object, expected: Record<string, Check>, pre
   }
 }
 
+/** What the service says when it has done what was asked for. */
+export const done: Record<string, Check> = { ok: (v) => v === true };
+
 /** Checks that a value has the form of a receipt. It also takes the JSON text of a receipt. */
 export function parseReceipt(value: unknown): Receipt {
   if (typeof value === "string") {

@@ -88,6 +88,26 @@ test("what could happen twice is not repeated after a lost answer", async (t) =>
   assert.equal(c.requests.length, 1);
 });
 
+test("an answer that does not say that it is done is refused", async (t) => {
+  const calls = {
+    write: (c) => c.memories.write("x"), batch: (c) => c.memories.writeBatch([{ content: "x" }]), search: (c) => c.memories.searchPage("x"),
+    retract: (c) => c.memories.retract("m"), forget: (c) => c.memories.forget("m"), import: (c) => c.log.import("lines"), giveUp: (c) => c.log.giveUpImport(),
+    key: (c) => c.keys.create("k"), keys: (c) => c.keys.list(), revoke: (c) => c.keys.revoke("k"),
+    sessions: (c) => c.sessions.list(), end: (c) => c.sessions.end("s"), endOthers: (c) => c.sessions.endOthers(),
+    drop: (c) => c.grants.createDrop(), case: (c) => c.grants.createCase(), fill: (c) => c.grants.fillDrop("http://service/d", { content: "x" }),
+    revokeDrop: (c) => c.grants.revokeDrop("d"), revokeCase: (c) => c.grants.revokeCase("c"), dropStatus: (c) => c.grants.dropStatus("d"), caseStatus: (c) => c.grants.caseStatus("c"),
+  };
+  for (const [name, call] of Object.entries(calls)) {
+    for (const body of [{}, [{}], { ok: false, id: "m", url: null, key: 7, leafHash: "0" }]) {
+      const c = client(t, [{ status: 200, body }], { verify: false, extensionUrl: "http://service" });
+      await assert.rejects(call(c.ledger), ledger.MalformedError, name);
+      assert.equal(c.requests.length, 1);
+    }
+  }
+  const none = client(t, [], { fetch: async () => new Response(null, { status: 204 }) });
+  await assert.rejects(none.ledger.events.follow().next(), ledger.ConnectionError);
+});
+
 // A page of another origin. The browser fails each request whose answer the page may not read.
 function page(t, { allowed = false, up = true } = {}) {
   const asked = [];
