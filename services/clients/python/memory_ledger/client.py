@@ -9,13 +9,13 @@ from typing import Any
 from .chain import Issuer, check_anchor_issuer, check_anchor_onchain
 from .challenge import Purpose, check_challenge
 from .connection import Connections, Fetch
-from .encoding import to_base58
+from .encoding import is_count, to_base58
 from .feed import Feed
 from .grants import Grants, Keys, Sessions
 from .heads import Heads, HeadStore
 from .log import Log
 from .memories import Memories
-from .receipt import check_answer, is_text
+from .receipt import is_text
 from .schema import Anchor, Session
 from .staking import Staking
 from .transaction import StakingProgram
@@ -103,8 +103,7 @@ class MemoryLedger:
 
     def _sign_in_to(self, url: str, site: str, wallet: Wallet, timeout: float | None) -> Session:
         body = self._sign(url, site, wallet, "sign-in", timeout)
-        session: Session = self._transport.send(Call("POST", f"{url}/auth/verify", body=body, signed=True, timeout=timeout)).body
-        check_answer(session, {"token": is_text})
+        session: Session = self._transport.send(Call("POST", f"{url}/auth/verify", body=body, signed=True, timeout=timeout, says={"token": is_text})).body
         return session
 
     def erase(self, wallet: Wallet, *, timeout: float | None = None) -> None:
@@ -114,15 +113,13 @@ class MemoryLedger:
         stay. The wallet signs a challenge that says so.
         """
         body = self._sign(self.url, self.public_url, wallet, "erase", timeout)
-        self._transport.send(Call("POST", f"{self.url}/erasure", body=body, signed=True, timeout=timeout))
+        self._transport.send(Call("POST", f"{self.url}/erasure", body=body, signed=True, timeout=timeout, says={"erased": is_count}))
 
     def _sign(self, url: str, site: str, wallet: Wallet, purpose: Purpose, timeout: float | None) -> dict[str, str]:
         """Has a wallet sign a fresh challenge of the API at `url`, whose public base URL is `site`."""
         account = wallet.public_key
-        call = Call("POST", f"{url}/auth/challenge", body={"publicKey": account, "purpose": purpose}, timeout=timeout)
-        challenge = self._transport.send(call).body
-        check_answer(challenge, {"message": is_text})
-        message: str = challenge["message"]
+        call = Call("POST", f"{url}/auth/challenge", body={"publicKey": account, "purpose": purpose}, timeout=timeout, says={"message": is_text})
+        message: str = self._transport.send(call).body["message"]
         check_challenge(message, site, purpose, account)
         return {"publicKey": account, "message": message, "signature": to_base58(wallet.sign_message(message.encode()))}
 

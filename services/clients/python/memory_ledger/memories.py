@@ -19,10 +19,10 @@ from .errors import (
 )
 from .listed import check_limited, check_whole
 from .merkle import directions_of, fold
-from .receipt import check_answer, checked_list, is_object, is_text, list_of, or_none, parse_receipt, verify_receipt
+from .receipt import DONE, check_answer, is_object, is_text, list_of, or_none, parse_receipt, verify_receipt
 from .schema import CreatedMemory, FoundMemory, InclusionProof, LogHead, Memory, NewMemory, Receipt, SearchFilter
 from .streams import objects_of
-from .written import Writes, digest
+from .written import CREATED, Writes, digest
 
 if TYPE_CHECKING:
     from .client import MemoryLedger
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 Mode = Literal["substring", "ranked"]
 Order = Literal["oldest", "newest"]
 SearchOrder = Literal["oldest", "newest", "occurred", "relevance"]
+
+_FOUND = {"id": is_text, "content": is_text, "metadata": is_object, "createdAt": is_text, "via": or_none(is_object)}
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,7 @@ class Memories:
         """Stores a memory as `write` does, with its members as the API names them."""
         expected = self._writes.expect(memory)
         key = idempotency_key or str(uuid.uuid4())
-        written: CreatedMemory = self._ledger.core("POST", "/memories", body=memory, idempotency_key=key, timeout=timeout).body
+        written: CreatedMemory = self._ledger.core("POST", "/memories", body=memory, idempotency_key=key, timeout=timeout, says=CREATED).body
         self._writes.remember(written, expected)
         return written
 
@@ -76,10 +78,10 @@ class Memories:
         """
         expected = [self._writes.expect(memory) for memory in memories]
         key, body = idempotency_key or str(uuid.uuid4()), {"memories": list(memories)}
-        written: list[CreatedMemory] = self._ledger.core("POST", "/memories/batch", body=body, idempotency_key=key, timeout=timeout).body
+        written: list[CreatedMemory] = self._ledger.core("POST", "/memories/batch", body=body, idempotency_key=key, timeout=timeout, lists=CREATED).body
         if not self._ledger.verify:
             return written
-        if not isinstance(written, list) or len(written) != len(memories):
+        if len(written) != len(memories):
             raise IncompleteListError("length", f"the answer is not one for each of {len(memories)} memories", "service")
         for one, its in zip(written, expected):
             self._writes.remember(one, its)
@@ -117,7 +119,7 @@ class Memories:
         Retracted memories are left out. A page is not checked: `list` checks that nothing is
         missing.
         """
-        page: list[Memory] = checked_list(self._ledger.core("GET", f"/memories?cursor={first}&limit={limit}", timeout=timeout).body)
+        page: list[Memory] = self._ledger.core("GET", f"/memories?cursor={first}&limit={limit}", timeout=timeout, lists={}).body
         return page
 
     def list(self, *, order: Order = "oldest", page_size: int = 500, stream: bool = False, timeout: float | None = None) -> Generator[Memory, None, None]:
@@ -144,8 +146,8 @@ class Memories:
             return
         path: str | None = f"/memories?{urlencode({'limit': page_size, 'order': order})}"
         while path:
-            answer = self._ledger.core("GET", path, timeout=timeout)
-            yield from checked_list(answer.body)
+            answer = self._ledger.core("GET", path, timeout=timeout, lists={})
+            yield from answer.body
             # Only the query is used: the URL may name another host.
             found = re.search(r'<([^>]*)>\s*;\s*rel="?next"?', answer.headers.get("link", ""))
             path = "/memories" + "".join(found.group(1).partition("#")[0].partition("?")[1:]) if found else None
@@ -173,22 +175,22 @@ class Memories:
     ) -> FoundPage:
         """Returns one page of search results, for callers who page themselves."""
         body = _given({"query": query, "mode": mode, "order": order, "filter": filter, "limit": limit, "cursor": cursor})
-        answer = self._ledger.core("POST", "/memories/search", body=body, timeout=timeout)
-        return FoundPage(checked_list(answer.body), answer.headers.get("next-cursor"))
+        answer = self._ledger.core("POST", "/memories/search", body=body, timeout=timeout, lists=_FOUND)
+        return FoundPage(answer.body, answer.headers.get("next-cursor"))
 
     def retract(self, id: str, *, timeout: float | None = None) -> None:
         """Retracts a memory: lists, searches and cases no longer contain it. Its leaf stays.
 
         The call needs a session, or a key with the scope `retract`.
         """
-        self._ledger.core("DELETE", _path(id), timeout=timeout)
+        self._ledger.core("DELETE", _path(id), timeout=timeout, says=DONE)
 
     def forget(self, id: str, *, timeout: float | None = None) -> None:
         """Makes the text of a memory unreadable for good, at once and everywhere.
 
         Its leaf, proof, times and metadata stay. The call needs a session.
         """
-        self._ledger.core("POST", f"{_path(id)}/forget", timeout=timeout)
+        self._ledger.core("POST", f"{_path(id)}/forget", timeout=timeout, says=DONE)
 
     def prove(self, id: str, *, timeout: float | None = None) -> InclusionProof:
         """Returns a memory's inclusion proof. Its path and its root are checked against the log's head.

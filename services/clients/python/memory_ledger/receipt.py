@@ -21,6 +21,10 @@ def is_object(value: object) -> bool:
     return isinstance(value, dict)
 
 
+def is_flag(value: object) -> bool:
+    return isinstance(value, bool)
+
+
 def or_none(check: Check) -> Check:
     return lambda value: value is None or check(value)
 
@@ -31,9 +35,11 @@ def list_of(check: Check) -> Check:
 
 _members: dict[str, Check] = {
     "version": is_count, "entry": is_object, "leafHash": is_hash, "leafIndex": is_count, "treeSize": is_count,
-    "siblings": list_of(is_hash), "directions": list_of(lambda v: isinstance(v, bool)), "batchRoot": is_hash,
+    "siblings": list_of(is_hash), "directions": list_of(is_flag), "batchRoot": is_hash,
     "anchor": or_none(is_object), "consistency": list_of(is_hash),
 }
+#: What the service says when it has done what was asked for.
+DONE: dict[str, Check] = {"ok": lambda v: v is True}
 ENTRY_MEMBERS: dict[str, Check] = {"content": is_text, "metadata": is_object, "owner": is_text, "salt": is_text, "v": is_count}
 ANCHOR_MEMBERS: dict[str, Check] = {
     "cluster": is_text, "programId": is_text, "account": is_text, "txSignature": is_text, "slot": is_count,
@@ -61,11 +67,12 @@ def check_answer(value: object, expected: Mapping[str, Check]) -> None:
             raise MalformedError(name, "it is missing or malformed", "service")
 
 
-def checked_list(value: Any) -> Any:
-    """Returns the service's answer, which must be a list of objects."""
-    if not list_of(is_object)(value):
+def check_list(value: object, expected: Mapping[str, Check]) -> None:
+    """Checks the members of each object of the list that the service's answer must be."""
+    if not isinstance(value, list):
         raise MalformedError("answer", "it is no list of objects", "service")
-    return value
+    for one in value:
+        check_answer(one, expected)
 
 
 def parse_receipt(value: object) -> Receipt:

@@ -137,5 +137,5 @@ def _recalled(memory: FoundMemory) -> dict[str, Any]:
         content = memory["passage"]["text"]  # 256 KiB, which a stranger may have left, would fill a model's whole context
     return {
         "id": memory["id"], "untrustedContent": content, "untrustedSource": metadata.get("source"), "untrustedTags": metadata.get("tags"),
-        "untrustedOccurredAt": metadata.get("occurredAt"), "createdAt": memory["createdAt"], "via": via["kind"] if via else None,
+        "untrustedOccurredAt": metadata.get("occurredAt"), "createdAt": memory["createdAt"], "via": via.get("kind") if via else None,
     }

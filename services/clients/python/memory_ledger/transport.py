@@ -6,7 +6,7 @@ import random
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import urlsplit
@@ -15,6 +15,7 @@ from . import errors
 from .connection import Fetch, Request, Response, canceled, pause
 from .encoding import parse_json
 from .errors import LedgerError, api_error
+from .receipt import Check, check_answer, check_list
 
 #: The longest wait in seconds that a Retry-After header may ask for. A longer one is an answer: a quota of the day, perhaps.
 _LONGEST_WAIT = 60.0
@@ -36,6 +37,10 @@ class Call:
     signed: bool = False
     #: Seconds that each attempt may take.
     timeout: float | None = None
+    #: Members of the answer without which it does not say what was asked for.
+    says: Mapping[str, Check] = field(default_factory=dict)
+    #: Those of each object of the list that the answer is.
+    lists: Mapping[str, Check] | None = None
 
     def request(self, timeout: float, idle: float | None) -> Request:
         headers = dict(self.headers or {})
@@ -72,7 +77,12 @@ class Transport:
     def send(self, call: Call) -> Answer:
         """Returns the answer's JSON."""
         # An answer that is no JSON was cut off by something between the service and here.
-        return self._repeat(call, None, parse_json)
+        answer = self._repeat(call, None, parse_json)
+        if call.lists is None:
+            check_answer(answer.body, call.says)
+        else:
+            check_list(answer.body, call.lists)
+        return answer
 
     def text(self, call: Call) -> str:
         text: str = self._repeat(call, None, lambda body: body.decode(errors="replace")).body

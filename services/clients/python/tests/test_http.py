@@ -104,6 +104,21 @@ class Retries(unittest.TestCase):
                 c.ledger.keys.create("k")
             self.assertEqual(len(c.requests), requests)
 
+    def test_an_answer_that_does_not_say_that_it_is_done_is_refused(self) -> None:
+        calls: list[Callable[[ledger.MemoryLedger], object]] = [
+            lambda c: c.memories.write("x"), lambda c: c.memories.write_batch([{"content": "x"}]), lambda c: ledger.memory_tools(c)[1]("x"),
+            lambda c: c.memories.retract("m"), lambda c: c.memories.forget("m"), lambda c: c.keys.create("k"), lambda c: c.keys.list(), lambda c: c.keys.revoke("k"),
+            lambda c: c.sessions.list(), lambda c: c.sessions.end("s"), lambda c: c.sessions.end_others(), lambda c: c.grants.list(), lambda c: c.grants.end("g"),
+            lambda c: c.grants.create_drop(), lambda c: c.grants.create_case(), lambda c: c.grants.fill_drop("http://service/d", {"content": "x"}),
+            lambda c: c.grants.revoke_drop("d"), lambda c: c.grants.revoke_case("c"), lambda c: c.grants.drop_status("d"), lambda c: c.grants.case_status("c"),
+        ]
+        for n, call in enumerate(calls):
+            for body in ({}, [{}], None, {"ok": False, "id": "m", "url": None, "key": 7, "leafHash": "0"}):
+                c = Client((body, 200), verify=False, extension_url="http://service")
+                with self.subTest(n), self.assertRaises(ledger.MalformedError):
+                    call(c.ledger)
+                self.assertEqual(len(c.requests), 1)
+
     def test_the_errors_are_also_the_ones_of_the_language(self) -> None:
         with self.assertRaises(ConnectionError):
             Client(OSError("gone"), retries=0).write()

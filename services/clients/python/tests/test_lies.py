@@ -368,7 +368,7 @@ class Challenges(unittest.TestCase):
             "memory.example wants you to sign in with your Solana account:", wallet.public_key, "", STATEMENTS[purpose], "", f"URI: {SITE}", "Version: 1",
             "Chain ID: mainnet", f"Nonce: {'a2' * 32}", f"Issued At: {issued or stamp(0)}", f"Expiration Time: {expires or stamp(300)}",
         ])
-        given: dict[str, Any] = {"url": SITE, "retries": 0, "fetch": lambda _: said if isinstance(said := change(text), ledger.Response) else answer({"message": said, "token": "t"}), **options}
+        given: dict[str, Any] = {"url": SITE, "retries": 0, "fetch": lambda _: said if isinstance(said := change(text), ledger.Response) else answer({"message": said, "token": "t", "erased": 1}), **options}
         client = ledger.MemoryLedger(**given)
         try:
             client.erase(wallet) if purpose == "erase" else client.sign_in(wallet)
