@@ -141,6 +141,15 @@ class _Reader(io.RawIOBase):
         super().close()
 
 
+class _Answer(http.client.HTTPResponse):
+    def begin(self) -> None:
+        super().begin()
+        # http.client takes 103 for the answer. The next request would then get this one's.
+        while self.status < 200:
+            self.headers = None  # type: ignore[assignment]
+            super().begin()
+
+
 _Place = tuple[str, str, int]
 
 
@@ -215,6 +224,7 @@ class Connections:
             connection = http.client.HTTPConnection(netloc, timeout=limit)
         else:
             raise TypeError(f"{scheme or 'no scheme'}: a URL of the service begins with https:// or http://")
+        connection.response_class = _Answer
         connection.connect()
         timed: Any = _Timed(connection.sock)
         connection.sock = timed

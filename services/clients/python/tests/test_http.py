@@ -227,6 +227,7 @@ class Connections(unittest.TestCase):
 
         def reply(request: str, connection: socket.socket) -> None:
             last = ends.is_set()  # before the answer, after which the client goes on
+            connection.sendall(b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n")
             connection.sendall(whole(b"[]"))
             if last:
                 connection.shutdown(socket.SHUT_RDWR)
