@@ -28,7 +28,8 @@ async function render() {
     $('owner').title = current.owner;
   }
   const refused = entries.filter(({ problem }) => problem);
-  const mine = sendable(entries, current ?? { url: await serviceURL(), owner: null }).length;
+  const to = current ?? { url: await serviceURL(), owner: null };
+  const mine = sendable(entries, to).length;
   const others = entries.length - refused.length - mine;
   $('waiting').hidden = entries.length === 0;
   $('waiting-text').textContent = [
@@ -36,10 +37,14 @@ async function render() {
     others && `${others} of another wallet or service: sign in there to send.`,
     refused.length && 'The service refused:',
   ].filter(Boolean).join(' ');
-  $('refused').replaceChildren(...refused.map(({ key, problem, body }) => {
-    const discard = element('button', { type: 'button', className: 'quiet', textContent: 'Discard', ariaLabel: `Discard: ${body.content.slice(0, 40)}` });
-    discard.addEventListener('click', () => queue.remove(key));
-    return element('li', {}, element('p', { dir: 'auto', textContent: body.content }), element('p', { className: 'soft', textContent: problem }), discard);
+  $('refused').replaceChildren(...refused.map(({ problem, ...entry }) => {
+    const { key, body } = entry, again = sendable([entry], to).length > 0; // not by a link that has ended
+    const buttons = Object.entries({ ...(again && { 'Try again': () => queue.retry(key) }), Discard: () => queue.remove(key) }).map(([textContent, run]) => {
+      const button = element('button', { type: 'button', className: 'quiet', textContent, ariaLabel: `${textContent}: ${body.content.slice(0, 40)}` });
+      button.addEventListener('click', run);
+      return button;
+    });
+    return element('li', {}, element('p', { dir: 'auto', textContent: body.content }), element('p', { className: 'soft', textContent: problem }), ...buttons);
   }));
 }
 

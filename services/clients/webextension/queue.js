@@ -1,10 +1,10 @@
 // The queue of saves that are not known to be stored. It is an array in storage.local:
 // {key, url, owner, body, problem?}. key is the Idempotency-Key of every attempt. url and owner
 // name the service and the wallet of the entry; owner is null if no wallet had signed in yet.
-// problem is the reason of a final refusal by the service.
+// problem is the reason of a final refusal.
 
-/** Statuses of final refusals: the service would refuse the entry again. */
-const refusals = [400, 413, 422];
+/** Statuses of final refusals: the entry would be refused again. 403 is a gateway's, which dislikes this text. */
+const refusals = [400, 403, 413, 422];
 
 export class Queue {
   #storage;
@@ -35,6 +35,11 @@ export class Queue {
 
   remove(key) {
     return this.#change((queue) => queue.filter((entry) => entry.key !== key));
+  }
+
+  /** Has an entry sent again that was refused. */
+  retry(key) {
+    return this.#change((queue) => queue.map((e) => (e.key === key ? { ...e, problem: undefined } : e)));
   }
 
   /**

@@ -60,7 +60,7 @@ for (const status of [undefined, 401, 404, 408, 429, 500, 503]) {
   });
 }
 
-for (const status of [400, 413, 422]) {
+for (const status of [400, 403, 413, 422]) {
   test(`what is refused with ${status} is kept with the reason, and not sent again`, async () => {
     const queue = make(), sent = [];
     for (const key of ['a', 'b']) await queue.add(entry(key));
@@ -69,6 +69,8 @@ for (const status of [400, 413, 422]) {
     await queue.flush(session, send);
     assert.deepEqual(sent, ['a', 'b']);
     assert.deepEqual(await queue.entries(), [entry('a', { problem: `status ${status}` })]);
+    await queue.retry('a');
+    assert.equal(await queue.flush(session, async () => {}), 1);
   });
 }
 

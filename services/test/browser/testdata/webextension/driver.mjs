@@ -263,6 +263,15 @@ async function sendsOnce() {
   await worker.evaluate(() => dispatchEvent(new Event('online')));
   await queueLength(0);
   assert.equal((await contents()).at(-1).content, 'Kept from a stranger');
+  network.state = 'forbidden';
+  await click('Kept from a gateway');
+  const refusing = await open('popup.html');
+  await refusing.getByText('403 Forbidden').waitFor();
+  network.state = 'up';
+  await refusing.getByRole('button', { name: 'Try again' }).click();
+  await queueLength(0);
+  await refusing.close();
+  assert.equal((await contents()).at(-1).content, 'Kept from a gateway');
 }
 
 async function searches() {

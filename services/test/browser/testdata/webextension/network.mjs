@@ -3,7 +3,7 @@ import http from 'node:http';
 
 export class Network {
   // 'up'; 'down': no connection gets through; 'deaf': requests arrive, but answers to writes are lost;
-  // 'stranger': another program takes the writes.
+  // 'stranger': another program takes the writes; 'forbidden': a gateway refuses them.
   state = 'up';
   writes = []; // the Idempotency-Key of each write that reached the service
   beforeAnswer = async () => {}; // what the answer to a write by a link waits for
@@ -15,6 +15,7 @@ export class Network {
       const write = request.method === 'POST' && request.url === '/memories';
       if (write) this.writes.push(request.headers['idempotency-key']);
       if (write && this.state === 'stranger') return response.writeHead(200, { 'Access-Control-Allow-Origin': '*' }).end('{}');
+      if (write && this.state === 'forbidden') return response.writeHead(403, { 'Access-Control-Allow-Origin': '*' }).end();
       const lost = write && this.state === 'deaf';
       const { method, url: path, headers } = request;
       request.pipe(http.request({ hostname, port, method, path, headers }, async (answer) => {
