@@ -123,7 +123,7 @@ func New(cfg Config) *App {
 		JSONEncoder:  func(v any) ([]byte, error) { return json.Marshal(v, json.Deterministic(true)) },
 		ErrorHandler: a.fail,
 	})
-	a.Server().ConnState, a.Server().HeaderReceived = follow, skipLong
+	a.Server().ConnState = follow
 	a.route, a.Server().Handler = a.Server().Handler, a.handle
 	a.requests = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Namespace: "ledger", Subsystem: "http", Name: "request_seconds",

@@ -156,7 +156,6 @@ type conn struct {
 	idle    atomic.Int64 // Unix nanoseconds when it began to wait for a request; 0: it has a request
 	unread  atomic.Bool  // reads have stopped
 	evicted atomic.Bool  // unread is set to make room for another connection
-	served  bool         // it has had a request
 	aborted bool
 }
 
@@ -225,10 +224,9 @@ func follow(inner net.Conn, state fasthttp.ConnState) {
 	switch {
 	case !ok:
 	case state == fasthttp.StateIdle:
-		c.served = true
 		c.idle.Store(time.Now().UnixNano())
 		c.of.hasIdle()
-	case state == fasthttp.StateActive && c.served: // before the first request, active does not mean that bytes arrived
+	case state == fasthttp.StateActive:
 		c.idle.Store(0)
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -92,16 +91,17 @@ func TestAmbiguousRequests(t *testing.T) {
 		"HTTP/2.0":                    {[]string{"GET / HTTP/2.0\r\n" + ok + "\r\n" + next}, "[400]"},
 		"HTTP/2's own first words":    {[]string{"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"}, "[400]"},
 		"space in the path":           {[]string{"GET /a b HTTP/1.1\r\n" + ok + "\r\n" + next}, "[400]"},
-		"folded line":                 {[]string{"GET / HTTP/1.1\r\n" + ok + "A: b\r\n c\r\n\r\n" + next}, "[400]"},
-		"folded into spaces, halting": {[]string{"POST / HTTP/1.1\r\n" + ok + "Content-Length: 5\r\nA: b\r\n \r\n\r\nabcde", next}, "[200] or [400]"}, // the second if the server reads both packets at once
-		"folded length":               {[]string{"POST / HTTP/1.1\r\n" + ok + "Content-Length:\r\n 5\r\n\r\nabcde" + next}, "[400]"},
+		"folded line":                 {[]string{"GET / HTTP/1.1\r\n" + ok + "A: b\r\n c\r\n\r\n" + last}, "[200 200 204]"},
+		"folded into spaces, halting": {[]string{"POST / HTTP/1.1\r\n" + ok + "Content-Length: 5\r\nA: b\r\n \r\n\r\nabcde", last}, "[200 200 204]"},
+		"folded length":               {[]string{"POST / HTTP/1.1\r\n" + ok + "Content-Length:\r\n 5\r\n\r\nabcde" + last}, "[200 200 204]"},
+		"a length beyond 64 bits":     {[]string{"POST / HTTP/1.1\r\n" + ok + "Content-Length: 18446744073709551621\r\n\r\nabcde" + next}, "[400]"},
 		"space before the colon":      {[]string{"POST / HTTP/1.1\r\n" + ok + "Content-Length : 5\r\n\r\nabcde" + next}, "[400]"},
 		"control character in a name": {[]string{"POST / HTTP/1.1\r\n" + ok + "Content-Length\x0b: 5\r\n\r\n" + next}, "[400]"},
 		"NUL":                         {[]string{"GET / HTTP/1.1\r\n" + ok + "A: b\x00\r\n\r\n" + next}, "[400]"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if got := fmt.Sprint(converse(t, addr, test.sent...)); !slices.Contains(strings.Split(test.want, " or "), got) {
+			if got := fmt.Sprint(converse(t, addr, test.sent...)); got != test.want {
 				t.Errorf("%s, want %s", got, test.want)
 			}
 		})
@@ -201,10 +201,10 @@ func TestBodies(t *testing.T) {
 		t.Fatalf("a short body where none is due: %d %.100s", status, body)
 	}
 	for sent, limit := range map[string]int{
-		fmt.Sprintf("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n", httpapi.MaxBody+1):           httpapi.MaxBody, // without any of it
-		"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks(httpapi.MaxBody+1, 5000): httpapi.MaxBody,
-		"GET / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks(9<<10, 5000):              8 << 10,
-		"GET / HTTP/1.1\r\nHost: x\r\nContent-Length: 9000\r\n\r\n" + text(9000):                             8 << 10,
+		fmt.Sprintf("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n", httpapi.MaxBody+1) + text(8<<10): httpapi.MaxBody, // without the rest
+		"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks(httpapi.MaxBody+1, 5000):     httpapi.MaxBody,
+		"GET / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks(9<<10, 5000):                  8 << 10,
+		"GET / HTTP/1.1\r\nHost: x\r\nContent-Length: 9000\r\n\r\n" + text(9000):                                 8 << 10,
 	} {
 		conn := httpapi.Dial(t, addr)
 		send(t, conn, sent)

@@ -48,7 +48,9 @@ func (b *incoming) begin(ctx *fasthttp.RequestCtx) error {
 		return nil
 	}
 	length := request.Header.ContentLength() // negative: chunks
-	switch {
+	switch limit := longest(&request.Header); {
+	case int64(length) > limit:
+		return tooLarge(limit)
 	case length >= 0 && length <= smallBody:
 		request.Body() // has already arrived
 	case !slices.Contains([]string{fiber.MethodPost, fiber.MethodPut, fiber.MethodPatch}, string(ctx.Method())):

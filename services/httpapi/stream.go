@@ -79,11 +79,11 @@ func Stream(c *fiber.Ctx, body io.Reader) error {
 	}
 	c.Context().SetConnectionClose()
 	response := c.Response()
-	// If the length is unknown, the server sends chunks, even for identity encoding. So
-	// set the length to 0. It is not sent, and untilClose reports to the server that 0
-	// bytes were written.
+	// The server sends chunks for a body of unknown length, or as many bytes as announced. So
+	// the announced length is 0, which is not sent, and the body goes past the server.
 	response.SetBodyStream(untilClose{body, c.Context().Conn()}, 0)
 	response.Header.Del(fiber.HeaderContentLength)
+	response.ImmediateHeaderFlush = true
 	return nil
 }
 
@@ -95,8 +95,8 @@ type untilClose struct {
 
 // WriteTo implements io.WriterTo, for the server. A failure resets the connection: after
 // a clean close, half a body would look like a whole one.
-func (b untilClose) WriteTo(w io.Writer) (int64, error) {
-	_, err := io.Copy(w, b.Reader)
+func (b untilClose) WriteTo(io.Writer) (int64, error) {
+	_, err := io.Copy(b.conn, b.Reader)
 	if c, ok := b.conn.(*conn); ok && err != nil {
 		c.abort()
 	}

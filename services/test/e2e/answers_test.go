@@ -256,7 +256,7 @@ func answersAtTheWire(t *testing.T, every func(func(contracttest.API, contractte
 	raws := map[int]string{
 		400: "Content-Length: many\r\n\r\n",
 		408: "X-Unfinished: ",
-		413: "Content-Length: 1048577\r\n\r\n",
+		413: "Content-Length: 1048577\r\n\r\n" + strings.Repeat("x", 8<<10),
 		431: "X-Large: " + strings.Repeat("x", 20<<10) + "\r\n\r\n",
 		503: "X-Unfinished: ", // until the service stops
 	}
