@@ -18,6 +18,7 @@ import (
 	"github.com/memory-ledger/ledger/projections/internal/fixture"
 	"github.com/memory-ledger/ledger/projections/readmodel/batches"
 	"github.com/memory-ledger/ledger/projections/readmodel/memories"
+	"github.com/memory-ledger/ledger/projections/tree"
 )
 
 func TestMain(m *testing.M) { pgtest.Main(m) }
@@ -92,6 +93,39 @@ func TestAMemorySupersedesVeryMany(t *testing.T) {
 	testkit.Must(t, tx.QueryRow(t.Context(), `SELECT seq_tup_read FROM pg_stat_xact_user_tables WHERE relid = 'corrections'::regclass`).Scan(&read))
 	if !found || read > 0 {
 		t.Errorf("a memory of another owner was found: %v; corrections read: %d", found, read)
+	}
+}
+
+// TestEqualMemoriesOfALongLog: a correction, which holds up its owner's other commands, reads the
+// rows of no memories but those whose tile is not full.
+func TestEqualMemoriesOfALongLog(t *testing.T) {
+	t.Parallel()
+	_, pool := fixture.Database(t)
+	a := fixture.NewActor()
+	var all []events.Data
+	want := []memories.Hashed{{Leaf: 3}, {Leaf: 256}, {Leaf: 511}, {Leaf: 515}, {Leaf: 517}}
+	for i := range want {
+		want[i].Hash = fixture.Hash(fmt.Sprint(i % 2))
+	}
+	for leaf, next := uint64(0), 0; leaf < 520; leaf++ {
+		m := a.Memory(`{}`)
+		if next < len(want) && want[next].Leaf == leaf {
+			m.LeafHash = want[next].Hash
+			next++
+		}
+		all = append(all, m)
+	}
+	fixture.Apply(t, pool, fixture.Slice(1, a.Say(all...), fixture.NewActor().Write(`{}`)), memories.Projection{}, tree.Projection{})
+	tx, err := pool.Begin(t.Context())
+	testkit.Must(t, err)
+	defer func() { testkit.Must(t, tx.Rollback(t.Context())) }()
+	if got, err := memories.WithHash(t.Context(), tx, a.Owner, []events.Hash{want[0].Hash, want[1].Hash}); err != nil || !slices.Equal(got, want) {
+		t.Errorf("found %v, want %v: %v", got, want, err)
+	}
+	read := 0
+	testkit.Must(t, tx.QueryRow(t.Context(), `SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_xact_user_tables WHERE relid = 'memories'::regclass`).Scan(&read))
+	if read > 8 {
+		t.Errorf("read %d memories", read)
 	}
 }
 

@@ -3,6 +3,7 @@ package memories
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"math"
 	"slices"
 	"strconv"
@@ -15,6 +16,7 @@ import (
 	"github.com/memory-ledger/ledger/projections/internal/column"
 	"github.com/memory-ledger/ledger/projections/projector"
 	"github.com/memory-ledger/ledger/projections/schema"
+	"github.com/memory-ledger/ledger/projections/tree"
 )
 
 // Projection adds a row for each leaf, and for each leaf that it supersedes.
@@ -140,17 +142,31 @@ type Hashed struct {
 }
 
 // WithHash returns the owner's leaves that have one of the hashes, in ascending order. It
-// reads all of the owner's rows: an index would cost each write something, and corrections
-// are rare.
-func WithHash(ctx context.Context, q schema.Querier, owner events.Owner, hashes []events.Hash) ([]Hashed, error) {
-	texts := make([][]byte, len(hashes))
-	for i, h := range hashes {
-		texts[i] = h[:]
+// reads the hashes of all leaves, from their tiles: an index would cost each write something,
+// and the memories themselves are many times as long.
+func WithHash(ctx context.Context, q schema.Querier, owner events.Owner, hashes []events.Hash) (leaves []Hashed, err error) {
+	rows, err := q.Query(ctx, `SELECT tile_index * $2, hashes FROM tiles WHERE owner = $1 AND level = 0
+		UNION ALL SELECT leaf_index, leaf_hash FROM memories WHERE owner = $1
+			AND leaf_index >= $2 * coalesce((SELECT max(tile_index) + 1 FROM tiles WHERE owner = $1 AND level = 0), 0)`, string(owner), tree.TileWidth)
+	if err == nil {
+		wanted := make(map[events.Hash]bool, len(hashes))
+		for _, h := range hashes {
+			wanted[h] = true
+		}
+		var first uint64
+		var packed []byte
+		_, err = pgx.ForEachRow(rows, []any{&first, &packed}, func() error {
+			for i, h := range tree.Split(packed) {
+				if wanted[h] {
+					leaves = append(leaves, Hashed{first + uint64(i), h})
+				}
+			}
+			return nil
+		})
 	}
-	leaves, err := column.All(ctx, q, "leaves by hash", func(row pgx.Row) (h Hashed, err error) {
-		err = row.Scan(&h.Leaf, column.Hash(&h.Hash))
-		return h, err
-	}, `SELECT leaf_index, leaf_hash FROM memories WHERE owner = $1 AND leaf_hash = ANY($2)`, string(owner), texts)
+	if err != nil {
+		return nil, fmt.Errorf("leaves by hash: %w", err)
+	}
 	slices.SortFunc(leaves, func(a, b Hashed) int { return cmp.Compare(a.Leaf, b.Leaf) })
-	return leaves, err
+	return leaves, nil
 }
