@@ -19,6 +19,7 @@ import (
 	"github.com/memory-ledger/ledger/events/verify"
 	"github.com/memory-ledger/ledger/infra/localnats/natstest"
 	"github.com/memory-ledger/ledger/infra/testkit"
+	"github.com/memory-ledger/ledger/projections/audit"
 	"github.com/memory-ledger/ledger/services/run/assembly"
 )
 
@@ -238,5 +239,14 @@ func TestTailIsHarmless(t *testing.T) {
 	var want any
 	if json.Unmarshal([]byte(line), &printed) != nil || json.Unmarshal([]byte(metadata), &want) != nil || !reflect.DeepEqual(printed.Data.Metadata, want) {
 		t.Errorf("%s, want %s", line, metadata)
+	}
+}
+
+// TestSummary marks what makes an audit incomplete among what was not checked.
+func TestSummary(t *testing.T) {
+	var b strings.Builder
+	must(t, printSummary(&b, audit.Summary{NotChecked: []string{"a key", "a chain", "a key", "a replica"}, Incomplete: []string{"a key", "a key", "a replica"}}))
+	if _, said, _ := strings.Cut(b.String(), "leaves\n"); !strings.HasPrefix(said, "INCOMPLETE   a key\nnot checked  a chain\nINCOMPLETE   a key\nINCOMPLETE   a replica\nincomplete:") {
+		t.Error(b.String())
 	}
 }
