@@ -33,7 +33,7 @@ func challenger(t *testing.T, site string) (url string, signed *atomic.Int32) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/auth/verify" {
 			signed.Add(1)
-			_, _ = w.Write([]byte(`{"token": "the token", "publicKey": "the owner"}`))
+			_, _ = w.Write([]byte(`{"token": "the token", "expiresAt": "2999-01-01T00:00:00Z", "publicKey": "the owner"}`))
 			return
 		}
 		if r.URL.Path == "/memories/the-id/forget" && r.Method == http.MethodPost && r.Header.Get("Authorization") == "Bearer the token" {
