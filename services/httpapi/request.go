@@ -84,7 +84,9 @@ func Adapt(c *fiber.Ctx, handler http.Handler) error {
 		return BadRequest("request target is malformed")
 	}
 	request.Host = string(c.Request().Header.Host())
-	c.Request().Header.VisitAll(func(name, value []byte) { request.Header.Add(string(name), string(value)) })
+	for name, value := range c.Request().Header.All() {
+		request.Header.Add(string(name), string(value))
+	}
 	request.Header.Del(fiber.HeaderAuthorization)
 	answer := &kept{header: http.Header{}}
 	handler.ServeHTTP(answer, request)
