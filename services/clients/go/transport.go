@@ -51,7 +51,8 @@ func (r *request) name() string {
 	return r.method + " " + path
 }
 
-// call sends a request and decodes the answer, unless into is nil.
+// call sends a request and decodes the answer. If into is nil, the answer must say that it is
+// done.
 func (c *Client) call(ctx context.Context, r request, into any) (header http.Header, err error) {
 	err = c.repeat(ctx, &r, func() error {
 		response, err := c.attempt(ctx, &r)
@@ -73,7 +74,13 @@ func (c *Client) call(ctx context.Context, r request, into any) (header http.Hea
 // JSON counts as a failed connection. Members that the client does not know are ignored.
 func decode(name string, text []byte, into any) error {
 	if into == nil {
-		return nil
+		var done struct {
+			OK bool `json:"ok"`
+		}
+		if err := decode(name, text, &done); err != nil || done.OK {
+			return err
+		}
+		return serviceLies(ErrMalformed, "ok", "%s answers that it is not done", name)
 	}
 	if plain, isText := into.(*string); isText {
 		*plain = string(text)

@@ -78,6 +78,7 @@ func TestWhatIsRepeated(t *testing.T) {
 	t.Parallel()
 	write := func(ctx context.Context, c *Client) error { _, err := c.Write(ctx, "x", nil); return err }
 	createKey := func(ctx context.Context, c *Client) error { _, err := c.CreateKey(ctx, NewKey{Label: "x"}); return err }
+	retract := func(ctx context.Context, c *Client) error { return c.Retract(ctx, "1") }
 	for name, c := range map[string]struct {
 		answer   func() (*http.Response, error)
 		call     func(context.Context, *Client) error
@@ -96,6 +97,8 @@ func TestWhatIsRepeated(t *testing.T) {
 		"nothing stored":           {func() (*http.Response, error) { return answer(200, `{}`), nil }, write, ErrMalformed, 1},
 		"no leaf":                  {func() (*http.Response, error) { return answer(200, `{"id":"1","leafHash":null,"leafIndex":0}`), nil }, write, ErrMalformed, 1},
 		"no key":                   {func() (*http.Response, error) { return answer(200, `null`), nil }, createKey, ErrMalformed, 1},
+		"not done":                 {func() (*http.Response, error) { return answer(200, `{"ok":false}`), nil }, retract, ErrMalformed, 1},
+		"silent":                   {func() (*http.Response, error) { return answer(200, `{}`), nil }, retract, ErrMalformed, 1},
 		"a hash that is not one":   {func() (*http.Response, error) { return answer(200, `{"leafHash":"E3"}`), nil }, write, ErrMalformed, 1},
 		"the same key, other body": {func() (*http.Response, error) { return answer(422, ""), nil }, write, ErrKeyReused, 1},
 	} {
