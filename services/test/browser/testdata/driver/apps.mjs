@@ -87,7 +87,7 @@ export async function connectsTheInspector(v) {
   const page = await v.context.newPage(); // of another program: it may ask for what it likes
   await page.addInitScript(installWallet, v.wallet);
   await page.goto(v.config.inspector);
-  await page.getByRole('switch', { name: 'Connect or disconnect' }).click({ force: true }); // its label covers it
+  await page.getByRole('switch', { name: 'Connect or disconnect' }).press('Space'); // its label covers it
   await page.getByRole('button', { name: 'Continue with Test Wallet' }).click();
   await page.waitForURL(`${v.config.inspector}/**`);
   await page.getByText('Connected', { exact: true }).waitFor();

@@ -29,6 +29,7 @@ async function perform(name, play, lane) {
     visit.checkQuiet();
   } catch (failure) {
     error = String(failure.stack ?? failure) + (visit.complaints.length ? `\nThe page complained: ${visit.complaints.join('\n')}` : '');
+    for (const page of visit.context?.pages() ?? []) error += `\n${page.url()} shows: ${await page.innerText('body').catch(String)}`.slice(0, 3000);
     await visit.shot('failed').catch(() => {});
   }
   await visit.close();
