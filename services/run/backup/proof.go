@@ -76,11 +76,11 @@ func readAll(ctx context.Context, nc *nats.Conn, part Part, n note, progress fun
 	if part == Keystore && all < before.Msgs {
 		return fmt.Errorf("%w: %d of %d messages can't be read", ErrDamaged, before.Msgs-all, before.Msgs)
 	}
-	consumer, err := stream.CreateConsumer(ctx, jetstream.ConsumerConfig{AckPolicy: jetstream.AckNonePolicy, MemoryStorage: true})
+	consumer, err := js.OrderedConsumer(ctx, n.Stream, jetstream.OrderedConsumerConfig{})
 	if err != nil {
 		return err
 	}
-	messages, err := consumer.Messages(jetstream.PullMaxMessagesWithBytesLimit(2000, 16<<20))
+	messages, err := consumer.Messages(jetstream.PullMaxBytes(16 << 20))
 	if err != nil {
 		return err
 	}
