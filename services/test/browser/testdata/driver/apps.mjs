@@ -71,7 +71,7 @@ export async function connectsAnApp(v) {
   const row = page.getByRole('list', { name: 'Connected apps' }).getByRole('listitem').filter({ hasText: 'Garden Assistant' });
   await row.getByText(new URL(core).host).waitFor();
   await row.getByText('garden', { exact: true }).waitFor();
-  await row.getByText('just now').waitFor();
+  await row.getByText(/used (just now|\d+ seconds ago)/).waitFor();
   await v.everyLook('apps');
   await row.getByRole('button', { name: 'End Garden Assistant' }).click();
   await row.waitFor({ state: 'detached' });
