@@ -328,11 +328,9 @@ func (d *driver) transmit(ctx context.Context) error {
 			d.cfg.Logger.Debug("not taken yet", "signature", f.Signature, "err", err)
 		case errors.As(err, &refusal):
 			f.refused = err
-		case errors.Is(err, chain.ErrUnreachable):
+		default: // the other sends would fail too, and count against an endpoint's limit
 			d.status.setChain(err, now)
-			return ctx.Err() // the other sends would fail too
-		default:
-			d.cfg.Logger.Warn("send", "signature", f.Signature, "err", err)
+			return ctx.Err()
 		}
 	}
 	return ctx.Err()

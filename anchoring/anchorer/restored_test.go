@@ -233,7 +233,7 @@ func sender(c Chain, now *time.Time, flights ...*flight) *driver {
 // A refusal counts against a transaction only if it is permanent.
 func TestWhatARefusalMeans(t *testing.T) {
 	t.Parallel()
-	now := time.Unix(1_700_000_000, 0)
+	now, limited := time.Unix(1_700_000_000, 0), &chain.RPCError{Code: 429, Message: "Too many requests"}
 	for name, c := range map[string]struct {
 		answer          error
 		refused         bool
@@ -246,7 +246,7 @@ func TestWhatARefusalMeans(t *testing.T) {
 		"no money for the rent":    {&program.InstructionError{Index: 3, Custom: true, Code: 1}, false, errUnfunded, nil, 2},
 		"no money for the fee":     {&program.InstructionError{Index: -1, Reason: "InsufficientFundsForFee"}, false, errUnfunded, nil, 2},
 		"the node is behind":       {&program.InstructionError{Index: -1, Reason: "BlockhashNotFound"}, false, nil, nil, 2},
-		"something of the node":    {errors.New("rate limit"), false, nil, nil, 2},
+		"something of the node":    {limited, false, nil, limited, 1},
 		"the chain is not reached": {fmt.Errorf("%w: refused", chain.ErrUnreachable), false, nil, chain.ErrUnreachable, 1},
 	} {
 		l := &letters{answer: c.answer}
