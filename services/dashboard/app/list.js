@@ -223,7 +223,7 @@ export function Found({ api, query, exact, filter, hidden, picked, onOpen, onExa
   if (!rows) return error ? html`<${Problem} error=${error} again=${load}/>` : html`<${Loading} what="Searching"/>`;
   const shown = rows.filter((row) => !hidden.has(row.id)), full = rows.length >= mostFound;
   const lines = query || narrow ? 2 : 1;
-  return html`<div class="summary"><p role="status">${shown.length}${!more ? '' : matched ? ` of ${matched.toLocaleString('en')}` : '+'} found</p>
+  return html`<div class="summary"><p role="status">${shown.length}${!more ? '' : matched ? ` of ${Number(matched).toLocaleString('en')}` : '+'} found</p>
       <p class="soft">${ranked ? 'best first' : 'newest first'}${full && more ? '; ask for less to see the rest' : ''}${damaged > 0 ? `; ${memories(damaged)} damaged, and not searched` : ''}</p>${children}</div>
     <${Problem} error=${error} again=${load}/>
     ${shown.length === 0 ? html`<${Empty} title="Nothing found">${Object.keys(filter).length > 0 ? 'No memory matches all of this. Ask for less.' : exact ? 'No memory has exactly this text.' : 'No memory has these words, or related ones.'}

@@ -1222,6 +1222,8 @@ export const scenarios = {
     await stays('when what is above grows');
     await v.page.getByRole('button', { name: 'Filter' }).click();
     assert.ok((await v.page.getByLabel('Source').boundingBox()).y > 0, 'the filter is in sight');
+    await v.page.getByLabel('Source').fill('diary');
+    await v.page.getByText(`of ${Math.ceil(v.config.many / 3).toLocaleString('en')} found`).waitFor();
     assert.ok(v.requests.filter((url) => url.includes('/memories?')).length < 60, 'only pages in sight are asked for');
   },
 };
