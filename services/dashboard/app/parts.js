@@ -77,9 +77,9 @@ export function Copy({ text, what = 'Copy' }) {
     <span aria-live="polite">${done ? 'Copied' : what}</span></button>`;
 }
 
-/** A dialog over the page. Escape, or a click outside the dialog, closes it. */
+/** A dialog over the page. Escape, or a click outside the dialog, closes it. A selection that ends outside is no click there. */
 export function Dialog({ title, onClose, children, wide }) {
-  const ref = useRef();
+  const ref = useRef(), pressed = useRef();
   // Not useEffect: it would give the focus back a moment after the dialog is gone, and a key
   // pressed meanwhile would be lost.
   useLayoutEffect(() => {
@@ -91,7 +91,7 @@ export function Dialog({ title, onClose, children, wide }) {
     };
   }, []);
   return html`<dialog ref=${ref} class=${wide ? 'wide' : ''} aria-labelledby="dialog-title"
-      onCancel=${(e) => { e.preventDefault(); onClose(); }} onClick=${(e) => e.target === ref.current && onClose()}>
+      onCancel=${(e) => { e.preventDefault(); onClose(); }} onMouseDown=${(e) => { pressed.current = e.target; }} onClick=${(e) => e.target === ref.current && pressed.current === ref.current && onClose()}>
     <div class="sheet"><header><h2 id="dialog-title">${title}</h2>
       <button type="button" class="icon" aria-label="Close" onClick=${onClose}>✕</button></header>${children}</div></dialog>`;
 }
