@@ -41,7 +41,7 @@ function NewKey({ api, onClose }) {
     const namespaces = listOf(only);
     setMade(await api.ledger.keys.create(label, { scopes: chosen, expiresAt, namespaces: namespaces.length > 0 ? namespaces : undefined }).catch(api.guard));
   });
-  if (made) return html`<${Dialog} title="Your new key" onClose=${onClose}><p>Copy it now. It is shown only this once.</p>
+  if (made) return html`<${Dialog} key="made" title="Your new key" onClose=${onClose}><p>Copy it now. It is shown only this once.</p>
     <div class="row secret"><code class="grow break" tabIndex="0">${made.key}</code><${Copy} text=${made.key}/></div>
     <${Lines} secret=${made.key}/>
     <footer class="row"><span class="grow"></span><button type="button" class="primary" onClick=${onClose}>Done</button></footer><//>`;

@@ -96,10 +96,12 @@ export function Dialog({ title, onClose, children, wide }) {
       <button type="button" class="icon" aria-label="Close" onClick=${onClose}>✕</button></header>${children}</div></dialog>`;
 }
 
-/** Runs a task and tracks its state: [run, running, error, clear]. */
+/** Runs a task and tracks its state: [run, running, error, clear]. A button that is disabled meanwhile has the focus again at its end. */
 export function useTask(task) {
-  const [state, setState] = useState({});
+  const [state, setState] = useState({}), from = useRef();
+  useLayoutEffect(() => { if (!state.running && document.activeElement === document.body) from.current?.focus({ preventScroll: true }); }, [state]);
   const run = async (...args) => {
+    from.current = document.activeElement;
     setState({ running: true });
     try {
       await task(...args);

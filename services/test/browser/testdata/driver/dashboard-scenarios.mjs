@@ -99,8 +99,9 @@ export const scenarios = {
     const button = v.page.getByRole('button', { name: 'Continue with Test Wallet' });
     await button.click();
     await v.page.getByText('You declined it in the wallet').waitFor();
+    await v.page.waitForFunction(() => document.activeElement.matches('.wallet')); // it was disabled meanwhile
     await v.accessible();
-    await button.click();
+    await button.press('Enter');
     await v.page.getByRole('navigation').waitFor();
     await v.close();
     await v.open({ wallets: [{ name: 'Old Wallet', kind: 'injected' }] });
@@ -876,6 +877,7 @@ export const scenarios = {
     await v.everyLook('new-key');
     await v.dialog.getByRole('button', { name: 'Create key' }).click();
     const shown = v.dialog.locator('.secret code'), key = await shown.textContent(), { x, y } = await shown.boundingBox();
+    assert.ok(await v.dialog.evaluate((el) => el.contains(document.activeElement)), 'the focus is where the key is');
     await v.page.mouse.move(x + 90, y + 9); // a selection may end outside of the dialog, and must not close it
     await v.page.mouse.down();
     await v.page.mouse.move(20, y + 9);
