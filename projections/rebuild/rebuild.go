@@ -36,7 +36,7 @@
 // # Interruptions
 //
 // The new schema is called <live>_rebuild until the swap, and the old one <live>_old after
-// it. A comment on each marks it as made by a rebuild. An interrupted rebuild leaves one of
+// it. A comment on each marks it as made by a rebuild. A killed rebuild leaves one of
 // them behind. The next rebuild discards that schema, because an unknown build filled it up
 // to an unknown point. Nothing else is left, and the live tables are always one complete
 // set.
@@ -123,13 +123,15 @@ func (r *rebuild) run(ctx context.Context) error {
 		return err
 	}
 	if err := r.replace(ctx); err != nil {
-		if ctx.Err() != nil {
+		if r.control.IsClosed() {
 			return err // the next rebuild drops what this one made
 		}
 		// Half-filled tables would keep the room that the live ones need on a full disk.
 		if r.replayer != nil {
 			schema.Disconnect(r.replayer.Conn)
 		}
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second) // Ctrl-C ended ctx
+		defer cancel()
 		return errors.Join(err, r.discard(ctx, r.fresh))
 	}
 	r.say("dropping the old tables")

@@ -325,7 +325,7 @@ func TestAMigrationMeanwhileIsNotUndone(t *testing.T) {
 }
 
 // A rebuild can be interrupted at any step and run again, and the live tables are always
-// complete.
+// complete. Unless it has swapped, it leaves no half-filled tables on the disk.
 func TestInterruptedAnywhereItRunsAgain(t *testing.T) {
 	slow(t)
 	t.Parallel()
@@ -340,8 +340,11 @@ func TestInterruptedAnywhereItRunsAgain(t *testing.T) {
 				cancel()
 			}
 		}
-		_, err := rebuild.Run(ctx, cfg)
+		result, err := rebuild.Run(ctx, cfg)
 		cancel()
+		if n := s.schemas(); n != 1 && !result.Swapped {
+			t.Errorf("interrupted at %d: %d schemas", stop, n)
+		}
 		if checkErr := s.check(a); checkErr != nil {
 			t.Errorf("interrupted at %d: %v", stop, checkErr)
 		}
