@@ -44,7 +44,11 @@ func (a *auditor) checkReplicas(ctx context.Context, to uint64) error {
 			continue
 		}
 		c := &copyOfLog{node: r.Node, hash: sha256.New(), digests: map[uint64][sha256.Size]byte{}}
-		if err := a.readReplica(ctx, r, to, c); err != nil {
+		switch err := a.readReplica(ctx, r, to, c); {
+		case errors.Is(err, errAway):
+			a.report.incomplete("the replica of the log on node %s: %v", r.Node, err)
+			c.holes++
+		case err != nil:
 			return fmt.Errorf("read the replica on node %s: %w", r.Node, err)
 		}
 		if c.holes == 0 && whole == nil {
@@ -155,12 +159,16 @@ func span(from, to uint64) string {
 	return fmt.Sprintf("sequences %d to %d", from, to)
 }
 
-// errStalled means that a node sends no more messages.
-var errStalled = errors.New("nothing more came")
+var (
+	// errStalled means that a node sends no more messages.
+	errStalled = errors.New("nothing more came")
+	// errAway means that a node has stopped answering.
+	errAway = errors.New("it went away while it was read")
+)
 
-// readUntilStalled reads, and returns errStalled if nothing arrives for the duration
-// patience. A node that can't read its newest messages waits for them, so without this
-// limit its reader would wait forever.
+// readUntilStalled reads. If nothing arrives for the duration patience, it returns errAway, or
+// errStalled if the read was waiting for a node that answers. A node that can't read its newest
+// messages waits for them, so without this limit its reader would wait forever.
 func readUntilStalled(ctx context.Context, log eventlog.PartReader, patience time.Duration, cfg eventlog.ReadConfig, yield func(eventlog.Slice) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -171,8 +179,8 @@ func readUntilStalled(ctx context.Context, log eventlog.PartReader, patience tim
 		defer stalled.Reset(patience)
 		return yield(s)
 	})
-	if err != nil && errors.Is(context.Cause(ctx), errStalled) {
-		return errStalled
+	if err != nil && errors.Is(context.Cause(ctx), errStalled) && !errors.Is(err, errStalled) {
+		return errAway
 	}
 	return err
 }

@@ -20,6 +20,7 @@ type node struct {
 	lost         []uint64
 	altered      uint64 // a message that differs on this node
 	fails        int    // number of reads that fail at a lost message; negative: all
+	away         uint64 // the message from which on the node no longer answers
 }
 
 func (n *node) Head(context.Context) (uint64, error) { return n.messages, nil }
@@ -33,13 +34,17 @@ func (n *node) Read(ctx context.Context, cfg eventlog.ReadConfig, yield func(eve
 			at = 1
 		}
 		for ; next <= cfg.To && next < slice.First+at; next++ {
+			if next == n.away {
+				<-ctx.Done()
+				return ctx.Err()
+			}
 			if n.fails != 0 && slices.Contains(n.lost, next) {
 				got := next + 1
 				for ; slices.Contains(n.lost, got); got++ {
 				}
 				if got > n.messages {
 					<-ctx.Done() // the message can still arrive
-					return ctx.Err()
+					return context.Cause(ctx)
 				}
 				n.fails--
 				return &eventlog.GapError{Expected: next, Got: got}
@@ -79,6 +84,7 @@ func TestEachReplicaIsRead(t *testing.T) {
 		"the newest": {node{lost: []uint64{messages - 1, messages}}, []string{fmt.Sprintf("node b can't read sequences %d to %d", messages-1, messages)}},
 		"another":    {node{altered: 5000}, []string{"nodes a and b hold different messages among sequences 4097 to 8192"}},
 		"too many":   {node{lost: gaps}, reported},
+		"away":       {node{away: 5001}, nil},
 		"another where a digest ends": {node{messages: 2 * compared, altered: 2 * compared}, []string{
 			"nodes a and b hold different messages among sequences 4097 to 8192"}},
 	} {
@@ -91,14 +97,14 @@ func TestEachReplicaIsRead(t *testing.T) {
 				var found []string
 				a := &auditor{report: &report{to: func(f Finding) { found = append(found, f.Detail) }}}
 				a.cfg = Config{Log: &c.node, Patience: time.Minute, Replicas: []Replica{{Node: "a", Log: whole}, {Node: "b", Log: &c.node}, {Node: "c", Missing: "it is away"}}}
-				if name == "one" { // also test a damaged node that is read first
+				if name == "one" || name == "away" { // also test a damaged node that is read first
 					slices.Reverse(a.cfg.Replicas)
 				}
 				if err := a.checkReplicas(t.Context(), messages); err != nil || !slices.Equal(found, c.want) {
 					t.Errorf("found %q, %v; want %q", found, err, c.want)
 				}
-				if len(a.report.summary.Incomplete) != 1 {
-					t.Errorf("said of the one that is away: %v", a.report.summary.Incomplete)
+				if got := a.report.summary.Incomplete; len(got) != 1+min(1, int(c.node.away)) {
+					t.Errorf("said of those that are away: %v", got)
 				}
 				if err := a.cfg.Log.Read(t.Context(), eventlog.ReadConfig{To: messages}, func(eventlog.Slice) error { return nil }); err != nil {
 					t.Errorf("the audit reads from one that is not whole: %v", err)
