@@ -99,7 +99,11 @@ export function Dialog({ title, onClose, children, wide }) {
 /** Runs a task and tracks its state: [run, running, error, clear]. A button that is disabled meanwhile has the focus again at its end. */
 export function useTask(task) {
   const [state, setState] = useState({}), from = useRef();
-  useLayoutEffect(() => { if (!state.running && document.activeElement === document.body) from.current?.focus({ preventScroll: true }); }, [state]);
+  useLayoutEffect(() => {
+    if (state.running) return;
+    if (document.activeElement === document.body) from.current?.focus({ preventScroll: true });
+    from.current = null;
+  }, [state]);
   const run = async (...args) => {
     from.current = document.activeElement;
     setState({ running: true });
