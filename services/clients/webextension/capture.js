@@ -27,11 +27,12 @@ export async function capture(tab, { selection: given, frameId } = {}) {
 export function bodyOf(text, { title = '', url = '' }) {
   const whole = [...text.toWellFormed().trim()];
   if (whole.length === 0) throw new Error('There is no text here to save');
-  const metadata = {};
+  // The metadata, which is not encrypted, must not name files or the browser's own pages. In
+  // Firefox, a page without a title has its address as the title.
+  const metadata = {}, web = /^https?:/.test(url);
   // The service takes no noncharacters in metadata.
-  if (title) metadata.title = title.slice(0, maxTitle).toWellFormed().replace(/\p{Noncharacter_Code_Point}/gu, '\ufffd');
-  // Never send addresses of files or of the browser's own pages.
-  if (/^https?:/.test(url) && url.length <= maxURL) metadata.url = url;
+  if (web && title) metadata.title = title.slice(0, maxTitle).toWellFormed().replace(/\p{Noncharacter_Code_Point}/gu, '\ufffd');
+  if (web && url.length <= maxURL) metadata.url = url;
   if (whole.length > maxContent) metadata.truncated = true;
   return { content: whole.slice(0, maxContent).join(''), source: 'web extension', metadata };
 }

@@ -96,6 +96,6 @@ test('a body fits the limits of the service, and says where it was cut', () => {
   const cut = bodyOf(' ' + '😀'.repeat(10_001), tab);
   assert.equal([...cut.content].length, 10_000);
   assert.deepEqual(cut.metadata, { title: `${'T'.repeat(498)}\ufffd\ufffd`, url: tab.url, truncated: true });
-  assert.deepEqual(bodyOf('a\ud83d', { url: 'file:///home/me' }), { content: 'a\ufffd', source: 'web extension', metadata: {} });
+  assert.deepEqual(bodyOf('a\ud83d', { title: '/home/me', url: 'file:///home/me' }), { content: 'a\ufffd', source: 'web extension', metadata: {} });
   assert.throws(() => bodyOf(' \n', tab), /no text/);
 });
