@@ -9,6 +9,7 @@ const refusals = [400, 403, 413, 422];
 export class Queue {
   #storage;
   #lock;
+  #next; // the flush that has not begun
 
   /**
    * @param storage as chrome.storage.local
@@ -46,16 +47,20 @@ export class Queue {
    * Sends the entries of a session, {url, owner}, in the order they were saved. A crash between
    * an answer and the removal of its entry leaves the entry in the queue: it is sent again with
    * the same key, and stored once. Rethrows the error of a failure that may pass; that entry and
-   * later entries stay.
-   * @param send (entry) => resolves when the entry is stored; errors of the service have a status
+   * later entries stay. Calls during a flush share the next one: otherwise each entry that a
+   * flush removes would have a service tried again that has just refused.
+   * @param session () => the session, or undefined
+   * @param send (entry, session) => resolves when the entry is stored; errors of the service have a status
    * @returns the number of entries stored
    */
   flush(session, send) {
-    return this.#lock('sending', async () => {
+    return this.#next ??= this.#lock('sending', async () => {
+      this.#next = undefined;
+      const to = await session();
       let stored = 0;
-      for (const entry of sendable(await this.entries(), session)) {
+      for (const entry of to ? sendable(await this.entries(), to) : []) {
         try {
-          await send(entry);
+          await send(entry, to);
         } catch (error) {
           if (!refusals.includes(error.status)) throw error;
           await this.#change((queue) => queue.map((e) => (e.key === entry.key ? { ...e, problem: error.message } : e)));

@@ -4,6 +4,7 @@ import { bodyOf } from '../capture.js';
 import { Queue, sendable } from '../queue.js';
 
 const session = { url: 'https://ledger.example', owner: 'Alice' };
+const signedIn = async () => session;
 const entry = (key, more) => ({ key, url: session.url, owner: session.owner, body: { content: key }, ...more });
 const failure = (status) => Object.assign(new Error(`status ${status}`), { status });
 
@@ -39,14 +40,26 @@ test('what waits is sent in order, once, by however many flushes', async () => {
   const queue = make(), sent = [];
   for (const key of ['a', 'b']) await queue.add(entry(key));
   const send = async ({ key }) => { sent.push(key); };
-  const counts = await Promise.all([queue.flush(session, send), queue.flush(session, send)]);
-  assert.deepEqual([sent, counts, await keys(queue)], [['a', 'b'], [2, 0], []]);
+  const counts = await Promise.all([queue.flush(signedIn, send), queue.flush(signedIn, send)]);
+  assert.deepEqual([sent, counts, await keys(queue)], [['a', 'b'], [2, 2], []]);
+});
+
+test('events while others are sent cause one further try', async () => {
+  const queue = make(), tries = [];
+  await queue.add(entry('a'));
+  const send = async () => {
+    if (tries.push(1) === 1) tries.push(...['b', 'c', 'd'].map(() => assert.rejects(queue.flush(signedIn, send))));
+    throw failure(429);
+  };
+  await assert.rejects(queue.flush(signedIn, send));
+  await Promise.all(tries);
+  assert.equal(tries.length, 1 + 3 + 1);
 });
 
 test('an entry that is added while others are sent stays for the next flush', async () => {
   const queue = make();
   await queue.add(entry('a'));
-  await queue.flush(session, () => queue.add(entry('b')));
+  await queue.flush(signedIn, () => queue.add(entry('b')));
   assert.deepEqual(await keys(queue), ['b']);
 });
 
@@ -55,7 +68,7 @@ for (const status of [undefined, 401, 404, 408, 429, 500, 503]) {
     const queue = make(), sent = [];
     for (const key of ['a', 'b']) await queue.add(entry(key));
     const send = async ({ key }) => { sent.push(key); throw failure(status); };
-    await assert.rejects(queue.flush(session, send), { status });
+    await assert.rejects(queue.flush(signedIn, send), { status });
     assert.deepEqual([sent, await keys(queue)], [['a'], ['a', 'b']]);
   });
 }
@@ -65,12 +78,12 @@ for (const status of [400, 403, 413, 422]) {
     const queue = make(), sent = [];
     for (const key of ['a', 'b']) await queue.add(entry(key));
     const send = async ({ key }) => { sent.push(key); if (key === 'a') throw failure(status); };
-    assert.equal(await queue.flush(session, send), 1);
-    await queue.flush(session, send);
+    assert.equal(await queue.flush(signedIn, send), 1);
+    await queue.flush(signedIn, send);
     assert.deepEqual(sent, ['a', 'b']);
     assert.deepEqual(await queue.entries(), [entry('a', { problem: `status ${status}` })]);
     await queue.retry('a');
-    assert.equal(await queue.flush(session, async () => {}), 1);
+    assert.equal(await queue.flush(signedIn, async () => {}), 1);
   });
 }
 
@@ -80,9 +93,9 @@ test('a worker that ends between an answer and its removal sends again with the 
   let arrived;
   const stored = new Promise((resolve) => { arrived = resolve; });
   // The service stores the entry, but this worker never gets the answer.
-  void queue.flush(session, ({ key }) => { sent.push(key); arrived(); return new Promise(() => {}); });
+  void queue.flush(signedIn, ({ key }) => { sent.push(key); arrived(); return new Promise(() => {}); });
   await stored;
-  await make(storage).flush(session, async ({ key }) => { sent.push(key); });
+  await make(storage).flush(signedIn, async ({ key }) => { sent.push(key); });
   assert.deepEqual([sent, await keys(queue)], [['a', 'a'], []]);
 });
 
