@@ -364,6 +364,9 @@ func readMem0(r io.Reader, name string, yield func(Entry) error) error {
 	} else if err = json.Unmarshal(text, &of); of.Results == nil {
 		list = &of.Memories
 	}
+	if err == nil && *list == nil {
+		err = errors.New("it has no list of memories")
+	}
 	if err != nil {
 		return fmt.Errorf("%s is not an export of mem0: %w", name, err)
 	}

@@ -107,6 +107,10 @@ not json
 	if err := foreign.Read(dir, foreign.Options{Format: foreign.Text}, nil); err == nil || !strings.Contains(err.Error(), "ends in .txt or .text") {
 		t.Errorf("a folder with none of the format's files: %v", err)
 	}
+	other := filepath.Join(folder(t, map[string]string{"x.json": `{"content":"of jsonl"}`}), "x.json")
+	if err := foreign.Read(other, foreign.Options{Format: foreign.Mem0}, nil); err == nil || !strings.Contains(err.Error(), "no list of memories") {
+		t.Errorf("a file of another format: %v", err)
+	}
 }
 
 // TestTheDashboardReadsAlike: the dashboard gives entries the ids, texts and metadata that
