@@ -12,7 +12,7 @@ const grace = 1500; // ms to wait for wallets to appear
  * fail. able reports whether a wallet can do the task.
  */
 export function WalletChoice({ owner, use, verb = 'Continue with', able = () => true }) {
-  const [found, setFound] = useState([]), [missing, setMissing] = useState(false), [chosen, setChosen] = useState();
+  const [found, setFound] = useState([]), [missing, setMissing] = useState(false), [chosen, setChosen] = useState(), [stop, setStop] = useState();
   const wallets = found.filter(able);
   useEffect(() => {
     const timer = setTimeout(() => setMissing(true), grace), stop = findWallets(setFound);
@@ -20,15 +20,21 @@ export function WalletChoice({ owner, use, verb = 'Continue with', able = () => 
   }, []);
   const [start, running, error] = useTask(async (wallet) => {
     setChosen(wallet);
-    const account = await wallet.connect();
+    // A wallet may never answer. An answer after the person stopped waiting is ignored.
+    const asking = (ask) => (...given) => new Promise((resolve, reject) => {
+      setStop(() => () => reject(new Error(`You stopped waiting for ${wallet.name}. Try again, or choose another wallet.`)));
+      ask(...given).then(resolve, reject);
+    }).finally(() => setStop());
+    const account = await asking(wallet.connect)();
     if (owner && account.publicKey !== owner) throw new Error(`The wallet has another account: ${account.publicKey}. Switch it to ${owner}.`);
-    await use(account, wallet);
+    await use({ ...account, ...Object.fromEntries(['signMessage', 'signTransaction', 'sendTransaction'].map((name) => [name, account[name] && asking(account[name])])) });
   });
   return html`<div class="wallets">
     ${wallets.map((wallet) => html`<button type="button" class="wallet" key=${wallet.name} disabled=${running} onClick=${() => start(wallet)}>
       ${/^data:image\/(svg\+xml|webp|png|gif);base64,/.test(wallet.icon ?? '')
         ? html`<img src=${wallet.icon} alt="" width="28" height="28"/>` : html`<span class="letter" aria-hidden="true">${wallet.name[0].toUpperCase()}</span>`}
       <span>${running && chosen === wallet ? `Waiting for ${wallet.name}…` : `${verb} ${wallet.name}`}</span></button>`)}
+    ${stop && html`<button type="button" class="quiet" onClick=${stop}>Stop waiting</button>`}
     ${wallets.length === 0 && (missing ? html`<div class="notice alarm" role="alert"><p>${found.length > 0 ? html`<strong>This wallet can't do it.</strong> It does not take
       transactions by the Wallet Standard. Open this page with another wallet.` : html`<strong>No wallet found.</strong> Install a Solana wallet for this browser,
       or switch it on for this site, and reload. On a phone, open this page in your wallet's own browser. <${AboutWallets}/>`}</p>

@@ -95,8 +95,14 @@ export const scenarios = {
     await v.page.getByRole('link', { name: 'About Solana wallets' }).waitFor();
     await v.everyLook('no-wallet');
     await v.close();
-    await v.open({ wallets: [{ ...v.wallet, sign: ['refuse', 'ok'] }] });
+    await v.open({ wallets: [{ ...v.wallet, connect: ['hang', 'ok'], sign: ['hang', 'refuse', 'ok'] }] });
     const button = v.page.getByRole('button', { name: 'Continue with Test Wallet' });
+    for (const asked of [0, 1]) { // it never answers: first to connect, then to sign
+      await button.click();
+      await v.page.waitForFunction((asked) => testWallet.seen.length === asked, asked);
+      await v.page.getByRole('button', { name: 'Stop waiting' }).click();
+      await v.page.getByText('You stopped waiting for Test Wallet').waitFor();
+    }
     await button.click();
     await v.page.getByText('You declined it in the wallet').waitFor();
     await v.page.waitForFunction(() => document.activeElement.matches('.wallet')); // it was disabled meanwhile
