@@ -26,10 +26,11 @@ export function useImport(api) {
     setFound({ fresh: fresh(good, before), gone, there: good.filter((e) => before.get(e.id)?.has(e.content)).length, left: entries.filter(({ why }) => why) });
   });
   const [store, storing, unstored] = useTask(async () => {
+    let done = 0;
     for (const batch of batches(found.fresh)) {
       // The same key for the same entries: a batch is stored once, also if its answer was lost. One that was taken back since has another key.
       await api.ledger.core('POST', '/memories/batch', { body: { memories: batch }, idempotencyKey: `import-${await sha256(JSON.stringify([batch, found.gone]))}` }).catch(api.guard);
-      setDone('Storing…');
+      setDone(`${(done += batch.length).toLocaleString('en')} of ${memories(found.fresh.length)} stored…`);
     }
     api.refresh();
     setDone(`Done: ${memories(found.fresh.length)} stored.`);

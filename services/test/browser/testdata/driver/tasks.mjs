@@ -153,6 +153,13 @@ export const tasks = {
       answer();
       await section.getByText('Done: 4 memories stored.').waitFor();
       assert.deepEqual((await v.call('GET', '/memories')).map(({ content }) => content), all.map(({ content }) => content));
+      const second = await v.hold('**/memories/batch');
+      await v.page.route('**/memories/batch', (route) => route.continue(), { times: 1 });
+      await section.getByLabel('Choose files').setInputFiles({ name: 'many.txt', mimeType: 'text/plain', buffer: Buffer.from(Array.from({ length: 257 }, (_, i) => `line ${i}`).join('\n')) });
+      await section.getByRole('button', { name: 'Store 257 memories' }).click();
+      await section.getByText('256 of 257 memories stored…').waitFor();
+      second();
+      await section.getByText('Done: 257 memories stored.').waitFor();
     } finally {
       fs.rmSync(folder, { recursive: true });
     }
