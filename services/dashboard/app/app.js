@@ -76,7 +76,12 @@ function Shell({ session, begin, end }) {
     let due; // many events at once cause only one request for the head
     return follow(session, {
       start: (cursor) => { start.current = cursor; listeners.current.forEach((hear) => hear([])); },
-      state: (now) => { setState(now); if (now === 'live') refresh(); },
+      state: (now) => {
+        setState(now);
+        if (now !== 'live') return;
+        refresh();
+        dispatchEvent(new Event('live'));
+      },
       expired: () => end('expired'),
       events: (events) => {
         clearTimeout(due);

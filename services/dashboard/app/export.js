@@ -37,6 +37,6 @@ export function useExport(api) {
 }
 
 export const ExportButton = ({ exporting: { run, running, error, share, done }, primary }) => html`${running && html`<progress max="1" value=${share} aria-label="Export"></progress>`}
-  <${Problem} error=${error} again=${run}/>
+  <${Problem} error=${error} redo=${run}/>
   <div class="row"><button type="button" class=${primary ? 'primary' : ''} disabled=${running} onClick=${run}>${running ? `Exporting… ${Math.round((share ?? 0) * 100)}%` : 'Export everything'}</button>
     <span role="status">${done}</span></div>`;

@@ -14,5 +14,5 @@ export function FirstRun({ api }) {
     <ul><li><h3>Try it</h3><p class="soft">One example memory, with its proof.</p><button type="button" disabled=${writing} onClick=${write}>Write an example</button></li>
       <li><h3>Bring what you have</h3><p class="soft">Files of notes, or an export from elsewhere.</p><a class="button" href="#data">Import</a></li>
       <li><h3>Connect an assistant</h3><p class="soft">Claude, ChatGPT, Cursor and others.</p><a class="button" href="#connect">Connect</a></li></ul>
-    <${Problem} error=${error} again=${write}/></div>`;
+    <${Problem} error=${error} redo=${write}/></div>`;
 }

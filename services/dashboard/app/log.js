@@ -30,13 +30,13 @@ const samples = 16, width = 640, height = 180;
 /** Shows how the log grew, from the times of some evenly spaced memories. */
 function Growth({ api, size, anchored }) {
   const round = Math.ceil(size / Math.max(1, Math.floor(size / 50))); // do not load again for every new leaf
-  const [points, error] = useLoad(async () => {
+  const [points, error, again] = useLoad(async () => {
     const leaves = [...new Set(Array.from({ length: Math.min(samples, size) }, (_, i) => Math.round(i * (size - 1) / Math.max(1, Math.min(samples, size) - 1))))];
     const pages = await Promise.all(leaves.map((leaf) => api.ledger.core('GET', `/memories?limit=1&cursor=${leaf}`).catch(api.guard)));
     return pages.flatMap(({ body }) => body.map((m) => ({ at: Date.parse(m.createdAt), size: m.leafIndex + 1 })));
   }, [round]);
   if (size === 0) return html`<${Empty} title="An empty log">It grows with your first memory.<//>`;
-  if (error) return html`<${Problem} error=${error}/>`;
+  if (error) return html`<${Problem} error=${error} again=${again}/>`;
   if (!points) return html`<${Loading}/>`;
   const now = Date.now(), first = points[0]?.at ?? now, span = Math.max(1, now - first);
   const all = [...points, { at: now, size }];

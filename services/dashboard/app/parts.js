@@ -15,9 +15,16 @@ export function inWords(error) {
   return error?.message || 'Something went wrong.';
 }
 
-export const Problem = ({ error, again }) => error && html`
-  <div class="notice alarm" role="alert"><p>${inWords(error)}</p>
-  ${again && html`<button type="button" onClick=${again}>Try again</button>`}</div>`;
+/** Shows an error. again loads what is missing, also by itself once the connection is back. redo repeats what a person did. */
+export function Problem({ error, again, redo = again }) {
+  useEffect(() => {
+    if (!error || !again) return;
+    addEventListener('live', again);
+    return () => removeEventListener('live', again);
+  }, [error, again]);
+  return error && html`<div class="notice alarm" role="alert"><p>${inWords(error)}</p>
+    ${redo && html`<button type="button" onClick=${redo}>Try again</button>`}</div>`;
+}
 
 export const Loading = ({ what = 'Loading' }) => html`<p class="loading" role="status"><span class="spinner" aria-hidden="true"></span>${what}…</p>`;
 

@@ -55,7 +55,7 @@ export function Write({ api }) {
     <div class="row"><${Unfold} what="More" open=${open} values=${Object.values(more)} onToggle=${() => setOpen(!open)}/>
       <span class="grow soft" role="status">${saved && 'Stored.'}</span>
       <button class="primary" disabled=${!text || storing}>${storing ? 'Storing…' : 'Remember'}</button></div>
-    <${Problem} error=${error} again=${save}/></form>`;
+    <${Problem} error=${error} redo=${save}/></form>`;
 }
 
 /** Stores a new text in place of a memory. The draft is kept elsewhere, so that it survives a look at the memory. */

@@ -661,9 +661,17 @@ export const scenarios = {
     await v.everyLook('offline');
     await v.rows.first().click();
     await v.dialog.getByText('Memory Ledger does not answer').waitFor();
+    const live = await v.hold('**/events'), leaf = '**/memories?limit=1&*';
     await v.context.setOffline(false);
     await v.dialog.getByRole('button', { name: 'Try again' }).click();
     await v.dialog.getByText('Written').waitFor();
+    await v.page.keyboard.press('Escape');
+    await v.page.route(leaf, (route) => route.abort());
+    await v.go('Log');
+    await v.page.getByText('Memory Ledger does not answer').waitFor();
+    await v.page.unroute(leaf);
+    live();
+    await v.page.getByRole('img', { name: 'The log grew' }).waitFor(); // without a press
     await v.page.getByText('No connection to Memory Ledger').waitFor({ state: 'detached', timeout: 35_000 });
   },
 
