@@ -14,12 +14,12 @@ const ends = { '': 'Never', 1: 'In a day', 7: 'In a week', 30: 'In a month', 365
 function Keys({ api }) {
   const { keys } = api.ledger;
   const [list, error, again] = useFresh(api, () => keys.list(), ['ApiKeyCreated', 'ApiKeyRevoked', 'ApiKeyUsed']);
-  const [making, setMaking] = useState(false);
-  const [revoke, revoking, refused] = useTask(async (id) => { await keys.revoke(id).catch(api.guard); again(); });
+  const [making, setMaking] = useState(false), [said, setSaid] = useState('');
+  const [revoke, revoking, refused] = useTask(async ({ id, label }) => { await keys.revoke(id).catch(api.guard); setSaid(`${label} is revoked.`); again(); });
   const live = (list ?? []).filter((k) => !k.revokedAt && !(k.expiresAt && Date.parse(k.expiresAt) <= Date.now())).toReversed();
   const items = (all, name, label, verb) => html`<ul class="list" aria-label=${label}>${all.map((k) => html`<li key=${k.id}><div class="grow"><strong dir="auto">${k.label}</strong> ${name(k)}
         <p class="soft">${k.scopes.map((s) => html`<span class="tag" key=${s}>${s}</span>`)} used <${Time} at=${k.lastUsedAt}/>${k.expiresAt && html` · ends ${when(k.expiresAt)}`}${k.namespaces && html` · only in <span dir="auto">${k.namespaces.join(', ')}</span>`}</p></div>
-        <button type="button" class="quiet" disabled=${revoking} aria-label=${`${verb} ${k.label}`} onClick=${() => revoke(k.id)}>${verb}</button></li>`)}</ul>`;
+        <button type="button" class="quiet" disabled=${revoking} aria-label=${`${verb} ${k.label}`} onClick=${() => revoke(k)}>${verb}</button></li>`)}</ul>`;
   const apps = live.filter((k) => k.app), made = live.filter((k) => !k.app);
   const address = `${site.coreUrl}/mcp`;
   return html`<section class="card"><h2>Connected apps</h2><p class="soft">Give Claude, ChatGPT or another assistant this address. It asks for what you then allow with your wallet. <a href="#connect">Step by step</a></p>
@@ -28,7 +28,7 @@ function Keys({ api }) {
         <p class="soft">Each app chose its name itself. Its answer went to the host beside it.</p>`}</section>
     <section class="card"><div class="row"><div class="grow"><h2>API keys</h2><p class="soft">For programs and agents. A key is dead on the request after you revoke it.</p></div>
       <button type="button" class="primary" onClick=${() => setMaking(true)}>New key</button></div>
-    <${Problem} error=${error ?? refused} again=${error && again}/>
+    <${Problem} error=${error ?? refused} again=${error && again}/><p class="unseen" role="status">${said}</p>
     ${!list ? !error && html`<${Loading}/>` : made.length === 0 ? html`<p class="soft">No key opens your log.</p>`
       : items(made, (k) => html`<code>${k.prefix}…</code>`, 'API keys', 'Revoke')}
     ${making && html`<${NewKey} api=${api} onClose=${() => { setMaking(false); again(); }}/>`}</section>`;

@@ -49,6 +49,8 @@ function App() {
     setExpired(why === 'expired');
     setSession(null);
   }, []);
+  const found = useRef(session); // when the page was opened
+  useEffect(() => { if (session && session !== found.current) document.getElementById('main').focus({ preventScroll: true }); }, [session]);
   if (!session && erased) return html`<${Erased} receipt=${erased} onDone=${() => setErased()}/>`;
   if (!session) return html`<${SignIn} expired=${expired} onSignedIn=${begin}/>`;
   return html`<${Shell} key=${session.token} session=${session} begin=${begin} end=${(why) => end(session, why)}/>`;

@@ -43,6 +43,7 @@ export function HandOut({ api }) {
 function Link({ kind, api, grants, live, known, keys, refused }) {
   const { title, text, some, used, most } = kinds[kind], name = kind === 'drop' ? 'Drop' : 'Case', owner = api.session.publicKey;
   const [uses, setUses] = useState(1), [minutes, setMinutes] = useState(15), [namespace, setNamespace] = useState(''), [link, setLink] = useState(linksOf(owner)[kind]);
+  const fresh = useRef(false); // a link that was just made takes the focus from the button that made it
   const current = useRef(); // effects and answers of earlier renders need the newest link
   current.current = link;
   const keep = (next) => {
@@ -58,6 +59,7 @@ function Link({ kind, api, grants, live, known, keys, refused }) {
   const [mint, minting, error] = useTask(async () => {
     const only = namespace.trim() || undefined;
     const made = await grants[`create${name}`]({ [kind === 'drop' ? 'maxWrites' : 'maxReads']: uses, expiresInMinutes: minutes, namespace: only }).catch(refused);
+    fresh.current = Boolean(made);
     if (made) keep({ ...made, uses, used: 0, namespace: only });
   });
   const [revoke, revoking, failed] = useTask(async () => {
@@ -87,7 +89,7 @@ function Link({ kind, api, grants, live, known, keys, refused }) {
   return html`<section class="card stack" aria-label=${title}><h2>${title}</h2>
     ${link.ended ? html`<p class="ended" role="status">This link is ${link.ended}.</p>`
       : !link.url ? html`<p class="ended">A link is live. Its address was shown only where it was made.</p>` : html`<${QR} text=${link.url}/>
-      <div class="row secret"><code class="grow break" tabIndex="0">${link.url}</code><${Copy} text=${link.url} what="Copy link"/></div>`}
+      <div class="row secret"><code class="grow break" tabIndex="0" ref=${(el) => { if (el && fresh.current) el.focus(); fresh.current = false; }}>${link.url}</code><${Copy} text=${link.url} what="Copy link"/></div>`}
     <p>${link.namespace ? html`${kind === 'drop' ? 'It adds to' : 'It shows only'} the namespace <span class="tag" dir="auto">${link.namespace}</span>` : text}</p>
     <p role="status"><strong>${link.used} of ${link.uses}</strong> ${link.uses === 1 ? 'use' : 'uses'} spent · until ${when(link.expiresAt)}</p>
     <progress max=${link.uses} value=${link.used} aria-label="Uses spent"></progress>

@@ -13,6 +13,7 @@ export const scenarios = {
     await v.everyLook('welcome');
     await v.page.getByRole('button', { name: 'Continue with Test Wallet' }).click();
     await v.page.getByText('Nothing here yet').waitFor();
+    assert.equal(await v.page.evaluate(() => document.activeElement.id), 'main');
     await v.everyLook('empty');
     await v.page.emulateMedia({ forcedColors: 'active' }); // which leave out backgrounds
     const words = (screen) => v.page.getByRole('link', { name: screen, exact: true }).evaluate((el) => getComputedStyle(el).color);
@@ -55,7 +56,7 @@ export const scenarios = {
     await v.page.getByRole('button', { name: 'Sign with Test Wallet' }).click();
     const drop = v.page.getByLabel('Let someone add'), reading = v.page.getByLabel('Let someone read');
     await drop.getByRole('button', { name: 'Make link' }).click();
-    const link = await drop.locator('.secret code').textContent();
+    const link = await drop.locator('.secret code:focus').textContent();
     const begin = await v.hold('**/events', { times: 1 });
     await v.page.reload();
     assert.equal(await drop.locator('.secret code').textContent(), link, 'the same tab knows the address');
@@ -911,6 +912,7 @@ export const scenarios = {
     await row.getByText('just now').waitFor(); // the use shows, live
     await v.everyLook('access');
     await row.getByRole('button', { name: `Revoke ${label}` }).click();
+    await v.page.getByRole('status').getByText(`${label} is revoked.`).waitFor();
     await row.waitFor({ state: 'detached' });
     assert.equal((await ask('GET')).status, 401);
 
