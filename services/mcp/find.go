@@ -178,6 +178,9 @@ func (s *Server) get(ctx context.Context, c call, in getInput) (getOutput, strin
 		d.line("It is no longer true: memory %s corrects it.", strings.Join(out.SupersededBy, ", memory "))
 	}
 	d.untrusted(out.UntrustedContent)
+	if out.UntrustedContent == "" {
+		d.line("The text ends before that place: it has %d characters.", utf8.RuneCountInString(v.Content))
+	}
 	if more {
 		d.line("There is more: call get again with offset %d.", out.NextOffset)
 	}

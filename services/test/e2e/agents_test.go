@@ -499,6 +499,9 @@ func TestAnAnswerIsCheap(t *testing.T) {
 	if part, at := out["untrustedContent"].(string), int(out["offset"].(float64)); !strings.Contains(part, "before HERE after") || long[at:at+len(part)] != part {
 		t.Errorf("around it: %.50q from %d", part, at)
 	}
+	if _, text := call(t, session, "get", map[string]any{"id": id, "around": 100_000}); !strings.Contains(text, "it has 65004 characters") {
+		t.Errorf("beyond its end: %s", text)
+	}
 }
 
 // tokensOf is a pessimistic estimate: 2.5 bytes of ASCII per token, 1.5 of anything else.
