@@ -16,11 +16,16 @@ function wayOf(memory, keys) {
   return `${way[via?.kind]?.() ?? 'Not recorded'}${typeof metadata?.source === 'string' ? `, source “${metadata.source}”` : ''}`;
 }
 
+// The buttons below a memory have keys. Without them, Forget… turns into Forget and keeps the focus, so that a second
+// Enter presses it. A page that the browser translates would even keep the old words on it.
+const focus = (button) => button?.focus();
+
 const useMemory = (api, id) => useLoad(() => api.ledger.core('GET', `/memories/${id}`).then(({ body }) => body).catch(api.guard), [id]);
 
 export function Memory({ api, memory: { id }, onOpen, onClose }) {
   const [memory, error, again] = useMemory(api, id), [keys] = useApiKeys(api), [gone, setGone] = useState();
-  const [sure, setSure] = useState(''); // 'retract' or 'forget'
+  const [sure, setSure] = useState(''), asked = useRef(''); // 'retract' or 'forget'
+  const ask = (what) => { asked.current = what; setSure(what); };
   const [correcting, setCorrecting] = useState(false), [draft, setDraft] = useDraft(api.session.publicKey, id);
   useEffect(() => { api.refresh(); }, []); // what waits becomes late without an event
   const [end, ending, refused] = useTask(async () => {
@@ -61,12 +66,11 @@ export function Memory({ api, memory: { id }, onOpen, onClose }) {
     ${sure === 'retract' && html`<p class="soft">It leaves every list, search and link, and can't be read again. Its proof stays, and its sealed bytes stay in the log until you forget it or erase everything.</p>`}
     ${sure === 'forget' && html`<p class="soft">The key to this text is destroyed: nobody can read it again, you neither. Its proofs, its times and its metadata stay, and metadata is not encrypted. Backups that the operator made before may still open it.</p>`}
     <footer class="row">${sure ? html`<span class="grow">${sure === 'forget' ? 'Make its text unreadable for good?' : 'Take it back for good?'}</span>
-        <button type="button" class="quiet" onClick=${() => setSure('')}>Keep it</button>
-        <button type="button" class="danger" disabled=${ending} onClick=${end}>${sure === 'forget' ? 'Forget' : 'Retract'}</button>`
+        <button type="button" key="keep" ref=${focus} class="quiet" onClick=${() => setSure('')}>Keep it</button>
+        <button type="button" key="end" class="danger" disabled=${ending} onClick=${end}>${sure === 'forget' ? 'Forget' : 'Retract'}</button>`
       : html`<${Copy} text=${memory.content} what="Copy text"/><${Copy} text=${`${location.origin}/app/#memory=${id}`} what="Copy link"/><span class="grow"></span>
-        <button type="button" onClick=${() => setCorrecting(true)}>Correct…</button>
-        <button type="button" class="quiet" onClick=${() => setSure('forget')}>Forget…</button>
-        <button type="button" class="quiet" onClick=${() => setSure('retract')}>Retract…</button>`}</footer>
+        <button type="button" key="correct" onClick=${() => setCorrecting(true)}>Correct…</button>
+        ${Object.entries({ forget: 'Forget…', retract: 'Retract…' }).map(([what, words]) => html`<button type="button" key=${what} ref=${asked.current === what ? focus : undefined} class="quiet" onClick=${() => ask(what)}>${words}</button>`)}`}</footer>
     <${Problem} error=${refused}/><//>`;
 }
 
