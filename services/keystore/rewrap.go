@@ -88,11 +88,12 @@ func (s *Store) Rewrap(ctx context.Context, progress func(Rewrapped)) (done Rewr
 	return done, err
 }
 
-// Each calls do with every owner who has a key in the bucket.
+// Each calls do once with every owner who has a key in the bucket, or had one a moment ago.
 func Each(ctx context.Context, bucket jetstream.KeyValue, do func(events.Owner) error) error {
 	// Not ListKeys: its list ends the same way when it is complete and when the connection
-	// is lost.
-	entries, err := bucket.WatchAll(ctx, jetstream.IgnoreDeletes(), jetstream.MetaOnly())
+	// is lost. With the history, because a client that lost its consumer gets all revisions from
+	// there on, and ends the list after as many messages as it expected.
+	entries, err := bucket.WatchAll(ctx, jetstream.IncludeHistory(), jetstream.IgnoreDeletes(), jetstream.MetaOnly())
 	if err != nil {
 		return fmt.Errorf("list data keys: %w: %w", ErrUnavailable, err)
 	}
@@ -102,12 +103,13 @@ func Each(ctx context.Context, bucket jetstream.KeyValue, do func(events.Owner) 
 	const listPatience = 30 * time.Second
 	patience := time.NewTimer(listPatience)
 	defer patience.Stop()
-	for sent := 0; ; sent++ {
+	seen := map[events.Owner]bool{}
+	for {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-patience.C:
-			return fmt.Errorf("list data keys: %w: the bucket sent %d keys, then nothing for %v", ErrUnavailable, sent, listPatience)
+			return fmt.Errorf("list data keys: %w: the bucket sent %d keys, then nothing for %v", ErrUnavailable, len(seen), listPatience)
 		case entry, open := <-entries.Updates():
 			switch {
 			case !open && ctx.Err() != nil:
@@ -118,7 +120,8 @@ func Each(ctx context.Context, bucket jetstream.KeyValue, do func(events.Owner) 
 				return nil
 			}
 			// An operator's try of the bucket is no key, and must not stop a rotation.
-			if owner, err := events.ParseOwner(entry.Key()); err == nil {
+			if owner, err := events.ParseOwner(entry.Key()); err == nil && !seen[owner] {
+				seen[owner] = true
 				if err := do(owner); err != nil {
 					return err
 				}

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/memory-ledger/ledger/events"
@@ -262,6 +263,41 @@ func TestRewrapTellsAListCutShort(t *testing.T) {
 	done, err := openStore(t, severed{bucket}, fresh, old).Rewrap(t.Context(), nil)
 	if !errors.Is(err, keystore.ErrUnavailable) || done.Fresh != 1 {
 		t.Errorf("%+v, %v", done, err)
+	}
+}
+
+// TestAListThatIsTakenUpAgainIsWhole: the log's server restarts while the bucket is listed. A
+// key that is passed over would stay under the old master key, which the operator destroys.
+func TestAListThatIsTakenUpAgainIsWhole(t *testing.T) {
+	t.Parallel()
+	slow(t) // the client makes another consumer after 10 to 20 seconds
+	server := natstest.StartProcess(t)
+	_, js := natstest.Connect(t, server.URL(), nats.MaxReconnects(-1), nats.ReconnectWait(10*time.Millisecond))
+	bucket, owners, times := bucketIn(t, js), newOwners(4000), map[events.Owner]int{}
+	put := func(owner events.Owner) {
+		msg := nats.NewMsg("$KV." + keystore.Bucket + "." + string(owner))
+		msg.Header.Set("long", strings.Repeat("x", 4<<10)) // so that the server waits with the rest
+		must(t, errorOf(js.PublishMsgAsync(msg)))
+	}
+	for _, owner := range owners {
+		put(owner)
+	}
+	for i := len(owners) - 1; i > 0; i -= 2 { // their older entries are among the others' newest
+		put(owners[i])
+	}
+	<-js.PublishAsyncComplete()
+	must(t, keystore.Each(t.Context(), bucket, func(owner events.Owner) error {
+		if times[owner]++; len(times) == 1 {
+			server.Kill()
+			server.Start()
+		}
+		if times[owner] > 1 {
+			t.Errorf("%s came again", owner)
+		}
+		return nil
+	}))
+	if len(times) != len(owners) {
+		t.Errorf("%d of %d keys were listed", len(times), len(owners))
 	}
 }
 

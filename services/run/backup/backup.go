@@ -315,6 +315,9 @@ func PutBack(ctx context.Context, dir string, keys *keystore.Store) (Done, error
 		}
 		return keystore.Each(ctx, bucket, func(owner events.Owner) error {
 			entry, err := bucket.Get(ctx, string(owner))
+			if errors.Is(err, jetstream.ErrKeyNotFound) { // destroyed, but an older revision is left
+				return nil
+			}
 			if err != nil {
 				return err
 			}
