@@ -162,9 +162,14 @@ export async function save(body) {
   await queue.add({ key: crypto.randomUUID(), url, owner, body });
 }
 
+const canSend = (to) => Boolean(to?.token || to?.drop);
+
 /** Sends the queue. Returns the number of entries stored; 0 without a session or a link. */
 export function sendQueue() {
-  const able = async () => [await session()].find((to) => to?.token || to?.drop);
+  const able = async () => {
+    const to = await session();
+    return canSend(to) ? to : undefined;
+  };
   return queue.flush(able, ({ key, body }, to) => call(to, 'POST', to.drop ?? '/memories', { idempotencyKey: key, body }).then(({ leafHash }) => {
     if (!leafHash) throw new Error('Another service answers there.');
   }, async (error) => {
@@ -181,7 +186,7 @@ export function sendQueue() {
 
 /** Says when entries that wait are sent. */
 export function whenSent(to) {
-  return to?.token || to?.drop ? 'as soon as the service answers' : `after you ${to?.client ? 'connect again' : 'sign in'}`;
+  return canSend(to) ? 'as soon as the service answers' : `after you ${to?.client ? 'connect again' : 'sign in'}`;
 }
 
 /** How many results a search shows. */
